@@ -1,0 +1,75 @@
+"""Time, chance and threads as values that are passed in; the only module of relay/ that touches the real ones."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Event(Protocol):
+    """A flag threads can wait for."""
+
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+    def is_set(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class Task(Protocol):
+    """A running thread."""
+
+    def join(self, timeout: float | None = None) -> None: ...
+    def is_alive(self) -> bool: ...
+
+
+class Runtime(Protocol):
+    """What a session needs of its machine. The simulation passes one that is deterministic."""
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back; counts suspended time where the system can."""
+        ...
+
+    def wall(self) -> float:
+        """This machine's wall clock, unix seconds. Never decides anything; shown to people only."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def token(self) -> str:
+        """32 fresh random hexadecimal digits."""
+        ...
+
+    def event(self) -> Event: ...
+
+    def spawn(self, name: str, body: Callable[[], None]) -> Task:
+        """Start a daemon thread. `body` must not raise: it records its own failure."""
+        ...
+
+
+class RealRuntime:
+    """The real machine."""
+
+    def monotonic(self) -> float:
+        """CLOCK_BOOTTIME where it exists: a lease must run out while a laptop sleeps."""
+        clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        return time.clock_gettime(clock)
+
+    def wall(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def token(self) -> str:
+        return secrets.token_hex(16)
+
+    def event(self) -> Event:
+        return threading.Event()
+
+    def spawn(self, name: str, body: Callable[[], None]) -> Task:
+        thread = threading.Thread(target=body, name=name, daemon=True)
+        thread.start()
+        return thread

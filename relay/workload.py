@@ -1,0 +1,100 @@
+"""What the relay needs of anything that trains: a Workload. Knows nothing of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class StepDigest:
+    """P9: digest of the canonical state at `step`, with everything that decides how it was computed."""
+
+    step: int
+    path: str
+    """Compile, graph and kernel mode, thread count, batch shape, device kind."""
+    digest: str
+    """64 hexadecimal digits."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What `save` wrote into a folder."""
+
+    step: int
+    state_hash: str
+    """P9's digest of the complete state at `step`; independent of how it was reached or stored."""
+    files: tuple[str, ...]
+    """File names relative to the folder, sorted."""
+
+
+@dataclass(frozen=True)
+class Finite:
+    """Whether loss and weights were finite (I9)."""
+
+    ok: bool
+    reason: str = ""
+
+
+class Snapshot(Protocol):
+    """A frozen copy of the training state; later steps do not change it."""
+
+    step: int
+    finite: Finite
+    """Checked on the copy when it was taken."""
+
+    def save(self, folder: Path) -> Saved:
+        """Write every file of the checkpoint into an empty folder, fsynced. May run on another thread."""
+        ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One line for people and sinks, handed to the session's callback during `advance`."""
+
+    step: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class Workload(Protocol):
+    """A training loop the relay can start, stop, save, load and compare.
+
+    Contract: the state after `load(save(state))` equals the state, bit for bit; the state at step n depends on the
+    pinned config and on nothing else (on one path); `advance` returns at a step boundary.
+    """
+
+    step: int
+
+    def start(self) -> None:
+        """Fresh state at step 0, a function of the pinned config."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Restore from a folder `Snapshot.save` wrote. Raises ValueError (one line) if it does not fit."""
+        ...
+
+    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None]) -> None:
+        """Train up to step `until`; asked between steps, a true `should_stop` returns early."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """A frozen copy of the state now; must not stall training longer than the copy."""
+        ...
+
+    def digest(self) -> StepDigest:
+        """P9's digest of the state now."""
+        ...
+
+    def evaluate(self, split: str, rows: int | None) -> dict[str, float]:
+        """EMA weights on 'valid' (chooses the best) or 'test' (is reported). Leaves the training state untouched."""
+        ...
+
+    def fingerprint(self) -> dict[str, str]:
+        """Environment: device, driver, library versions, instruction set, threads. Plain short strings, no host name."""
+        ...
+
+    def config(self) -> dict[str, Any]:
+        """The pinned configuration as plain JSON values."""
+        ...

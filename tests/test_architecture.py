@@ -1,0 +1,105 @@
+"""The shape of the code: import direction, sizes, docstrings, and what may not be imported where."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("storage", "relay", "trm")
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+ALLOWED = {"storage": {"storage"}, "trm": {"trm"}, "relay": {"relay", "storage"}}
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def imports(path: Path) -> set[str]:
+    """Top-level packages a file imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def functions() -> list[tuple[int, str]]:
+    return [
+        ((node.end_lineno or node.lineno) - node.lineno + 1, f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_one_way(path: Path) -> None:
+    package = path.relative_to(ROOT).parts[0]
+    ours = imports(path) & set(PACKAGES)
+    extra = {"trm"} if path == ROOT / "relay" / "cli.py" else set()
+    assert ours <= ALLOWED[package] | extra
+
+
+@pytest.mark.parametrize("package", ["relay", "storage"])
+def test_no_torch_in(package: str) -> None:
+    assert not [path for path in SOURCES if path.parts[len(ROOT.parts)] == package and "torch" in imports(path)]
+
+
+def test_importing_relay_and_storage_needs_no_extra() -> None:
+    """Every module of both imports in an interpreter that refuses what only extras bring."""
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in SOURCES
+        if path.relative_to(ROOT).parts[0] != "trm" and path.name != "__init__.py"
+    ]
+    code = f"""
+import importlib, sys
+for name in ("torch", "numpy", "safetensors", "einops", "numba", "boto3", "googleapiclient", "dropbox", "starlette"):
+    sys.modules[name] = None
+for name in {modules!r}:
+    importlib.import_module(name)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_module_opens_with_a_sentence_and_stays_small(path: Path) -> None:
+    text = path.read_text()
+    doc = ast.get_docstring(tree(path))
+    assert doc, "a module opens with one sentence saying what it does and what it does not know"
+    assert len(text.splitlines()) <= 300
+
+
+def test_functions_stay_short() -> None:
+    lengths = functions()
+    assert not [name for length, name in lengths if length > 80]
+    assert statistics.median(length for length, _ in lengths) <= 12
+
+
+def test_nothing_is_unpickled_or_evaluated() -> None:
+    banned = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+    assert not [path for path in SOURCES if imports(path) & banned]
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and (
+            (isinstance(node.func, ast.Name) and node.func.id in {"eval", "exec"})
+            or ast.unparse(node.func) in {"torch.load", "np.load", "numpy.load", "yaml.load", "yaml.unsafe_load"}
+        )
+    ]
+    assert not calls
+
+
+def test_every_invariant_has_a_test_named_after_it() -> None:
+    names = " ".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert not [n for n in range(1, 10) if f"def test_i{n}_" not in names]

@@ -1,0 +1,123 @@
+"""Puzzles in memory and the batch that belongs to a step; knows nothing of files or models."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trm import rng
+
+IGNORE = -100
+"""Label of a position that is not scored."""
+
+Augment = Callable[[Tensor, Tensor, int, int], tuple[Tensor, Tensor]]
+"""(inputs, labels, seed, step) -> the same, transformed; rows are slots of the batch."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one training step reads."""
+
+    inputs: Tensor
+    """int32 (B, seq_len): tokens, 0 is padding."""
+    labels: Tensor
+    """int32 (B, seq_len): tokens, IGNORE where nothing is asked."""
+    puzzle_identifiers: Tensor
+    """int32 (B,): row of the puzzle embedding table."""
+
+
+class Dataset:
+    """N puzzles as uint8 tokens on one device.
+
+    inputs, labels: uint8 (N, seq_len), tokens below vocab_size; a label of 0 is padding and becomes IGNORE.
+    augment: drawn afresh for every slot of every step, or None. content_hash ignores it and the device.
+    """
+
+    num_identifiers = 1
+    """Sudoku puzzles share one embedding row, number 0."""
+
+    def __init__(self, inputs: Tensor, labels: Tensor, vocab_size: int, augment: Augment | None = None) -> None:
+        if inputs.shape != labels.shape or inputs.dim() != 2 or not len(inputs):
+            raise ValueError(f"inputs {tuple(inputs.shape)} and labels {tuple(labels.shape)} must be (N > 0, seq_len)")
+        self.inputs, self.labels = inputs.to(torch.uint8), labels.to(torch.uint8)
+        self.vocab_size = vocab_size
+        self.augment = augment
+        self.content_hash = _content_hash(self.inputs, self.labels, vocab_size)
+        self._orders: OrderedDict[tuple[int, int], Tensor] = OrderedDict()
+
+    @property
+    def size(self) -> int:
+        """Number of puzzles N."""
+        return len(self.inputs)
+
+    @property
+    def seq_len(self) -> int:
+        """Cells of a puzzle."""
+        return self.inputs.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the puzzles are and batches come from."""
+        return self.inputs.device
+
+    def to(self, device: rng.Device) -> Dataset:
+        """Move the puzzles, in place; batches then come from that device and hold the same numbers."""
+        self.inputs, self.labels = self.inputs.to(device), self.labels.to(device)
+        self._orders.clear()
+        return self
+
+    def batch_at(self, seed: int, step: int, batch_size: int) -> Batch:
+        """The batch that takes the state from `step` to `step + 1` (the first batch is that of step 0).
+
+        Row j is position p = step * batch_size + j of an endless sequence: epoch p // N is one permutation of the
+        puzzles, drawn from (seed, epoch). Depends on the arguments only, never on earlier calls.
+        """
+        rows = self._positions(seed, step * batch_size, batch_size)
+        inputs, labels = self.inputs[rows], self.labels[rows]
+        if self.augment is not None:
+            inputs, labels = self.augment(inputs, labels, seed, step)
+        return self._batch(inputs, labels)
+
+    def rows(self, start: int, count: int) -> Batch:
+        """Puzzles start .. start + count - 1 as they are, in order; fewer at the end."""
+        return self._batch(self.inputs[start : start + count], self.labels[start : start + count])
+
+    def _batch(self, inputs: Tensor, labels: Tensor) -> Batch:
+        labels = labels.to(torch.int32)
+        return Batch(
+            inputs=inputs.to(torch.int32),
+            labels=labels.masked_fill(labels == 0, IGNORE),
+            puzzle_identifiers=torch.zeros(len(inputs), dtype=torch.int32, device=self.device),
+        )
+
+    def _positions(self, seed: int, start: int, count: int) -> Tensor:
+        """int64 (count,): the puzzles at positions start .. start + count - 1."""
+        parts = []
+        while count:
+            epoch, offset = divmod(start, self.size)
+            part = self._order(seed, epoch)[offset : offset + count]
+            parts.append(part)
+            start, count = start + len(part), count - len(part)
+        return torch.cat(parts)
+
+    def _order(self, seed: int, epoch: int) -> Tensor:
+        """The epoch's permutation. The newest few are kept, because sorting a large set each step would cost more."""
+        key = (seed, epoch)
+        if key not in self._orders:
+            self._orders[key] = rng.permutations(seed, epoch, rng.Stream.EPOCH_ORDER, 1, self.size, self.device)[0]
+            if len(self._orders) > 2:
+                self._orders.popitem(last=False)
+        return self._orders[key]
+
+
+def _content_hash(inputs: Tensor, labels: Tensor, vocab_size: int) -> str:
+    """SHA-256 (hexadecimal) over shape, vocabulary and both token arrays."""
+    digest = hashlib.sha256(f"{tuple(inputs.shape)} {vocab_size}\n".encode())
+    for tokens in (inputs, labels):
+        digest.update(tokens.cpu().contiguous().numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,127 @@
+"""Random numbers as a pure function of (seed, step, stream, position), the same on every device; knows no model or data.
+
+SplitMix64 (Steele, Lea, Flood 2014) read at random places: the state of element i is key + (i + 1) * GAMMA, the key a
+hash of (seed, stream, step). Integer tensor arithmetic only, so a step may be a device tensor and CUDA graphs can capture it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+GAMMA = 0x9E3779B97F4A7C15
+_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_SHIFTS = (30, 27, 31)
+_MASK = 2**64 - 1
+
+Device = torch.device | str
+
+
+class Stream(IntEnum):
+    """What the numbers are for. Values are part of every run: never renumber, only append."""
+
+    INIT = 1
+    """Initial weights; the step is the parameter's index."""
+    EPOCH_ORDER = 2
+    """Order of the puzzles; the step is the epoch."""
+    EXPLORE_COIN = 3
+    """Whether a slot must explore before it may halt."""
+    EXPLORE_STEPS = 4
+    """How long it must."""
+    DIGITS = 5
+    """Augmentation: relabelling of digits."""
+    TRANSPOSE = 6
+    ROWS = 7
+    """Augmentation: rows and bands, in one permutation call each."""
+    COLUMNS = 8
+    BUILD = 9
+    """Building data: which puzzles, which splits; the step counts draws."""
+
+
+def _signed(value: int) -> int:
+    """The int64 with the low 64 bits of value."""
+    value &= _MASK
+    return value - 2**64 if value >> 63 else value
+
+
+def _mix_int(x: int) -> int:
+    """SplitMix64's finalizer on a Python integer in [0, 2^64)."""
+    x = (x ^ (x >> _SHIFTS[0])) * _FACTORS[0] & _MASK
+    x = (x ^ (x >> _SHIFTS[1])) * _FACTORS[1] & _MASK
+    return x ^ (x >> _SHIFTS[2])
+
+
+def _shift_right(x: Tensor, count: int) -> Tensor:
+    """Logical shift: torch's >> on int64 drags the sign in, the mask removes it."""
+    return (x >> count) & ((1 << (64 - count)) - 1)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """SplitMix64's finalizer on int64; products wrap modulo 2^64."""
+    x = (x ^ _shift_right(x, _SHIFTS[0])) * _signed(_FACTORS[0])
+    x = (x ^ _shift_right(x, _SHIFTS[1])) * _signed(_FACTORS[1])
+    return x ^ _shift_right(x, _SHIFTS[2])
+
+
+def _key(seed: int, step: int | Tensor, stream: int, device: Device) -> Tensor:
+    """0-d int64 on the device: a hash of the three."""
+    base = _mix_int((_mix_int(seed & _MASK) + stream * GAMMA) & _MASK)
+    if not isinstance(step, Tensor):
+        return torch.full((), _signed(_mix_int((base + step * GAMMA) & _MASK)), dtype=torch.int64, device=device)
+    return _mix(step.to(device=device, dtype=torch.int64) * _signed(GAMMA) + _signed(base))
+
+
+def bits(
+    seed: int, step: int | Tensor, stream: int, shape: Sequence[int], device: Device = "cpu", start: int = 0
+) -> Tensor:
+    """64 random bits an element, as int64 of the given shape; `start` is the position of the first element.
+
+    The step is an integer or a 0-d int64 tensor; both give the same numbers.
+    """
+    count = math.prod(shape)
+    position = torch.arange(start + 1, start + count + 1, dtype=torch.int64, device=device)
+    return _mix(_key(seed, step, stream, device) + position * _signed(GAMMA)).reshape(tuple(shape))
+
+
+def uniform(
+    seed: int, step: int | Tensor, stream: int, shape: Sequence[int], device: Device = "cpu", start: int = 0
+) -> Tensor:
+    """float32 in [0, 1), multiples of 2^-24: the highest 24 bits of each element."""
+    return _shift_right(bits(seed, step, stream, shape, device, start), 40).to(torch.float32) * 2.0**-24
+
+
+def integers(
+    seed: int,
+    step: int | Tensor,
+    stream: int,
+    shape: Sequence[int],
+    low: int,
+    high: int,
+    device: Device = "cpu",
+    start: int = 0,
+) -> Tensor:
+    """int64 in [low, high), by multiplying the highest 32 bits; the bias is below (high - low) / 2^32.
+
+    Raises ValueError unless 0 < high - low <= 2^31.
+    """
+    span = high - low
+    if not 0 < span <= 2**31:
+        raise ValueError(f"integers from {low} to below {high}: the range must hold 1 to 2^31 values")
+    return low + ((_shift_right(bits(seed, step, stream, shape, device, start), 32) * span) >> 32)
+
+
+def permutations(
+    seed: int, step: int | Tensor, stream: int, rows: int, n: int, device: Device = "cpu", start: int = 0
+) -> Tensor:
+    """int64 (rows, n): each row an independent permutation of 0..n-1.
+
+    The column replaces the lowest bits of the sorted keys, so keys never tie and any sort gives the same answer.
+    """
+    width = (n - 1).bit_length()
+    keys = bits(seed, step, stream, (rows, n), device, start)
+    column = torch.arange(n, dtype=torch.int64, device=device)
+    return (((keys >> width) << width) | column).argsort(dim=1)

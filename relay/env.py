@@ -1,0 +1,72 @@
+"""What kind of machine this is (Colab, Kaggle, Slurm, plain), its session limit and its clocks; knows no accounts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Provider = Literal["colab", "kaggle", "slurm", "local"]
+
+LIMIT_MINUTES: dict[Provider, float] = {"colab": 720.0, "kaggle": 720.0}
+"""Longest session each notebook service states (Colab FAQ, "at most 12 hours"; Kaggle docs, CPU/GPU 12 hours)."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a session runs."""
+
+    provider: Provider
+    age_s: float | None
+    """Seconds since this machine (container, allocation) started; None if unknown."""
+    limit_minutes: float | None
+    """The provider's limit from machine start; None if there is none or it is unknown."""
+
+    def left_s(self, limit_minutes: float | None = None) -> float | None:
+        """Seconds until the limit (the given one, else the provider's); None without a limit or an age."""
+        limit = limit_minutes or self.limit_minutes
+        return None if limit is None or self.age_s is None else limit * 60 - self.age_s
+
+
+def detect(environ: Mapping[str, str], wall: float, root: Path = Path("/")) -> Machine:
+    """Look at environment variables and a few files under `root`; `wall` is unix seconds."""
+    provider = _provider(environ, root)
+    if provider == "slurm":
+        return _slurm(environ, wall, root)
+    return Machine(provider, process_age(root, "1"), LIMIT_MINUTES.get(provider))
+
+
+def process_age(root: Path = Path("/"), pid: str = "self") -> float | None:
+    """Seconds since a process started, suspended time included; None where /proc does not say."""
+    try:
+        stat = (root / "proc" / pid / "stat").read_text(encoding="utf-8", errors="replace")
+        uptime = float((root / "proc" / "uptime").read_text(encoding="utf-8").split()[0])
+        started = float(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+    plausible = 0 < started <= uptime or (pid == "1" and started == 0)
+    return uptime - started if plausible else None
+
+
+def _provider(environ: Mapping[str, str], root: Path) -> Provider:
+    if environ.get("KAGGLE_KERNEL_RUN_TYPE"):
+        return "kaggle"
+    if environ.get("COLAB_RELEASE_TAG") or (root / "var/colab/hostname").exists():
+        return "colab"
+    return "slurm" if environ.get("SLURM_JOB_ID") else "local"
+
+
+def _slurm(environ: Mapping[str, str], wall: float, root: Path) -> Machine:
+    start, end = (_number(environ.get(f"SLURM_JOB_{name}_TIME")) for name in ("START", "END"))
+    age = wall - start if start is not None else process_age(root, "self")
+    limit = (end - start) / 60 if start is not None and end is not None and end > start else None
+    return Machine("slurm", age, limit)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,57 @@
+"""One log file a session under sync/, secrets masked; knows no events, only where lines go."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from relay.redact import RedactingFormatter
+
+LOGGERS = ("relay", "storage", "trm")
+KEEP = 20
+FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+def open_log(folder: Path, label: str, wall: float, secrets: Iterable[str] = (), verbose: bool = False) -> Path | None:
+    """Send our log lines to a fresh file (and to stderr if verbose); None where the folder cannot be written.
+
+    `wall` is unix seconds, for the name only. The newest 20 files stay.
+    """
+    stamp = datetime.fromtimestamp(wall, UTC).strftime("%Y%m%dT%H%M%SZ")
+    path = folder / f"{stamp}_{label}.log"
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)] if verbose else []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(path, encoding="utf-8", delay=True))
+        _forget_old(folder)
+    except OSError:
+        path = None
+    for handler in handlers:
+        handler.setFormatter(RedactingFormatter(FORMAT, secrets))
+    for name in LOGGERS:
+        _replace_handlers(logging.getLogger(name), handlers)
+    return path
+
+
+def close_log() -> None:
+    """Flush and detach our handlers."""
+    for name in LOGGERS:
+        _replace_handlers(logging.getLogger(name), [])
+
+
+def _replace_handlers(logger: logging.Logger, handlers: list[logging.Handler]) -> None:
+    for old in list(logger.handlers):
+        logger.removeHandler(old)
+        old.close()
+    for new in handlers or [logging.NullHandler()]:
+        logger.addHandler(new)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def _forget_old(folder: Path) -> None:
+    for old in sorted(folder.glob("*.log"))[:-KEEP]:
+        old.unlink(missing_ok=True)

@@ -1,0 +1,137 @@
+"""Reads settings from a file, the environment and the command line as flat texts with their origin; knows no types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from relay.errors import BadConfig
+
+Value = str | list["Value"] | None
+MAX_DEPTH = 8
+
+ENVIRONMENT_NAMES = {
+    "account": "ACCOUNT_ID",
+    "run": "RUN_NAME",
+    "storage.url": "RELAY_STORE",
+    "storage.ledger_url": "RELAY_LEDGER_STORE",
+    "storage.checkpoint_url": "RELAY_CHECKPOINT_STORE",
+}
+"""Keys whose variable is not RELAY_ and the key in capitals."""
+
+READ_ELSEWHERE = frozenset({"RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_SEED", "RELAY_TRACEBACK", "RELAY_HOME"})
+"""Variables of ours that are not settings."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """One setting as somebody gave it. Texts stay texts, so that `run=007` keeps its zeros; None is a bare null."""
+
+    key: str
+    value: Value
+    origin: str
+
+
+def variable(key: str) -> str:
+    """The environment variable that sets a key."""
+    return ENVIRONMENT_NAMES.get(key, "RELAY_" + key.upper().replace(".", "_"))
+
+
+def from_environment(environ: Mapping[str, str], keys: Sequence[str], known: Sequence[str] = ()) -> list[Given]:
+    """Settings among the environment; empty variables count as unset. An unknown RELAY_ variable is refused."""
+    names = {variable(key): key for key in keys}
+    found = []
+    for name, text in sorted(environ.items()):
+        if name in names and text:
+            found.append(Given(names[name], text, f"environment variable {name}"))
+        elif name.startswith("RELAY_") and name not in names and name not in READ_ELSEWHERE and name not in known:
+            raise BadConfig(f"Unknown environment variable {name}.{nearest(name, names)} Unset it or correct its name.")
+    return found
+
+
+def from_command_line(overrides: Sequence[str]) -> list[Given]:
+    """Settings written as key=value; a leading + or ++ is accepted and means nothing."""
+    found: list[Given] = []
+    for text in overrides:
+        key, equals, value = text.lstrip("+").partition("=")
+        if not equals or not key:
+            raise BadConfig(
+                f"Cannot read {text!r} on the command line. Write settings as key=value, e.g. batch_size=64."
+            )
+        found.extend(_from_text(key, value, f"command line: {text}"))
+    return found
+
+
+def from_file(path: Path) -> list[Given]:
+    """Settings of a YAML file, each with its line. Anchors, tags and interpolation are not interpreted."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except FileNotFoundError:
+        raise BadConfig(f"There is no configuration file {path}. Correct --config or RELAY_CONFIG.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"Cannot read the configuration file {path}: {error}.") from error
+    except yaml.YAMLError as error:
+        raise BadConfig(f"{path} is not valid YAML: {' '.join(str(error).split())}. Correct that line.") from error
+    if root is None:
+        return []
+    if not isinstance(root, yaml.MappingNode):
+        raise BadConfig(f"{path} must hold lines of the form `key: value`.")
+    return list(_flatten(root, "", path.name))
+
+
+def nearest(name: str, candidates: Sequence[str] | Mapping[str, object]) -> str:
+    """' Did you mean X?' or nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
+def _from_text(key: str, text: str, origin: str) -> Iterator[Given]:
+    """A text that opens a bracket is a list or mapping in YAML's flow style; any other text is itself."""
+    if not text.startswith(("[", "{")):
+        yield Given(key, None if text in ("null", "~") else text, origin)
+        return
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise BadConfig(f"Cannot read the list or mapping in {origin}: {' '.join(str(error).split())}.") from error
+    yield from _flatten_value(node, key, "", origin)
+
+
+def _flatten(node: yaml.MappingNode, prefix: str, source: str, origin: str = "") -> Iterator[Given]:
+    if prefix.count(".") > MAX_DEPTH:
+        raise BadConfig(f"{source or origin} nests deeper than {MAX_DEPTH} levels at {prefix}.")
+    seen: dict[str, int] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        where = f"{source}:{line}" if source else origin
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise BadConfig(f"{where}: a key must be a plain name.")
+        key = prefix + key_node.value
+        if key in seen:
+            raise BadConfig(f"{where}: {key} is set twice (first on line {seen[key]}). Keep one of the two lines.")
+        seen[key] = line
+        yield from _flatten_value(value_node, key, source, where)
+
+
+def _flatten_value(node: yaml.Node, key: str, source: str, origin: str) -> Iterator[Given]:
+    if isinstance(node, yaml.MappingNode):
+        yield from _flatten(node, key + ".", source, origin)
+    else:
+        yield Given(key, _plain(node, origin), origin)
+
+
+def _plain(node: yaml.Node, origin: str, depth: int = 0) -> Value:
+    """Scalars as their raw text, so that YAML 1.1's 007, on and 10:30 keep what was written."""
+    if depth > MAX_DEPTH:
+        raise BadConfig(f"{origin} nests deeper than {MAX_DEPTH} levels.")
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, origin, depth + 1) for item in node.value]
+    if isinstance(node, yaml.ScalarNode):
+        return None if node.tag == "tag:yaml.org,2002:null" else str(node.value)
+    raise BadConfig(f"{origin}: a list may hold plain values and lists only.")

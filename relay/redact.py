@@ -1,0 +1,69 @@
+"""Masks secrets in text meant for people, logs and shared files; knows patterns, not where secrets are used."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+
+MASK = "***"
+MIN_SECRET = 8
+"""A shorter value is masked only by pattern: masking every 'abc' would garble ordinary text."""
+
+SECRET_NAME = re.compile(
+    r"(?i)(secret|token|passw(or)?d|pwd|api_?key|access_?key|private_?key|cache_?key|credential|cookie)"
+)
+_HEAD = r"(?<![A-Za-z0-9_])"
+PATTERNS = (
+    re.compile(_HEAD + r"(?:KGAT_|hf_|ghp_|gho_|ghs_|ghu_|github_pat_|glpat-|sk-|xox[abp]-)[A-Za-z0-9_-]{8,}"),
+    re.compile(_HEAD + r"(?:AKIA|ASIA)[A-Z0-9]{12,}"),
+    re.compile(_HEAD + r"(?:ya29\.|1//|sl\.|GOCSPX-|AIza)[A-Za-z0-9_.-]{10,}"),
+    re.compile(_HEAD + r"eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*"),
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+)
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+_USERINFO = re.compile(r"(://)[^/@\s]+@")
+_ASSIGNED = re.compile(
+    r"""(?ix)
+    ( [\w.-]* (?: secret | token | passw(?:or)?d | pwd | api_?key | access_?key | private_?key
+                | cache_?key | credentials? | signature | sig ) [\w.-]* ["']? \s* [=:] \s* ["']? )
+    ( [^\s"'&,;)}\]]{4,} )"""
+)
+_NEAR_KEY = re.compile(r"(?i)((?:wandb|key|login)\S*\W{1,4})([0-9a-f]{40})(?![0-9a-f])")
+
+
+def secrets_of(environ: Mapping[str, str]) -> frozenset[str]:
+    """Values of environment variables whose names say that they are secret."""
+    return frozenset(v for k, v in environ.items() if SECRET_NAME.search(k) and len(v) >= MIN_SECRET)
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text with known secret values and everything that looks like a credential masked."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    for pattern in PATTERNS:
+        text = pattern.sub(MASK, text)
+    text = _BEARER.sub(r"\1 " + MASK, text)
+    text = _USERINFO.sub(r"\1" + MASK + "@", text)
+    text = _NEAR_KEY.sub(r"\1" + MASK, text)
+    return _ASSIGNED.sub(r"\1" + MASK, text)
+
+
+def printable(text: str) -> str:
+    """One harmless line: control, format (bidi) and unassigned characters become spaces or vanish."""
+    from unicodedata import category
+
+    spaced = "".join(" " if c in "\t\n\r" or category(c) in ("Zl", "Zp") else c for c in text)
+    return " ".join("".join(c for c in spaced if category(c)[0] != "C").split(" ")).strip()
+
+
+class RedactingFormatter(logging.Formatter):
+    """Masks secrets in the finished line, tracebacks included."""
+
+    def __init__(self, fmt: str, secrets: Iterable[str] = ()) -> None:
+        super().__init__(fmt, datefmt="%Y-%m-%dT%H:%M:%S")
+        self._secrets = frozenset(secrets)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line as it will be written."""
+        return redact(super().format(record), self._secrets)

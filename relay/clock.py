@@ -18,6 +18,13 @@ class Event(Protocol):
     def wait(self, timeout: float | None = None) -> bool: ...
 
 
+class Lock(Protocol):
+    """Mutual exclusion, as a context manager."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, *exc: object) -> object: ...
+
+
 class Task(Protocol):
     """A running thread."""
 
@@ -44,6 +51,8 @@ class Runtime(Protocol):
 
     def event(self) -> Event: ...
 
+    def lock(self) -> Lock: ...
+
     def spawn(self, name: str, body: Callable[[], None]) -> Task:
         """Start a daemon thread. `body` must not raise: it records its own failure."""
         ...
@@ -68,6 +77,9 @@ class RealRuntime:
 
     def event(self) -> Event:
         return threading.Event()
+
+    def lock(self) -> Lock:
+        return threading.Lock()
 
     def spawn(self, name: str, body: Callable[[], None]) -> Task:
         thread = threading.Thread(target=body, name=name, daemon=True)

@@ -1,0 +1,125 @@
+"""When a session must stop training so that its last commit is durable in time; pure: the clock is an argument.
+
+All times are seconds on the session's monotonic clock (`Runtime.monotonic`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["step", "snapshot", "save", "upload", "append", "evaluate", "restore"]
+KINDS: tuple[Kind, ...] = ("step", "snapshot", "save", "upload", "append", "evaluate", "restore")
+SAMPLES = 20
+UNMEASURED_S = 10.0
+"""Assumed for an upload nobody has measured yet; at most a tenth of the budget."""
+
+End = Literal["both", "final", "inflight"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The two clocks of a session; the earlier one rules."""
+
+    started: float
+    """Process start."""
+    budget_s: float | None = None
+    """From process start to process exit (`--budget-minutes`)."""
+    machine_started: float | None = None
+    machine_limit_s: float | None = None
+    """The provider's session limit, from machine start."""
+    margin_s: float = 3.0
+    """Left for the interpreter's own exit and for what nobody measured."""
+
+    @property
+    def deadline(self) -> float:
+        """The process must be gone by then; infinite without a limit."""
+        return min(self.ends().values(), default=math.inf)
+
+    def ends(self) -> dict[str, float]:
+        """Both clocks by name, for the report."""
+        found = {}
+        if self.budget_s is not None:
+            found["budget"] = self.started + self.budget_s
+        if self.machine_limit_s is not None and self.machine_started is not None:
+            found["machine"] = self.machine_started + self.machine_limit_s
+        return found
+
+
+class Measured:
+    """The last few durations of each kind, and a high quantile of them that trusts small samples less."""
+
+    def __init__(self, past: Mapping[str, float] | None = None) -> None:
+        self._seen: dict[Kind, deque[float]] = {kind: deque(maxlen=SAMPLES) for kind in KINDS}
+        for kind in KINDS:
+            value = (past or {}).get(f"{kind}_s")
+            if value is not None and 0 <= value < 86_400:
+                self._seen[kind].append(value)
+
+    def add(self, kind: Kind, seconds: float) -> None:
+        self._seen[kind].append(max(0.0, seconds))
+
+    def known(self, kind: Kind) -> bool:
+        return bool(self._seen[kind])
+
+    def high(self, kind: Kind, unmeasured: float = 0.0) -> float:
+        """Largest of the last `SAMPLES`, plus a part of it that shrinks as the samples grow; 2x for a single one."""
+        seen = self._seen[kind]
+        return max(seen) * (1 + 1 / len(seen)) if seen else unmeasured
+
+    def summary(self) -> dict[str, float]:
+        """What the next session may start from: `{"upload_s": 1.2, ...}`, the largest of each kind."""
+        return {f"{kind}_s": round(max(seen), 6) for kind, seen in self._seen.items() if seen}
+
+
+class Budget:
+    """Turns limits and measurements into yes or no at a step boundary."""
+
+    def __init__(self, limits: Limits, measured: Measured | None = None) -> None:
+        self.limits = limits
+        self.measured = measured or Measured()
+        self._cut = math.inf
+
+    @property
+    def deadline(self) -> float:
+        return min(self.limits.deadline, self._cut)
+
+    def cut(self, at: float) -> None:
+        """A signal arrived: everything must be over by `at`."""
+        self._cut = min(self._cut, at)
+
+    def transfer(self) -> float:
+        """Seconds from a snapshot in memory to files and manifest verified in the store."""
+        assumed = min(UNMEASURED_S, 0.1 * (self.limits.budget_s or math.inf))
+        upload = self.measured.high("upload", max(assumed, 2 * self.measured.high("restore")))
+        return self.measured.high("save") + upload
+
+    def reserve(self) -> float:
+        """Seconds to keep for the end: snapshot, upload (one more step runs beside it), commit and release, margin."""
+        end = max(self.transfer(), self.measured.high("step"))
+        return self.measured.high("snapshot") + end + 2 * self.measured.high("append", 1.0) + self.limits.margin_s
+
+    def should_stop(self, now: float, inflight_rest: float = 0.0) -> bool:
+        """Whether one more step would leave too little for the upload in flight and the final commit."""
+        return now + self.measured.high("step") + inflight_rest + self.reserve() > self.deadline
+
+    def may_upload(self, now: float) -> bool:
+        """Whether an upload begun now ends before the final snapshot."""
+        return now + self.transfer() + self.measured.high("append", 1.0) + self.reserve() <= self.deadline
+
+    def may_evaluate(self, now: float) -> bool:
+        """Whether an evaluation begun now leaves enough; an unmeasured one may take a tenth of what is left."""
+        left = self.deadline - now - self.reserve()
+        if left == math.inf:
+            return True
+        return self.measured.high("evaluate", 0.1 * max(left, 0.0)) <= left
+
+    def plan_end(self, now: float, inflight_rest: float | None) -> End:
+        """What can still become durable: both, or the one that gives the highest step (the final one if it fits)."""
+        final = self.transfer() + self.measured.high("append", 1.0)
+        if inflight_rest is None or now + inflight_rest + final <= self.deadline:
+            return "both"
+        return "final" if now + final <= self.deadline else "inflight"

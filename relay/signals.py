@@ -1,0 +1,32 @@
+"""Why a session should end, as one small object that signal handlers and the heartbeat set; it installs no handler."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Reason = Literal["stop", "sigterm", "sigint", "fenced"]
+_URGENCY: dict[Reason, int] = {"stop": 0, "sigterm": 1, "sigint": 2, "fenced": 3}
+
+
+class StopSignal:
+    """Set from anywhere, read at step boundaries. Plain attribute writes, so that a signal handler may call `ask`."""
+
+    def __init__(self) -> None:
+        self.reason: Reason | None = None
+        """The most urgent reason asked for so far."""
+        self.note = ""
+        """One line for people, e.g. who asked."""
+        self.at_once = False
+        """A second SIGINT: wait for nothing more."""
+
+    def ask(self, reason: Reason, note: str = "") -> None:
+        """Ask the session to end at the next step boundary; a second 'sigint' sets `at_once`."""
+        if reason == "sigint" and self.reason == "sigint":
+            self.at_once = True
+        if self.reason is None or _URGENCY[reason] > _URGENCY[self.reason]:
+            self.reason, self.note = reason, note
+
+    @property
+    def hurry(self) -> bool:
+        """Whether a signal (not a plan) ends the session, so that only a short grace is left."""
+        return self.reason in ("sigterm", "sigint")

@@ -5,19 +5,30 @@ state(n) = apply(state(n-1), change). Every entry carries its resulting state, s
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 FORMAT = 1
-MAX_LINKS = 50
+MAX_LINKS = 100
+"""At this many links the next lease must move the oldest half to a history object."""
 MAX_INCIDENTS = 20
+MAX_FAILURES = 8
+MAX_RETAINED = 64
+MAX_RETIRED = 300
+MAX_ACCOUNTS = 600
+MAX_INTERVALS = 2500
+"""Over all accounts of a run; beyond it the busiest account's oldest two become one of the same total length."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Step = Annotated[int, Field(ge=0, lt=2**53)]
+Epoch = Annotated[int, Field(ge=0, lt=2**53)]
 Text = Annotated[str, Field(max_length=500)]
+Line = Annotated[str, Field(max_length=200)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Metrics = Annotated[dict[Annotated[str, Field(max_length=64)], float], Field(max_length=32)]
 Certified = Literal["exact", "not-exact", "unknown"]
 
 
@@ -31,7 +42,7 @@ class NextDigest(Strict):
     """P9: the digest of the state one step after a checkpoint, and how it was computed."""
 
     step: Step
-    path: Text
+    path: Line
     digest: Digest
 
 
@@ -39,17 +50,17 @@ class Checkpoint(Strict):
     """A committed checkpoint as the ledger names it; its files are listed in the manifest."""
 
     step: Step
-    epoch: int
-    manifest: Text
+    epoch: Epoch
+    manifest: Line
     """Name of the manifest, under checkpoints/<project>/<run>/step_<step>.e<epoch>/."""
-    ref: Text
+    ref: Line
     """The store's Ref of the manifest."""
     sha256: Digest
     """Of the manifest's bytes."""
     state_hash: Digest
-    bytes: int
-    committed_at: float
-    """Store's clock when the commit was sent, unix seconds."""
+    bytes: Step
+    committed_at: float = 0.0
+    """Store's clock when the commit was sent, unix seconds; the rules set it to the entry's time."""
     next: NextDigest | None = None
     metric: float | None = None
     """Validation accuracy, if this checkpoint was evaluated."""
@@ -66,9 +77,9 @@ class Holder(Strict):
 
     session: Id
     account: Name
-    epoch: int
+    epoch: Epoch
     since: float
-    ttl_s: float
+    ttl_s: Annotated[float, Field(gt=0, le=86400)]
     latest_end: float | None
     target_steps: Step
 
@@ -76,15 +87,18 @@ class Holder(Strict):
 class Link(Strict):
     """One session of the chain."""
 
-    epoch: int
+    epoch: Epoch
     account: Name
     from_step: Step
     to_step: Step
+    commits: int = 0
     certified: Certified = "unknown"
-    why: Text = ""
+    why: Line = ""
     started: float
+    seconds: Seconds = 0.0
+    """Since the lease, as far as told by its newest commit, its release or its successor."""
     ended: float | None = None
-    end: Text = "open"
+    end: Line = "open"
 
 
 class Usage(Strict):
@@ -93,6 +107,7 @@ class Usage(Strict):
     sessions: int = 0
     steps: int = 0
     seconds: float = 0.0
+    """Lifetime total of ended sessions; the open one is counted live by whoever reads (P12)."""
     intervals: tuple[tuple[int, int], ...] = ()
 
 
@@ -100,17 +115,17 @@ class Incident(Strict):
     """Something a person should know of."""
 
     at: float
-    epoch: int
+    epoch: Epoch
     step: Step
     account: Name | None
-    cause: Text
+    cause: Line
     text: Text
 
 
 class Failure(Strict):
     """P10: what failed, where, in what surroundings; two equal ones without a commit between halt the run."""
 
-    cause: Text
+    cause: Line
     step: Step
     config_hash: Digest
     fingerprint: Digest
@@ -120,7 +135,7 @@ class Retired(Strict):
     """A checkpoint that may be deleted once an hour has passed (P8)."""
 
     step: Step
-    epoch: int
+    epoch: Epoch
     at: float
 
     @property
@@ -138,6 +153,15 @@ class Origin(Strict):
     state_hash: Digest
 
 
+class History(Strict):
+    """Where older links lie: an immutable object that also names its own predecessor."""
+
+    ref: Line
+    sha256: Digest
+    links: int
+    """How many links it and its predecessors hold together."""
+
+
 class RunState(Strict):
     """All that a newcomer must know of a run."""
 
@@ -151,7 +175,7 @@ class RunState(Strict):
     created: float
     updated: float
     origin: Origin | None = None
-    epoch: int = 0
+    epoch: Epoch = 0
     holder: Holder | None = None
     target_steps: Step = 0
     step: Step = 0
@@ -160,20 +184,36 @@ class RunState(Strict):
     retired: tuple[Retired, ...] = ()
     best: tuple[int, int] | None = None
     """(step, epoch) of the retained checkpoint with the highest validation metric."""
-    metrics: dict[str, float] = {}
+    metrics: Metrics = {}
     links: tuple[Link, ...] = ()
     links_total: int = 0
-    history: Text | None = None
-    """Ref of the newest history object, which holds older links and names its predecessor."""
-    usage: dict[str, Usage] = {}
+    history: History | None = None
+    usage: dict[Name, Usage] = {}
     incidents: tuple[Incident, ...] = ()
     incidents_total: int = 0
-    failure: Failure | None = None
+    failures: tuple[Failure, ...] = ()
+    """The different failures since the last commit, newest last."""
     deaths: int = 0
     """Sessions that ended without a release since the last commit."""
     halted: Text | None = None
     """Why the run refuses to go on (P10); None in normal operation."""
+    next: Name | None = None
+    """The account the last holder proposed as its successor."""
+
+    @property
+    def link(self) -> Link | None:
+        """The newest session's link, open or ended."""
+        return self.links[-1] if self.links else None
+
+    @property
+    def undamaged(self) -> tuple[Checkpoint, ...]:
+        """Retained checkpoints that may become head, oldest first."""
+        return tuple(c for c in self.retained if not c.damaged)
+
+    def checkpoint(self, key: tuple[int, int]) -> Checkpoint | None:
+        """The retained checkpoint of that (step, epoch)."""
+        return next((c for c in self.retained if c.key == key), None)
 
     def committed_by(self, epoch: int) -> bool:
-        """Whether the epoch has committed already (a rewind must come before)."""
-        return any(c.epoch == epoch for c in self.retained) or any(r.epoch == epoch for r in self.retired)
+        """Whether the newest epoch, if it is that one, has committed already (a rewind must come before)."""
+        return bool(self.links) and self.links[-1].epoch == epoch and self.links[-1].commits > 0

@@ -1,0 +1,98 @@
+"""Every name in a store, in one place, and which names people may choose; knows nothing of what lies under them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from relay.errors import BadConfig
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+IDENTITY = "trm-relay.store.json"
+"""The object that says which store this is (P3)."""
+REGISTRY = "registry/"
+REGISTRY_LEDGER = REGISTRY + "ledger/"
+CHECKPOINTS = "checkpoints/"
+_FILE = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})/([a-z0-9][a-z0-9._-]{0,127})")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of one run. Both parts have passed `check_name`."""
+
+    project: str
+    run: str
+
+    def __post_init__(self) -> None:
+        check_name("project", self.project)
+        check_name("run", self.run)
+
+    @property
+    def home(self) -> str:
+        """Prefix of everything but checkpoints."""
+        return f"runs/{self.project}/{self.run}/"
+
+    @property
+    def ledger(self) -> str:
+        """Prefix of the log."""
+        return self.home + "ledger/"
+
+    @property
+    def checkpoints(self) -> str:
+        """Prefix of all checkpoints; a run names no file outside it (I3)."""
+        return f"{CHECKPOINTS}{self.project}/{self.run}/"
+
+    def heartbeat(self, epoch: int) -> str:
+        """The holder's advisory sign of life."""
+        return f"{self.home}heartbeat.{epoch}"
+
+    def stop(self, epoch: int) -> str:
+        """A request to the holder of that epoch to end as planned."""
+        return f"{self.home}stop.{epoch}"
+
+    def history(self, epoch: int) -> str:
+        """Links that left the state; `epoch` is that of the newest one inside."""
+        return f"{self.home}history/{epoch:020d}.json"
+
+    def checkpoint(self, step: int, epoch: int) -> str:
+        """Prefix of one checkpoint's files."""
+        return f"{self.checkpoints}step_{step}.e{epoch}/"
+
+    def manifest(self, step: int, epoch: int) -> str:
+        """The file that lists a checkpoint's other files."""
+        return self.checkpoint(step, epoch) + "manifest.json"
+
+    def parse_checkpoint(self, name: str) -> tuple[int, int, str] | None:
+        """(step, epoch, file) if `name` is exactly the name of a checkpoint file of this run, else None."""
+        found = _FILE.fullmatch(name.removeprefix(self.checkpoints)) if name.startswith(self.checkpoints) else None
+        return (int(found[1]), int(found[2]), found[3]) if found else None
+
+
+def check_name(kind: str, value: str) -> str:
+    """The name itself; raises BadConfig that proposes a corrected one. `kind` is what it names: 'run', 'account', …"""
+    if NAME.fullmatch(value):
+        return value
+    proposal = re.sub(r"[^a-z0-9_-]+", "_", value.lower()).strip("_-")[:64] or f"{kind}_1"
+    raise BadConfig(
+        f"{value[:80]!r} cannot be the name of a {kind}: use 1 to 64 of a-z, 0-9, _ and -, beginning with a letter "
+        f"or digit. Try {proposal}."
+    )
+
+
+def nearest(word: str, options: Iterable[str]) -> str | None:
+    """The option most like `word`, if any is alike."""
+    found = get_close_matches(word, list(options), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def one_edit_apart(a: str, b: str) -> bool:
+    """Whether one inserted, deleted, changed or swapped neighbouring character turns `a` into `b` (or none)."""
+    if len(a) > len(b):
+        a, b = b, a
+    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
+    rest_a, rest_b = a[start:], b[start:]
+    if len(a) == len(b):
+        return rest_a[1:] == rest_b[1:] or (rest_a[:2] == rest_b[1::-1] and rest_a[2:] == rest_b[2:])
+    return len(b) - len(a) == 1 and rest_a == rest_b[1:]

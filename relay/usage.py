@@ -1,0 +1,100 @@
+"""What accounts have given to runs: intervals, totals and windows (P12); decides nothing and reads no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from relay.state import MAX_INTERVALS, RunState, Usage
+
+KEPT_S = 15 * 86400
+"""How long a session's interval is kept; lifetime totals stay for ever."""
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+Table = Mapping[str, Usage]
+
+
+@dataclass(frozen=True)
+class Given:
+    """One account's part over all runs, the open session included."""
+
+    sessions: int
+    steps: int
+    seconds: float
+    seconds_in_window: float
+
+
+def started(usage: Table, account: str) -> dict[str, Usage]:
+    """One more session of the account."""
+    mine = usage.get(account, Usage())
+    return {**usage, account: mine.model_copy(update={"sessions": mine.sessions + 1})}
+
+
+def trained(usage: Table, account: str, steps: int) -> dict[str, Usage]:
+    """`steps` more steps of the account."""
+    mine = usage.get(account, Usage())
+    return {**usage, account: mine.model_copy(update={"steps": mine.steps + steps})}
+
+
+def ended(usage: Table, account: str, since: float, seconds: float, at: float) -> dict[str, Usage]:
+    """A session of `account` from `since` for `seconds` is over; intervals older than 15 days before `at` go."""
+    mine = usage.get(account, Usage())
+    interval = (round(since), round(since + seconds))
+    grown = mine.model_copy(
+        update={"seconds": mine.seconds + seconds, "intervals": tuple(sorted((*mine.intervals, interval)))}
+    )
+    return _bounded(_pruned({**usage, account: grown}, at - KEPT_S))
+
+
+def given(states: Iterable[RunState], account: str, window: tuple[float, float], open_seconds: float = 0.0) -> Given:
+    """The account's usage over all runs. `open_seconds`: of its session that still trains, as the caller measured it."""
+    mine = [state.usage[account] for state in states if account in state.usage]
+    inside = sum(overlap(interval, window) for usage in mine for interval in usage.intervals)
+    return Given(
+        sessions=sum(usage.sessions for usage in mine),
+        steps=sum(usage.steps for usage in mine),
+        seconds=sum(usage.seconds for usage in mine) + open_seconds,
+        seconds_in_window=inside + open_seconds,
+    )
+
+
+def leases_of(states: Iterable[RunState], account: str) -> list[RunState]:
+    """Runs whose holder is this account: one account holds at most one lease (P12)."""
+    return [state for state in states if state.holder and state.holder.account == account]
+
+
+def overlap(interval: tuple[float, float], window: tuple[float, float]) -> float:
+    """Seconds that two intervals share."""
+    return max(0.0, min(interval[1], window[1]) - max(interval[0], window[0]))
+
+
+def week(now: float, zone: str, day: str, hour: int = 0) -> tuple[float, float]:
+    """The provider's week around `now` (unix seconds), reset on `day` at `hour` local time in an IANA zone.
+
+    A week across a clock change is an hour longer or shorter, as the provider's is.
+    """
+    local = datetime.fromtimestamp(now, ZoneInfo(zone))
+    start = local.replace(hour=hour, minute=0, second=0, microsecond=0)
+    start -= timedelta(days=(local.weekday() - DAYS.index(day)) % 7)
+    if start > local:
+        start -= timedelta(days=7)
+    return start.timestamp(), (start + timedelta(days=7)).timestamp()
+
+
+def _pruned(usage: dict[str, Usage], oldest: float) -> dict[str, Usage]:
+    return {
+        account: one.model_copy(update={"intervals": tuple(i for i in one.intervals if i[1] >= oldest)})
+        for account, one in usage.items()
+    }
+
+
+def _bounded(usage: dict[str, Usage]) -> dict[str, Usage]:
+    """At most MAX_INTERVALS in all: the busiest account's oldest two become one of the same total length."""
+    while sum(len(one.intervals) for one in usage.values()) > MAX_INTERVALS:
+        account = max(usage, key=lambda name: (len(usage[name].intervals), name))
+        (a, b), (c, d), *rest = usage[account].intervals
+        merged = (d - (b - a) - (d - c), d)
+        usage = {**usage, account: usage[account].model_copy(update={"intervals": (merged, *rest)})}
+    return usage

@@ -11,11 +11,13 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from relay.errors import BadConfig
-from relay.origins import Given, Value, from_command_line, from_environment, from_file, nearest
+from relay.names import check_name
+from relay.origins import Given, Value, from_command_line, from_environment, from_file, hint
 from relay.state import Name, Step
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_TASK = "sudoku4"
+NAMES = ("project", "run", "account")
 
 Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 366)]
 Count = Annotated[int, Field(ge=0)]
@@ -196,7 +198,7 @@ def _check_known(given: Given, keys: Sequence[str]) -> None:
         raise BadConfig(
             f"{given.key} is a group of settings ({given.origin}). Set one of {', '.join(inside[:6])} instead."
         )
-    raise BadConfig(f"Unknown setting {given.key} ({given.origin}).{nearest(given.key, keys)}")
+    raise BadConfig(f"Unknown setting {given.key} ({given.origin}).{hint(given.key, keys)}")
 
 
 def _validate(model: type[WorkloadConfig], given: Mapping[str, Given]) -> WorkloadConfig:
@@ -231,9 +233,18 @@ def _explain(error: ValidationError, given: Mapping[str, Given]) -> str:
     for problem in error.errors(include_url=False):
         key = ".".join(str(p) for p in problem["loc"])
         item = given.get(key)
+        if problem["type"] == "string_pattern_mismatch" and key in NAMES:
+            _refuse_name(key, item)
         got = f", not {item.value!r} ({item.origin})" if item else ""
         parts.append(f"{key or 'The configuration'}: {_wish(problem['msg'])}{got}.")
     return " ".join(parts) + " Correct it and run the same command again."
+
+
+def _refuse_name(key: str, item: Given | None) -> None:
+    try:
+        check_name(key, str(item.value) if item else "")
+    except BadConfig as error:
+        raise BadConfig(f"{error} It was given by {item.origin if item else 'nobody'}.") from None
 
 
 def _wish(message: str) -> str:

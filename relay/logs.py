@@ -21,19 +21,20 @@ def open_log(folder: Path, label: str, wall: float, secrets: Iterable[str] = (),
     `wall` is unix seconds, for the name only. The newest 20 files stay.
     """
     stamp = datetime.fromtimestamp(wall, UTC).strftime("%Y%m%dT%H%M%SZ")
-    path = folder / f"{stamp}_{label}.log"
+    file = folder / f"{stamp}_{label}.log"
+    written = True
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)] if verbose else []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(path, encoding="utf-8", delay=True))
+        handlers.append(logging.FileHandler(file, encoding="utf-8", delay=True))
         _forget_old(folder)
     except OSError:
-        path = None
+        written = False
     for handler in handlers:
         handler.setFormatter(RedactingFormatter(FORMAT, secrets))
     for name in LOGGERS:
         _replace_handlers(logging.getLogger(name), handlers)
-    return path
+    return file if written else None
 
 
 def close_log() -> None:

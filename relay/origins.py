@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from relay.errors import BadConfig
+from relay.names import nearest
 
 Value = str | list["Value"] | None
 MAX_DEPTH = 8
@@ -48,7 +49,7 @@ def from_environment(environ: Mapping[str, str], keys: Sequence[str], known: Seq
         if name in names and text:
             found.append(Given(names[name], text, f"environment variable {name}"))
         elif name.startswith("RELAY_") and name not in names and name not in READ_ELSEWHERE and name not in known:
-            raise BadConfig(f"Unknown environment variable {name}.{nearest(name, names)} Unset it or correct its name.")
+            raise BadConfig(f"Unknown environment variable {name}.{hint(name, names)} Unset it or correct its name.")
     return found
 
 
@@ -83,12 +84,10 @@ def from_file(path: Path) -> list[Given]:
     return list(_flatten(root, "", path.name))
 
 
-def nearest(name: str, candidates: Sequence[str] | Mapping[str, object]) -> str:
+def hint(name: str, candidates: Iterable[str]) -> str:
     """' Did you mean X?' or nothing."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, list(candidates), n=1, cutoff=0.6)
-    return f" Did you mean {close[0]}?" if close else ""
+    close = nearest(name, candidates)
+    return f" Did you mean {close}?" if close else ""
 
 
 def _from_text(key: str, text: str, origin: str) -> Iterator[Given]:
@@ -100,7 +99,8 @@ def _from_text(key: str, text: str, origin: str) -> Iterator[Given]:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise BadConfig(f"Cannot read the list or mapping in {origin}: {' '.join(str(error).split())}.") from error
-    yield from _flatten_value(node, key, "", origin)
+    if node is not None:
+        yield from _flatten_value(node, key, "", origin)
 
 
 def _flatten(node: yaml.MappingNode, prefix: str, source: str, origin: str = "") -> Iterator[Given]:

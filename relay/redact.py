@@ -53,8 +53,8 @@ def printable(text: str) -> str:
     """One harmless line: control, format (bidi) and unassigned characters become spaces or vanish."""
     from unicodedata import category
 
-    spaced = "".join(" " if c in "\t\n\r" or category(c) in ("Zl", "Zp") else c for c in text)
-    return " ".join("".join(c for c in spaced if category(c)[0] != "C").split(" ")).strip()
+    spaced = "".join(" " if c.isspace() else c for c in text)
+    return " ".join("".join(c for c in spaced if category(c)[0] != "C").split())
 
 
 class RedactingFormatter(logging.Formatter):

@@ -1,0 +1,144 @@
+"""What a reader is told of a run: a view of its state, and the relay.status/1 document; reads no store and no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from relay.state import Holder, Link, RunState
+
+LINKS_FOR_ETA = 10
+
+
+@dataclass(frozen=True)
+class AccountRow:
+    """One registered account, as people see it."""
+
+    id: str
+    label: str
+    state: str
+    """ready, active, cooling, quota_exceeded, blocked …"""
+    steps: int = 0
+    sessions: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class View:
+    """All that status and report show, read at one moment."""
+
+    project: str
+    run: str
+    target_steps: int
+    """What the configuration asks for; a run that has been trained remembers its own."""
+    now: float
+    """Unix seconds; only ages and the lease's expiry are judged by it."""
+    state: RunState | None = None
+    sign_of_life: float | None = None
+    """The holder's newest lease or heartbeat, store's clock."""
+    accounts: tuple[AccountRow, ...] = ()
+
+    @property
+    def holder(self) -> Holder | None:
+        """The session in the state, whether or not its lease has run out."""
+        return self.state.holder if self.state else None
+
+    @property
+    def step(self) -> int:
+        """The durable step."""
+        return self.state.step if self.state else 0
+
+    @property
+    def target(self) -> int:
+        """The newest target anybody trained for, else the configured one."""
+        return (self.state.target_steps if self.state else 0) or self.target_steps
+
+    @property
+    def expires_at(self) -> float | None:
+        """Newest sign of life plus TTL; None without a lease."""
+        if self.holder is None:
+            return None
+        return max(self.holder.since, self.sign_of_life or 0.0) + self.holder.ttl_s
+
+    @property
+    def training(self) -> bool:
+        """Whether a session holds a lease that has not run out."""
+        return self.expires_at is not None and self.expires_at > self.now
+
+    @property
+    def phase(self) -> str:
+        """new, idle, training, finished or halted."""
+        if self.state is None:
+            return "new"
+        if self.state.halted is not None:
+            return "halted"
+        if self.training:
+            return "training"
+        if self.state.head is None and not self.state.links_total:
+            return "new"
+        return "finished" if self.step >= self.target else "idle"
+
+
+def status_document(view: View) -> dict[str, Any]:
+    """relay.status/1. Times are ISO-8601 UTC, sizes bytes; `head` is None before the first commit."""
+    state = view.state
+    return {
+        "schema": "relay.status/1",
+        "run": view.run,
+        "step": view.step,
+        "target_steps": view.target,
+        "epoch": state.epoch if state else 0,
+        "state": view.phase,
+        "halted_reason": state.halted if state else None,
+        "holder": view.holder.account if view.holder else None,
+        "lease_expires_at": iso(view.expires_at),
+        "head": _head(state),
+        "links": [_link(link) for link in state.links] if state else [],
+        "links_total": state.links_total if state else 0,
+    }
+
+
+def iso(moment: float | None) -> str | None:
+    """Unix seconds as 2025-01-15T14:30:00Z."""
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds_left(view: View) -> tuple[float, float] | None:
+    """(shortest, longest) training time to the target, by the fastest and slowest recent session; None if unknown."""
+    links = view.state.links[-LINKS_FOR_ETA:] if view.state else ()
+    rates = [rate for link in links if (rate := _rate(link, view)) > 0]
+    if not rates:
+        return None
+    left = max(0, view.target - view.step)
+    return left / max(rates), left / min(rates)
+
+
+def _rate(link: Link, view: View) -> float:
+    """Steps per second of one session."""
+    ended = link.ended if link.ended is not None else (view.state.updated if view.state else view.now)
+    steps = link.to_step - link.from_step
+    return steps / (ended - link.started) if steps > 0 and ended > link.started else 0.0
+
+
+def _head(state: RunState | None) -> dict[str, Any] | None:
+    if state is None or state.head is None:
+        return None
+    head = state.head
+    return {
+        "step": head.step,
+        "epoch": head.epoch,
+        "state_hash": head.state_hash,
+        "bytes": head.bytes,
+        "committed_at": iso(head.committed_at),
+    }
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {
+        "epoch": link.epoch,
+        "account": link.account,
+        "from_step": link.from_step,
+        "to_step": link.to_step,
+        "certified": link.certified,
+    }

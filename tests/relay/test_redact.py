@@ -1,0 +1,97 @@
+"""Secrets never reach a log or an error; hashes and ordinary text stay readable. All secrets here are made up."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from relay.logs import KEEP, close_log, open_log
+from relay.redact import MASK, printable, redact, secrets_of
+
+HEX40 = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (f"WANDB_API_KEY={HEX40}", HEX40),
+        (f"wandb login {HEX40}", HEX40),
+        ("token hf_abcdefghijKLMNOP", "hf_abcdefghijKLMNOP"),
+        ("KGAT_0123456789abcdef", "KGAT_0123456789abcdef"),
+        ("AKIAIOSFODNN7EXAMPLE is the id", "AKIAIOSFODNN7EXAMPLE"),
+        ("ghp_0123456789abcdefghij", "ghp_0123456789abcdefghij"),
+        ("eyJhbGciOi.eyJzdWIiOi.c2lnbmF0dXJl", "c2lnbmF0dXJl"),
+        ("s3://user:pass123@host/bucket", "pass123"),
+        ("Authorization: Bearer abcdefgh12345678", "abcdefgh12345678"),
+        ('{"refresh_token": "1//0abcdefghijklmnop"}', "0abcdefghijklmnop"),
+        ("https://host/x?X-Amz-Signature=deadbeefdeadbeef&y=1", "deadbeefdeadbeef"),
+        ("password: hunter22", "hunter22"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----", "MIIabc"),
+    ],
+)
+def test_what_looks_like_a_secret_is_masked(text: str, secret: str) -> None:
+    assert secret not in redact(text)
+    assert MASK in redact(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "state_hash " + "ab" * 32,
+        "session " + "0f" * 16,
+        "seed=3 keys=12 file:///home/me/relay_store",
+        "Unknown setting arch.L_cycle. Did you mean arch.L_cycles?",
+        "commit at step 500, epoch 7",
+    ],
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
+    secrets = secrets_of({"AWS_SECRET_ACCESS_KEY": "plainlooking", "HOME": "/home/me", "TOKEN": "abc"})
+    assert secrets == {"plainlooking"}
+    assert (
+        redact("cannot sign with plainlooking at /home/me abc", secrets) == f"cannot sign with {MASK} at /home/me abc"
+    )
+
+
+def test_printable_is_one_harmless_line() -> None:
+    assert printable("\x1b[31mred\x1b[0m\r\nnext‮evil​") == "[31mred[0m next" + "evil"
+
+
+def test_log_masks_secrets_even_in_tracebacks_and_never_shows_locals(tmp_path: Path) -> None:
+    path = open_log(tmp_path / "logs", "run", 1_700_000_000.0, ["verysecretvalue"])
+    assert path is not None and path.name == "20231114T221320Z_run.log"
+    hidden_local = "local-that-no-log-shows"
+    try:
+        raise RuntimeError("verysecretvalue refused")
+    except RuntimeError:
+        logging.getLogger("relay.cli").exception("failed with hf_abcdefghijKLMNOP")
+    close_log()
+    text = path.read_text()
+    assert "Traceback" in text and MASK in text
+    assert not any(secret in text for secret in ("verysecretvalue", "hf_abc", hidden_local))
+
+
+def test_only_the_newest_logs_stay(tmp_path: Path) -> None:
+    for second in range(KEEP + 5):
+        (tmp_path / f"20200101T0000{second:02}Z_run.log").write_text("old")
+    open_log(tmp_path, "run", 1_700_000_000.0)
+    logging.getLogger("relay").info("new")
+    close_log()
+    assert len(list(tmp_path.glob("*.log"))) == KEEP + 1
+
+
+def test_a_folder_that_cannot_be_written_costs_the_log_not_the_session(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert open_log(tmp_path / "file", "run", 0.0, verbose=True) is None
+    logging.getLogger("relay").info("seen")
+    close_log()
+    assert "seen" in capsys.readouterr().err
+    assert sys.stderr is not None

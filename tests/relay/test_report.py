@@ -1,0 +1,241 @@
+"""The report's box, column for column, in UTF-8 and ASCII; hostile names change nothing but themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from relay.env import Machine
+from relay.report import INSIDE, draw, duration, report_document
+from relay.state import Checkpoint, Holder, Link, RunState
+from relay.status import AccountRow, View, status_document
+
+NOW = 1_736_951_400.0
+"""2025-01-15T14:30:00Z."""
+MACHINE = Machine("colab", 3900.0, 720.0)
+HASH = "ab" * 32
+
+
+def state(**changes: Any) -> RunState:
+    base = RunState(
+        project="sudoku_pretrain_multiaccount",
+        run="sudoku_rotation",
+        run_id="0" * 32,
+        ledger_store="1" * 32,
+        checkpoint_store="1" * 32,
+        config_hash=HASH,
+        created=NOW - 90_000,
+        updated=NOW - 180,
+    )
+    return base.model_copy(update=changes)
+
+
+def trained(**changes: Any) -> RunState:
+    head = Checkpoint(
+        step=11_750,
+        epoch=7,
+        manifest="m",
+        ref="r",
+        sha256=HASH,
+        state_hash=HASH,
+        bytes=123_456,
+        committed_at=NOW - 180,
+    )
+    links = (
+        Link(epoch=6, account="account_1", from_step=3000, to_step=6600, started=NOW - 9000, ended=NOW - 5400, end="x"),
+        Link(
+            epoch=7,
+            account="account_2",
+            from_step=6600,
+            to_step=11_750,
+            certified="exact",
+            started=NOW - 5400,
+            end="open",
+        ),
+    )
+    values = {"epoch": 7, "step": 11_750, "head": head, "target_steps": 50_000, "links": links, "links_total": 7}
+    return state(**(values | changes))
+
+
+def holder(**changes: Any) -> Holder:
+    values: dict[str, Any] = {
+        "session": "2" * 32,
+        "account": "account_2",
+        "epoch": 7,
+        "since": NOW - 600,
+        "ttl_s": 180.0,
+        "latest_end": NOW + 1380,
+        "target_steps": 50_000,
+    }
+    return Holder(**(values | changes))
+
+
+ROWS = (
+    AccountRow("account_1", "John's Colab", "ready", 3000, 2),
+    AccountRow("account_2", "Kaggle - Project 1", "active", 8750, 5),
+    AccountRow("account_11", "Backup Account", "cooling", 0, 0),
+)
+
+
+def view(run_state: RunState | None, rows: tuple[AccountRow, ...] = ROWS, **changes: Any) -> View:
+    values: dict[str, Any] = {
+        "project": "sudoku_pretrain_multiaccount",
+        "run": "sudoku_rotation",
+        "target_steps": 1600,
+        "now": NOW,
+        "state": run_state,
+        "sign_of_life": NOW - 30,
+        "accounts": rows,
+    }
+    return View(**(values | changes))
+
+
+GOLDEN = """\
+╔════════════════════════════════════════════════════════════╗
+║           MULTI-ACCOUNT TRAINING PROGRESS REPORT           ║
+╠════════════════════════════════════════════════════════════╣
+║Run: sudoku_pretrain_multiaccount / sudoku_rotation         ║
+║Total Progress:   23.5% (11,750/50,000 steps)               ║
+║Last Update: 2025-01-15T14:27:00Z                           ║
+║ETA: 10 h 38 min to 10 h 46 min of training left            ║
+║Lease: account_2, epoch 7, until 2025-01-15T14:32:30Z       ║
+║Safe checkpoint: step 11,750, 3 min old                     ║
+╠════════════════════════════════════════════════════════════╣
+║Accounts Status:                                            ║
+╟────────────────────────────────────────────────────────────╢
+║account_1      | Steps:   3,000 | Sessions:   2 | ready     ║
+║account_2      | Steps:   8,750 | Sessions:   5 | active    ║
+║account_11     | Steps:       0 | Sessions:   0 | cooling   ║
+╚════════════════════════════════════════════════════════════╝
+Session clock: budget ends 2025-01-15T14:53:00Z (23 min left)
+Machine clock: this machine (colab) is up 1 h 05 min, limit 12 h 00 min"""
+
+EMPTY = """\
++============================================================+
+|           MULTI-ACCOUNT TRAINING PROGRESS REPORT           |
++============================================================+
+|Run: sudoku_pretrain_multiaccount / sudoku_rotation         |
+|Total Progress:    0.0% (0/1,600 steps)                     |
+|Last Update: never                                          |
+|ETA: unknown until a session has trained                    |
+|Lease: free                                                 |
+|Safe checkpoint: none yet                                   |
++============================================================+
+|Accounts Status:                                            |
++------------------------------------------------------------+
+|none yet: rotate_accounts.py register account_1 LABEL       |
++============================================================+
+Machine clock: this machine (local) is start unknown, no known limit"""
+
+
+def test_golden_utf8() -> None:
+    assert draw(view(trained(holder=holder())), MACHINE) == GOLDEN
+
+
+def test_golden_ascii_is_the_same_box_in_other_characters() -> None:
+    table = str.maketrans("╔═╗╠╣╟─╢╚╝║", "+=++++-+++|")
+    assert draw(view(trained(holder=holder())), MACHINE, ascii_only=True) == GOLDEN.translate(table)
+
+
+def test_golden_before_anything_exists() -> None:
+    assert draw(view(None, ()), Machine("local", None, None), ascii_only=True) == EMPTY
+
+
+HOSTILE = [
+    "\x1b[2J\x1b[31mred",
+    "a\nb\r\nc",
+    "x" * 500,
+    "日本語の名前がとても長い",
+    "‮gnihtyna",
+    "é" * 30,
+    "[bold]markup[/bold]",
+    "\u0000\u0007",
+    "",
+    "👩‍👩‍👧‍👦 family",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_every_box_line_is_62_columns_whatever_the_names(name: str, ascii_only: bool) -> None:
+    rows = (AccountRow(name, name, "quota_exceeded", 1_234_567, 123), AccountRow("b", name, "ready"))
+    lines = draw(view(trained(halted=f"loss is nan {name}"), rows), MACHINE, ascii_only).splitlines()
+    box = lines[: next(i for i, line in enumerate(lines) if i and line.startswith(("╚", "+==")) and i > 12) + 1]
+    assert {cell_len(line) for line in box} == {INSIDE + 2}
+    assert "\x1b" not in "".join(lines)
+    if ascii_only:
+        assert "".join(lines).isascii()
+
+
+def test_a_long_state_is_never_cut() -> None:
+    rows = (AccountRow("account_1", "", "quota_exceeded", 3000, 2),)
+    assert "║account_1     | Steps:   3,000| Sessions:   2|quota_exceeded║" in draw(view(trained(), rows), MACHINE)
+
+
+def test_report_document_is_plain_json_with_labels_made_harmless() -> None:
+    document = report_document(view(trained(holder=holder()), (AccountRow("a", "\x1b[1mx\n", "ready"),)), MACHINE)
+    assert document["schema"] == "relay.report/1"
+    assert document["accounts"][0]["label"] == "[1mx"
+    assert document["percent"] == 23.5
+    assert document["eta_training_s"] == [38250, 38780] or document["eta_training_s"][0] < document["eta_training_s"][1]
+    json.dumps(document, allow_nan=False)
+
+
+def test_status_document_has_exactly_the_contract() -> None:
+    document = status_document(view(trained(holder=holder())))
+    assert document == {
+        "schema": "relay.status/1",
+        "run": "sudoku_rotation",
+        "step": 11_750,
+        "target_steps": 50_000,
+        "epoch": 7,
+        "state": "training",
+        "halted_reason": None,
+        "holder": "account_2",
+        "lease_expires_at": "2025-01-15T14:32:30Z",
+        "head": {
+            "step": 11_750,
+            "epoch": 7,
+            "state_hash": HASH,
+            "bytes": 123_456,
+            "committed_at": "2025-01-15T14:27:00Z",
+        },
+        "links": [
+            {"epoch": 6, "account": "account_1", "from_step": 3000, "to_step": 6600, "certified": "unknown"},
+            {"epoch": 7, "account": "account_2", "from_step": 6600, "to_step": 11_750, "certified": "exact"},
+        ],
+        "links_total": 7,
+    }
+
+
+def test_status_before_any_run() -> None:
+    document = status_document(view(None))
+    assert document["step"] == 0 and document["head"] is None and document["state"] == "new"
+    assert document["target_steps"] == 1600 and document["links"] == [] and document["lease_expires_at"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "life", "phase"),
+    [
+        ({}, None, "idle"),
+        ({"holder": holder()}, NOW - 30, "training"),
+        ({"holder": holder()}, NOW - 500, "idle"),
+        ({"holder": holder(since=NOW - 10)}, None, "training"),
+        ({"target_steps": 11_750}, None, "finished"),
+        ({"halted": "loss is nan", "holder": holder()}, NOW, "halted"),
+        ({"head": None, "step": 0, "links": (), "links_total": 0}, None, "new"),
+    ],
+)
+def test_phase(changes: dict[str, Any], life: float | None, phase: str) -> None:
+    assert view(trained(**changes), sign_of_life=life).phase == phase
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (-5, "0 s"), (89, "89 s"), (600, "10 min"), (3900, "1 h 05 min"), (200_000, "2 d 7 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

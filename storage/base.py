@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NewType, Protocol, runtime_checkable
+from urllib.parse import unquote, urlsplit
 
 Ref = NewType("Ref", str)
 """Finds stored bytes again: the key on local, memory, S3 and Dropbox; the file id on Drive."""
@@ -21,7 +23,11 @@ class StoreError(Exception):
     │   └── Throttled  asked to wait: retry after `retry_after` seconds
     ├── QuotaExceeded  the store or disk is full: a person must act
     ├── Denied         credentials or permissions: a person must act
-    └── BadAddress     the address cannot be a store (unknown scheme, a mounted Drive, an SDK not installed)
+    ├── BadAddress     the address cannot be a store (unknown scheme, a mounted Drive, an SDK not installed)
+    ├── TooLong        the object is longer than the caller allows: treat its content as invalid
+    ├── Corrupt        the bytes are not those promised, read in full twice: evidence of damage
+    ├── LostEntry      a log slot is empty although something proves that it was used: stop, write nothing
+    └── OutcomeUnknown an append was sent and nobody knows whether it landed: never assume either
     """
 
 
@@ -58,6 +64,27 @@ class BadAddress(StoreError):
     """The address cannot be opened as a store."""
 
 
+class TooLong(StoreError):
+    """The object is longer than the limit given; nothing was read."""
+
+
+class Corrupt(StoreError):
+    """The stored bytes are not those promised."""
+
+
+class LostEntry(StoreError):
+    """The log has lost an entry."""
+
+    def __init__(self, message: str, seq: int) -> None:
+        super().__init__(message)
+        self.seq = seq
+        """The empty slot that must have been used."""
+
+
+class OutcomeUnknown(StoreError):
+    """An append was sent; whether it landed could not be found out."""
+
+
 @dataclass(frozen=True)
 class Stat:
     """What a store tells of one object. `modified` is the store's clock in unix seconds."""
@@ -82,13 +109,16 @@ class Store(Protocol):
 
     What no backend promises: that `list` is complete or fresh (it may hide, it never invents), or that
     `Exists` means somebody else wrote it. All methods raise only StoreError subclasses.
-    Names are relative, '/'-separated, lower-case ASCII parts matching [a-z0-9][a-z0-9._-]*; anything else is ValueError.
+    Names are relative, '/'-separated, lower-case ASCII parts matching [a-z0-9][a-z0-9._-]*; all else is ValueError.
+    A Ref that this store cannot have given out is Denied. A name that is also the folder of other names may be Denied.
     """
 
     address: str
     """Printable address without secrets."""
     unique_names: bool
     """Whether names are unique, so that put_if_absent and ref() work (not on Drive)."""
+    clock_is_local: bool
+    """Whether the last now() was this machine's clock, because the store could not be asked without writing."""
 
     def put(self, name: str, data: bytes | Path) -> Ref:
         """Store bytes, or a file's content, durably under `name`, replacing what was there. Atomic."""
@@ -99,7 +129,7 @@ class Store(Protocol):
         ...
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
-        """The whole object. With `limit`, an object longer than that many bytes raises StoreError unread."""
+        """The whole object. With `limit`, an object longer than that many bytes raises TooLong unread."""
         ...
 
     def read_range(self, ref: Ref, start: int, length: int) -> bytes:
@@ -125,3 +155,79 @@ class Store(Protocol):
     def ref(self, name: str) -> Ref:
         """The Ref of a name, without asking the store (only where `unique_names`)."""
         ...
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
+_LONGEST_NAME, _LONGEST_PART = 900, 200
+
+
+def check_name(name: str) -> str:
+    """The name itself if it may be stored under; ValueError otherwise. No valid name can leave the store."""
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME or max(map(len, name.split("/"))) > _LONGEST_PART:
+        raise ValueError(
+            f"not a valid object name: {name[:200]!r} (lower-case a-z, 0-9, '.', '_', '-', parts split by '/')"
+        )
+    return name
+
+
+def check_prefix(prefix: str) -> str:
+    """The prefix itself if names can start with it: empty, a name, or a name and a slash; ValueError otherwise."""
+    if prefix:
+        check_name(prefix.removesuffix("/"))
+    return prefix
+
+
+def check_ref(ref: Ref, address: str) -> str:
+    """The name a Ref stands for, on stores whose Refs are names; Denied if it cannot be one of theirs."""
+    try:
+        return check_name(ref)
+    except ValueError as error:
+        raise Denied(f"{address}: refused a reference that no object of this store can have: {error}") from error
+
+
+def open_store(url: str, *, read_only: bool = False) -> Store:
+    """The store at an address: file:///path or a plain path, memory://NAME (one process only).
+
+    With `read_only` nothing is ever written, not even a probe of the clock, and writing verbs raise Denied.
+    Opening touches nothing: a local folder is created by the first write. Raises BadAddress.
+    """
+    if "://" not in url:
+        return _open_path(url, read_only)
+    scheme = url.partition("://")[0]
+    if scheme in _EXTRAS:
+        extra = _EXTRAS[scheme]
+        raise BadAddress(
+            f"{scheme}:// addresses need the {extra!r} backend, which this version does not have yet; it comes with "
+            f"pip install 'trm-relay[{extra}]'. Use a folder (file:///path) until then."
+        )
+    if scheme not in _OPENERS:
+        known = ", ".join(f"{name}://" for name in (*_OPENERS, *_EXTRAS))
+        raise BadAddress(f"unknown kind of store {scheme}:// in the address; known are {known} and plain folder paths.")
+    return _OPENERS[scheme](url, read_only)
+
+
+def _open_file(url: str, read_only: bool) -> Store:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+        raise BadAddress(
+            f"{url} is not a local folder: write file:///absolute/path with three slashes, or a plain path."
+        )
+    return _open_path(unquote(parts.path), read_only)
+
+
+def _open_path(path: str, read_only: bool) -> Store:
+    from storage.local import LocalStore
+
+    if not path.strip():
+        raise BadAddress("the store address is empty: give a folder path, or file:///path.")
+    return LocalStore(Path(path).expanduser(), read_only=read_only)
+
+
+def _open_memory(url: str, read_only: bool) -> Store:
+    from storage.memory import MemoryStore
+
+    return MemoryStore(url.removeprefix("memory://"), read_only=read_only)
+
+
+_OPENERS: dict[str, Callable[[str, bool], Store]] = {"file": _open_file, "memory": _open_memory}
+_EXTRAS = {"s3": "s3", "gdrive": "drive", "dropbox": "dropbox"}

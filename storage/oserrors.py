@@ -1,0 +1,54 @@
+"""What an operating system error means for a store, in words a person can act on; knows nothing of stores' layout."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from storage.base import Denied, Missing, QuotaExceeded, StoreError, Unavailable
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+
+
+@contextmanager
+def os_errors(path: str | os.PathLike[str], *, reading: bool) -> Iterator[None]:
+    """Turns every OSError of the block into the StoreError it means for `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise translate(error, path, reading=reading) from error
+
+
+def translate(error: OSError, path: str | os.PathLike[str], *, reading: bool) -> StoreError:
+    """The StoreError for an OSError met at `path`. What nobody can classify is Unavailable, never Missing."""
+    code, reason = error.errno, error.strerror or str(error)
+    doing = "read" if reading else "write"
+    if code in _FULL:
+        return QuotaExceeded(
+            f"cannot write {path}: {reason}. Free some space (or raise the quota) there and run again."
+        )
+    if code in _REFUSED:
+        return Denied(
+            f"cannot {doing} {path}: {reason}. Give this user {doing} permission there, or use another folder."
+        )
+    if code == errno.ELOOP:
+        return Denied(
+            f"refused {path}: it is reached through a link inside the store. Replace the link by a real folder or file."
+        )
+    if code in _ABSENT and reading:
+        return Missing(f"there is no {path}.")
+    if code in (errno.ENOTDIR, errno.EISDIR):
+        return Denied(
+            f"cannot write {path}: a folder and an object of one name are in each other's way. Use another name."
+        )
+    if code == errno.ENAMETOOLONG:
+        return Denied(
+            f"cannot {doing} {path}: the path is too long for this disk. Use a store folder with a shorter path."
+        )
+    return Unavailable(
+        f"cannot {doing} {path}: {reason}. Check that the disk or share is connected; it is worth trying again."
+    )

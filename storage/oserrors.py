@@ -36,9 +36,7 @@ def translate(error: OSError, path: str | os.PathLike[str], *, reading: bool) ->
             f"cannot {doing} {path}: {reason}. Give this user {doing} permission there, or use another folder."
         )
     if code == errno.ELOOP:
-        return Denied(
-            f"refused {path}: it is reached through a link inside the store. Replace the link by a real folder or file."
-        )
+        return Denied(f"refused {path}: a link is in the way. Replace it by a real file or folder.")
     if code in _ABSENT and reading:
         return Missing(f"there is no {path}.")
     if code in (errno.ENOTDIR, errno.EISDIR):

@@ -1,0 +1,82 @@
+"""A store that asks again when there was no answer; knows nothing of which question matters most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+
+from storage.base import Ref, Stat, Store, Throttled, Unavailable
+from storage.wrapper import Wrapper
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+
+T = TypeVar("T")
+
+
+class RetryStore(Wrapper):
+    """Retries Unavailable and Throttled on every verb that may be repeated, with exponential back-off.
+
+    Never put_if_absent: whether to send it again is for the log to decide, which reads the slot first. `sleep` waits;
+    `jitter` gives a number in [0, 1) that spreads clients over half of each wait. The last error is raised as it is.
+    """
+
+    def __init__(
+        self, inner: Store, *, sleep: Callable[[float], None], jitter: Callable[[], float], attempts: int = 6
+    ) -> None:
+        super().__init__(inner)
+        self._jitter = jitter
+        self._attempts = attempts
+        self._sleep = sleep
+
+    def put(self, name: str, data: bytes | Path) -> Ref:
+        return self._again(lambda: self.inner.put(name, data))
+
+    def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
+        return self._again(lambda: self.inner.get(ref, limit=limit))
+
+    def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+        return self._again(lambda: self.inner.read_range(ref, start, length))
+
+    def stat(self, ref: Ref) -> Stat:
+        return self._again(lambda: self.inner.stat(ref))
+
+    def delete(self, ref: Ref) -> None:
+        self._again(lambda: self.inner.delete(ref))
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
+        """Goes on after the last object seen when a listing breaks off; each object seen resets the patience."""
+        listing = self.inner.list(prefix, after=after)
+
+        def following() -> Stat | None:
+            nonlocal listing
+            try:
+                return next(listing, None)
+            except Unavailable:
+                listing = self.inner.list(prefix, after=after)
+                raise
+
+        while (stat := self._again(following)) is not None:
+            after = stat.name
+            yield stat
+
+    def now(self) -> float:
+        return self._again(self.inner.now)
+
+    def _again(self, ask: Callable[[], T]) -> T:
+        patience = Retrying(
+            sleep=self._sleep,
+            stop=stop_after_attempt(self._attempts),
+            wait=self._wait,
+            retry=retry_if_exception_type(Unavailable),
+            reraise=True,
+        )
+        return patience(ask)
+
+    def _wait(self, state: RetryCallState) -> float:
+        """Seconds until the next attempt: what the service asked for, at least the back-off."""
+        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** (state.attempt_number - 1)) * (0.5 + self._jitter() / 2)
+        error = state.outcome.exception() if state.outcome else None
+        return max(wait, error.retry_after) if isinstance(error, Throttled) else wait

@@ -1,0 +1,111 @@
+"""The opening self-test of a store: does it keep the promises the log rests on? Knows nothing of any one backend."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from storage.base import BadAddress, Exists, Missing, Ref, Store, Unavailable
+
+_FOLDER = "selftest"
+_ROUNDS = 10
+"""Races tried at most until one has a clear result; lost replies make a race unclear."""
+
+
+def self_test(store: Store, *, racers: int = 8, token: Callable[[], str] = lambda: secrets.token_hex(16)) -> None:
+    """Write, read, race and delete a few fresh objects under `selftest/`, and remove them.
+
+    Raises BadAddress, naming the store and the broken promise, if the store must not hold a run; otherwise what the
+    store itself raises (Denied, QuotaExceeded, Unavailable). `token` gives fresh lower-case hexadecimal digits.
+    """
+    folder = f"{_FOLDER}/{token()}"
+    _round_trip(store, f"{folder}/round-trip")
+    if not store.unique_names:
+        return
+    _second_put_fails(store, f"{folder}/twice")
+    for attempt in range(_ROUNDS):
+        if _race(store, f"{folder}/race-{attempt}", racers):
+            return
+    raise Unavailable(f"{store.address}: no answer could be trusted in {_ROUNDS} races of the self-test; try again.")
+
+
+def _round_trip(store: Store, name: str) -> None:
+    """What was put is read back, in whole, in part and by size; what was deleted is gone."""
+    data = bytes(range(256)) * 5
+    ref = store.put(name, data)
+    try:
+        _demand(store, store.get(ref) == data, "bytes read back differ from those written")
+        _demand(
+            store, store.read_range(ref, 300, 100) == data[300:400], "a part read back differs from what was written"
+        )
+        _demand(store, store.stat(ref).size == len(data), "the size reported differs from what was written")
+    finally:
+        store.delete(ref)
+    _demand(store, _is_missing(store, ref), "a deleted object is still there")
+
+
+def _second_put_fails(store: Store, name: str) -> None:
+    """The name is taken by the first put_if_absent and stays as it is."""
+    ref = store.ref(name)
+    try:
+        first, second = b"first " + name.encode(), b"second " + name.encode()
+        if not _put(store, name, first):
+            _demand(store, store.get(ref) == first, "put_if_absent refused a fresh name and stored something else")
+        _demand(store, not _put(store, name, second), "put_if_absent overwrote an object that was there")
+        _demand(store, store.get(ref) == first, "a refused put_if_absent changed the object")
+    finally:
+        store.delete(ref)
+
+
+def _race(store: Store, name: str, racers: int) -> bool:
+    """Several threads put_if_absent one name at once; True if one clearly won, False if replies were lost."""
+    start = threading.Barrier(racers)
+
+    def race(number: int) -> bool | None:
+        start.wait()
+        try:
+            return _put(store, name, f"racer {number}".encode())
+        except Unavailable:
+            return None
+
+    ref = store.ref(name)
+    try:
+        with ThreadPoolExecutor(racers) as pool:
+            outcomes = list(pool.map(race, range(racers)))
+        winners = [number for number, won in enumerate(outcomes) if won]
+        _demand(
+            store, len(winners) <= 1, f"{len(winners)} of {racers} simultaneous put_if_absent to one name succeeded"
+        )
+        if not winners:
+            return False
+        _demand(store, store.get(ref) == f"racer {winners[0]}".encode(), "the winner of a race is not what is stored")
+        return True
+    finally:
+        store.delete(ref)
+
+
+def _put(store: Store, name: str, data: bytes) -> bool:
+    """Whether put_if_absent succeeded, as against Exists."""
+    try:
+        store.put_if_absent(name, data)
+    except Exists:
+        return False
+    return True
+
+
+def _is_missing(store: Store, ref: Ref) -> bool:
+    try:
+        store.stat(ref)
+    except Missing:
+        return True
+    return False
+
+
+def _demand(store: Store, kept: bool, otherwise: str) -> None:
+    if not kept:
+        raise BadAddress(
+            f"{store.address} must not hold a run: {otherwise}. Two sessions could overwrite each other's work there. "
+            "Use another kind of storage."
+        )

@@ -1,0 +1,202 @@
+"""Files up and down: in parallel, resumable, verified byte for byte; knows nothing of what a checkpoint is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from storage.base import Corrupt, Missing, Ref, Store, StoreError, check_name
+from storage.oserrors import os_errors
+
+CHUNK = 8 << 20
+"""Bytes in memory for each file in flight."""
+_ATTEMPTS = 2
+"""How often a file is sent, or read in full, before its bytes count as wrong."""
+
+Progress = Callable[[int], None]
+"""Called with a number of bytes just done; from any worker thread, one call at a time."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """A file that is in the store and was verified there."""
+
+    name: str
+    """Of the file, relative to its folder."""
+    key: str
+    """The name it is stored under."""
+    ref: Ref
+    size: int
+    sha256: str
+
+
+class Wanted(NamedTuple):
+    """A file to be fetched and what it must be."""
+
+    ref: Ref
+    name: str
+    size: int
+    sha256: str
+
+
+def upload(
+    store: Store,
+    folder: Path,
+    keys: Mapping[str, str],
+    *,
+    workers: int = 4,
+    progress: Progress = lambda _: None,
+) -> list[Uploaded]:
+    """Store the files `folder/name` under `keys[name]` and verify each by the store's own hash or by reading it back.
+
+    What is there already with the same bytes is not sent again. A key must not be named by any entry yet: other bytes
+    under it are replaced. Results are in the order of `keys`. With `workers=1` no thread is started.
+    Raises Corrupt if a file twice does not arrive as sent, StoreError if it cannot be read, else the store's errors.
+    """
+    tell = _one_at_a_time(progress)
+    return _in_parallel(lambda item: _upload(store, folder / check_name(item[0]), *item, tell), keys.items(), workers)
+
+
+def download(
+    store: Store,
+    files: Iterable[Wanted | tuple[Ref, str, int, str]],
+    folder: Path,
+    *,
+    workers: int = 4,
+    progress: Progress = lambda _: None,
+) -> list[Path]:
+    """Fetch files into `folder`, each through a `.<name>.part`, where an interrupted download goes on.
+
+    Only whole files of the right size and SHA-256 get their name; one that has it already is not fetched again.
+    Raises Corrupt, naming the object, after wrong bytes were read in full twice; ValueError for a name that could
+    leave the folder; QuotaExceeded or Denied, naming the path, if this disk refuses; else the store's errors.
+    """
+    tell = _one_at_a_time(progress)
+    wanted = [Wanted(*file) for file in files]
+    for file in wanted:
+        check_name(file.name)
+    return _in_parallel(lambda file: _download(store, file, folder / file.name, tell), wanted, workers)
+
+
+def digest(store: Store, ref: Ref, progress: Progress = lambda _: None) -> tuple[int, str]:
+    """Size and SHA-256 of a stored object, by reading all of it in chunks."""
+    sha, size = hashlib.sha256(), 0
+    while piece := store.read_range(ref, size, CHUNK):
+        sha.update(piece)
+        size += len(piece)
+        progress(len(piece))
+    return size, sha.hexdigest()
+
+
+def file_digest(path: Path) -> tuple[int, str]:
+    """Size and SHA-256 of a file on this disk. Raises OSError."""
+    with path.open("rb") as file:
+        sha = hashlib.file_digest(file, "sha256")
+        return file.tell(), sha.hexdigest()
+
+
+def _upload(store: Store, path: Path, name: str, key: str, progress: Progress) -> Uploaded:
+    try:
+        size, sha256 = file_digest(path)
+    except OSError as error:
+        raise StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.") from error
+    ref = _present(store, key, size, sha256)
+    for _ in range(_ATTEMPTS):
+        if ref is None:
+            sent = store.put(key, path)
+            ref = sent if _same(store, sent, size, sha256) else None
+    if ref is None:
+        raise Corrupt(
+            f"{store.address}: {key} was sent {_ATTEMPTS} times and did not arrive as it was sent. The file is still "
+            f"at {path}. Check the storage and the connection, then run again."
+        )
+    progress(size)
+    return Uploaded(name, key, ref, size, sha256)
+
+
+def _present(store: Store, key: str, size: int, sha256: str) -> Ref | None:
+    """The Ref of `key` if the store has just these bytes there."""
+    if not store.unique_names:
+        return None
+    ref = store.ref(key)
+    try:
+        return ref if _same(store, ref, size, sha256) else None
+    except Missing:
+        return None
+
+
+def _same(store: Store, ref: Ref, size: int, sha256: str) -> bool:
+    """Whether the stored object is these bytes, as its server says or as it is read back."""
+    stat = store.stat(ref)
+    if stat.size != size:
+        return False
+    return (stat.sha256 or digest(store, ref)[1]) == sha256
+
+
+def _download(store: Store, file: Wanted, path: Path, progress: Progress) -> Path:
+    with os_errors(path, reading=False):
+        if path.is_file() and file_digest(path) == (file.size, file.sha256):
+            progress(file.size)
+            return path
+        part = path.with_name(f".{path.name}.part")  # no file can be wanted under such a name
+        part.parent.mkdir(parents=True, exist_ok=True)
+        full_reads = 0
+        while full_reads < _ATTEMPTS:
+            resumed = _fetch(store, file, part, progress)
+            if file_digest(part) == (file.size, file.sha256):
+                part.replace(path)
+                return path
+            full_reads += not resumed  # a wrong beginning may be this disk's own
+            part.unlink()
+    raise Corrupt(
+        f"{store.address}: {file.ref} is damaged: read in full {_ATTEMPTS} times, it is not the {file.size} bytes with "
+        f"SHA-256 {file.sha256} that were stored. Other checkpoints are not affected."
+    )
+
+
+def _fetch(store: Store, file: Wanted, part: Path, progress: Progress) -> bool:
+    """Append what the part file lacks, and one byte more if the object is too long; True if it held anything before."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(part, flags, 0o666), "ab") as out:
+        begun = done = out.seek(0, os.SEEK_END)
+        while done <= file.size:
+            piece = store.read_range(file.ref, done, min(CHUNK, file.size - done + 1))
+            if not piece:
+                break
+            out.write(piece)
+            done += len(piece)
+            progress(len(piece))
+    return begun > 0
+
+
+def _in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
+    """Results in order. The first error stops what has not begun and is raised once nothing runs any more."""
+    if workers <= 1:
+        return [work(item) for item in items]
+    pool = ThreadPoolExecutor(workers)
+    try:
+        futures = [pool.submit(work, item) for item in items]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        failed = [future for future in futures if future.done() and future.exception()]
+        return [future.result() for future in failed or futures]
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _one_at_a_time(progress: Progress) -> Progress:
+    lock = threading.Lock()
+
+    def tell(count: int) -> None:
+        with lock:
+            progress(count)
+
+    return tell

@@ -1,0 +1,66 @@
+"""Damaged or missing files in the store, met by real sessions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.processes import Relay, run_args
+
+pytestmark = pytest.mark.slow
+
+
+def checkpoint_file(relay: Relay, run: str, step: int) -> Path:
+    """The largest file of a checkpoint."""
+    folder = next((relay.folder / "store" / "checkpoints").glob(f"*/{run}/step_{step}.e*"))
+    return max((path for path in folder.iterdir() if path.suffix != ".json"), key=lambda path: path.stat().st_size)
+
+
+@pytest.fixture
+def trained(relay: Relay) -> Relay:
+    relay.call(*run_args("hurt", "account_1", 30, 10))
+    return relay
+
+
+@pytest.mark.parametrize("harm", ["flip", "truncate", "empty", "remove"])
+def test_i6_a_damaged_newest_checkpoint_is_stepped_over_and_nothing_is_deleted(trained: Relay, harm: str) -> None:
+    path = checkpoint_file(trained, "hurt", 30)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    {
+        "flip": lambda: path.write_bytes(data),
+        "truncate": lambda: path.write_bytes(data[:-7]),
+        "empty": lambda: path.write_bytes(b""),
+        "remove": path.unlink,
+    }[harm]()
+    before = {entry for entry in (trained.folder / "store" / "checkpoints").rglob("*") if entry.is_file()}
+    report = json.loads(trained.call("verify", "--run", "hurt", "--json", code=65))
+    assert [row["step"] for row in report["checkpoints"] if not row["ok"]] == [30]
+    trained.call(*run_args("hurt", "account_2", 40, 10), machine="two")
+    assert before <= {entry for entry in (trained.folder / "store" / "checkpoints").rglob("*") if entry.is_file()}
+    status = trained.status("hurt")
+    assert status["step"] == 40
+    trained.call(*run_args("whole", "account_1", 40, 40))
+    assert trained.state_hash("hurt") == trained.state_hash("whole")
+    assert json.loads(trained.call("verify", "--run", "hurt", "--json"))["ok"]
+
+
+def test_i1_a_hole_in_the_ledger_stops_everything_and_is_named(trained: Relay) -> None:
+    hole = sorted((trained.folder / "store" / "runs").glob("*/hurt/ledger/*.json"))[2]
+    hole.unlink()
+    before = sorted((trained.folder / "store").rglob("*"))
+    for args in (run_args("hurt", "account_2", 40, 10), ("verify", "--run", "hurt"), ("status", "--run", "hurt")):
+        trained.call(*args, code=65)
+        assert "2" in trained.last_error
+    assert [path for path in sorted((trained.folder / "store").rglob("*")) if "ledger" in str(path)] == [
+        path for path in before if "ledger" in str(path)
+    ]
+
+
+def test_no_verifiable_checkpoint_never_restarts_at_zero(trained: Relay) -> None:
+    for step in (10, 20, 30):
+        checkpoint_file(trained, "hurt", step).write_bytes(b"x")
+    trained.call(*run_args("hurt", "account_2", 40, 10), code=65)
+    assert trained.status("hurt")["step"] == 30

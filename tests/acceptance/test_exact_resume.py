@@ -1,0 +1,78 @@
+"""However a run is cut into sessions, and however those end, the state at step N is the same bytes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from tests.acceptance.processes import Relay, run_args
+
+pytestmark = pytest.mark.slow
+KILLS = int(os.environ.get("RELAY_KILLS", "20"))
+TASKS = ["sudoku4", "sudoku4_att"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_i7_ten_sessions_under_ten_accounts_equal_one_unbroken_session(relay: Relay, task: str) -> None:
+    for turn in range(1, 11):
+        code = 0
+        relay.call(*run_args("ten", f"account_{turn}", 4 * turn, 4, f"task={task}"), machine=f"m{turn}", code=code)
+    relay.call(*run_args("one", "account_1", 40, 40, f"task={task}"))
+    status = relay.status("ten")
+    assert status["step"] == 40
+    assert [link["account"] for link in status["links"]] == [f"account_{n}" for n in range(1, 11)]
+    assert [(link["from_step"], link["to_step"]) for link in status["links"]] == [(4 * n, 4 * n + 4) for n in range(10)]
+    assert {link["certified"] for link in status["links"][1:]} == {"exact"}
+    assert relay.state_hash("ten") == relay.state_hash("one")
+    relay.call("verify", "--run", "ten")
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 75)])
+def test_a_session_ended_by_a_signal_commits_and_the_next_equals_unbroken(
+    relay: Relay, how: signal.Signals, code: int
+) -> None:
+    session = relay.start(*run_args("cut", "account_1", 200, 20))
+    relay.wait_for(lambda status: status["step"] >= 20, "cut")
+    session.send_signal(how)
+    session.communicate(timeout=60)
+    assert session.returncode == code
+    durable = relay.status("cut")["step"]
+    assert 20 <= durable < 200
+    assert relay.status("cut")["holder"] is None
+    relay.call(*run_args("cut", "account_2", durable + 10, 1000), machine="two")
+    relay.call(*run_args("whole", "account_1", durable + 10, 1000))
+    assert relay.state_hash("cut") == relay.state_hash("whole")
+    assert relay.status("cut")["links"][-1]["certified"] == "exact"
+
+
+def test_a_session_ended_by_its_budget_is_gone_in_time_and_hands_off(relay: Relay) -> None:
+    started = time.monotonic()
+    relay.call(*run_args("short", "account_1", 100_000, 50, "--budget-minutes", "0.4"), code=75)
+    assert time.monotonic() - started <= 0.4 * 60
+    durable = relay.status("short")["step"]
+    assert durable > 0
+    relay.call(*run_args("whole", "account_1", durable, 1_000_000))
+    assert relay.state_hash("short") == relay.state_hash("whole")
+
+
+def test_sessions_killed_at_random_moments_lose_at_most_the_uncommitted_steps(relay: Relay) -> None:
+    seed = int(os.environ.get("RELAY_SEED", str(random.SystemRandom().randrange(10**6))))
+    print(f"replay with RELAY_SEED={seed}")
+    chance = random.Random(seed)
+    target, every, before = 120, 10, 0
+    for kill in range(KILLS):
+        session = relay.start(*run_args("killed", f"account_{kill % 3 + 1}", target, every))
+        time.sleep(chance.uniform(0.3, 6.0))
+        session.kill()
+        session.communicate()
+        step = relay.status("killed")["step"]
+        assert step >= before, f"seed {seed}: went back from {before} to {step}"
+        before = step
+    relay.call(*run_args("killed", "account_1", target, every))
+    relay.call(*run_args("whole", "account_1", target, target))
+    assert relay.state_hash("killed") == relay.state_hash("whole"), f"seed {seed}"
+    relay.call("verify", "--run", "killed")

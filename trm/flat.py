@@ -1,0 +1,27 @@
+"""Many named float32 tensors in one contiguous buffer, so that one operation updates them all; knows no model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+_ALIGN = 64
+"""Elements. Every tensor starts 256 bytes aligned, so matrix products take the same path in every process."""
+
+
+class Flat:
+    """`buffer` float32 (total,), and `views` of it by name. The gaps between tensors are zero and stay zero."""
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], device: torch.device | str = "cpu") -> None:
+        offsets, total = {}, 0
+        for name, shape in shapes.items():
+            offsets[name] = total
+            total += -(-math.prod(shape) // _ALIGN) * _ALIGN
+        self.buffer = torch.zeros(total, device=device)
+        self.views: dict[str, Tensor] = {
+            name: self.buffer[start : start + math.prod(shapes[name])].view(shapes[name])
+            for name, start in offsets.items()
+        }

@@ -1,0 +1,43 @@
+"""Adam-atan2 on a flat buffer and sign-SGD on rows of a table, both in place. Know nothing of models or schedules.
+
+reference/trm.md 5.1 and 5.2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+@torch.no_grad()
+def adam_atan2_(
+    p: Tensor, grad: Tensor, m: Tensor, v: Tensor, t: int, lr: float, betas: tuple[float, float], weight_decay: float
+) -> None:
+    """Update p, m, v (float32, any one shape) in place with the t-th gradient (t = 1 is the first).
+
+    Decay first; the first moment's bias correction stays outside the arc tangent, so the first step is
+    lr * 4/pi * atan(...) = 0.9967 * lr * sign(grad) with the default betas.
+    """
+    beta1, beta2 = betas
+    p.mul_(1 - lr * weight_decay)
+    m.lerp_(grad, 1 - beta1)
+    v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    denominator = v.sqrt().div_(math.sqrt(1 - beta2**t))
+    p.add_(torch.atan2(m, denominator, out=denominator), alpha=-lr / (1 - beta1**t))
+
+
+@torch.no_grad()
+def sign_sgd_(table: Tensor, ids: Tensor, grads: Tensor, lr: float, weight_decay: float) -> None:
+    """w_u <- w_u * (1 - lr * wd) - lr * sign(G_u), for each id u, where G_u sums the gradients of u's rows.
+
+    table: float32 (N, D), in place. ids: int (B,), below N. grads: float32 (B, D).
+    Static shapes and no atomics: a 0/1 matrix sums the gradients, each id's first row stands for all, and equal
+    rows are written with equal values.
+    """
+    same = ids[:, None] == ids[None, :]
+    first = same.to(torch.uint8).argmax(dim=1)
+    total = (same.to(grads.dtype) @ grads)[first]
+    index = ids.long()
+    table[index] = table[index] * (1 - lr * weight_decay) - lr * total.sign()

@@ -1,0 +1,118 @@
+"""The complete training state and one training step. Knows nothing of files, data sources or the relay.
+
+A step is a strategy: anything with a name that takes (state, batch) and leaves the state one step later, so that fused
+kernels or a captured graph can stand in for `EagerStep` on the same state.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from trm.act import TRM, Carry, exploration
+from trm.config import TrainConfig
+from trm.data.dataset import Batch
+from trm.ema import ema_
+from trm.flat import Flat
+from trm.losses import loss_and_metrics
+from trm.model import Sizes
+from trm.optim import adam_atan2_, sign_sgd_
+from trm.schedule import lr_scale
+
+
+class TrainState:
+    """All that decides the rest of a run: weights, EMA, moments, carry, step. Adam's t is `step`.
+
+    Parameters are views of `params.buffer`, their gradients of `grads.buffer`. `ema` is None if the config says so.
+    """
+
+    def __init__(self, config: TrainConfig, sizes: Sizes, device: torch.device | str = "cpu") -> None:
+        self.config, self.sizes, self.device = config, sizes, torch.device(device)
+        self.model = TRM(config.arch, sizes, config.seed).to(self.device)
+        shapes = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
+        self.params, self.grads = Flat(shapes, self.device), Flat(shapes, self.device)
+        self.m, self.v = Flat(shapes, self.device), Flat(shapes, self.device)
+        self.ema = Flat(shapes, self.device) if config.ema else None
+        for name, parameter in self.model.named_parameters():
+            self.params.views[name].copy_(parameter.detach())
+            parameter.data = self.params.views[name]
+            parameter.grad = self.grads.views[name]
+        self.reset_ema()
+        self.carry: Carry = self.model.initial_carry(config.batch_size)
+        self.step = 0
+
+    def reset_ema(self) -> None:
+        """EMA starts at the weights; called again after weights are imported."""
+        if self.ema is not None:
+            self.ema.buffer.copy_(self.params.buffer)
+
+    def eval_weights(self) -> dict[str, Tensor]:
+        """Parameters to evaluate with, by name: the EMA if there is one."""
+        return (self.ema or self.params).views
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor of the state by its logical name, live (writing to one changes the state), carry excluded."""
+        groups = {"raw": self.model.state_dict(), "m": self.m.views, "v": self.v.views}
+        if self.ema is not None:
+            groups["ema"] = self.ema.views
+        return {f"{group}/{name}": value for group, named in groups.items() for name, value in named.items()}
+
+    def canonical(self) -> dict[str, Tensor]:
+        """`tensors()` and copies of the carry under carry/, rows of halted slots zero: what P9's digest covers."""
+        carry = {f"carry/{name}": value for name, value in self.carry.canonical().items()}
+        return self.tensors() | carry
+
+
+class Step(Protocol):
+    """One way to compute a training step."""
+
+    name: str
+    """Goes into the digest's path: results of differently named steps are not expected to be the same bits."""
+
+    def __call__(self, state: TrainState, batch: Batch) -> Tensor:
+        """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
+        ...
+
+
+class EagerStep:
+    """The definition: plain PyTorch operations, in the order of reference/trm.md 5.4."""
+
+    name = "eager"
+
+    def __call__(self, state: TrainState, batch: Batch) -> Tensor:
+        config, model = state.config, state.model
+        carry = model.refill(state.carry, batch)
+        rows = model.inner.puzzle_rows(carry.puzzle_identifiers)
+        if rows is not None:
+            rows.requires_grad_()
+        min_halt = exploration(config.arch, config.seed, state.step, config.batch_size, state.device)
+        state.carry, output = model(carry, rows, min_halt)
+        loss, metrics = loss_and_metrics(output)
+        state.grads.buffer.zero_()
+        torch.autograd.backward(loss / config.batch_size)
+        state.step += 1
+        update_weights(state, carry.puzzle_identifiers, None if rows is None else rows.grad)
+        return metrics
+
+
+def update_weights(state: TrainState, identifiers: Tensor, row_grads: Tensor | None) -> None:
+    """Puzzle table, then parameters, then EMA, with the rates of `state.step` (the step that ends here)."""
+    config = state.config
+    scale = lr_scale(config, state.step)
+    if row_grads is not None:
+        table = state.model.inner.puzzle_emb.weights
+        sign_sgd_(table, identifiers, row_grads, config.puzzle_emb_lr * scale, config.puzzle_emb_weight_decay)
+    adam_atan2_(
+        state.params.buffer,
+        state.grads.buffer,
+        state.m.buffer,
+        state.v.buffer,
+        t=state.step,
+        lr=config.lr * scale,
+        betas=(config.beta1, config.beta2),
+        weight_decay=config.weight_decay,
+    )
+    if state.ema is not None:
+        ema_(state.ema.buffer, state.params.buffer, config.ema_rate)

@@ -54,6 +54,8 @@ class Data(Strict):
 
     train: str = "generated"
     test: str = "generated"
+    train_rows: Positive = 1000
+    """How many puzzles to train on: generated, or drawn by the seed from a file that holds more."""
     augment: bool = True
     """Draw a fresh digit, band, row, stack, column and transposition each time a puzzle is seen."""
 

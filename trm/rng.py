@@ -1,7 +1,8 @@
-"""Random numbers as a pure function of (seed, step, stream, position), the same on every device; knows no model or data.
+"""Random numbers as a pure function of (seed, step, stream, position), equal on every device; knows no model or data.
 
-SplitMix64 (Steele, Lea, Flood 2014) read at random places: the state of element i is key + (i + 1) * GAMMA, the key a
-hash of (seed, stream, step). Integer tensor arithmetic only, so a step may be a device tensor and CUDA graphs can capture it.
+SplitMix64 (Steele, Lea, Flood 2014) read at random places: the state of element i is key + (i + 1) * GAMMA, and the
+key is a hash of (seed, stream, step). Integer tensor arithmetic only, so a step may be a device tensor and CUDA graphs
+can capture it.
 """
 
 from __future__ import annotations

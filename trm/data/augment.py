@@ -1,0 +1,49 @@
+"""The symmetries of a Sudoku of any box size, drawn per row of a batch and applied on the device; knows no datasets."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from trm import rng
+from trm.rng import Stream
+
+
+def sudoku(inputs: Tensor, labels: Tensor, seed: int, step: int | Tensor) -> tuple[Tensor, Tensor]:
+    """The same random symmetry for a puzzle and its solution, another one for each row.
+
+    inputs, labels: (B, b^4) tokens of any integer dtype: 0 padding, 1 blank, digit d as d + 1. Row j's draw depends on
+    (seed, step, j) only. The law is that of the reference's builder: digits relabelled, then perhaps transposed, then
+    bands, rows inside bands, stacks and columns inside stacks permuted, all uniformly (reference section 10).
+    """
+    rows, cells = inputs.shape
+    box = math.isqrt(math.isqrt(cells))
+    source = _cells(seed, step, rows, box, inputs.device)
+    tokens = _tokens(seed, step, rows, box * box, inputs.device)
+    moved = (tokens.gather(1, x.gather(1, source).to(torch.int64)) for x in (inputs, labels))
+    new_inputs, new_labels = (x.to(inputs.dtype) for x in moved)
+    return new_inputs, new_labels
+
+
+def _tokens(seed: int, step: int | Tensor, rows: int, side: int, device: rng.Device) -> Tensor:
+    """int64 (rows, side + 2): what each token becomes; padding and blank stay."""
+    fixed = torch.arange(2, device=device).expand(rows, 2)
+    return torch.cat((fixed, rng.permutations(seed, step, Stream.DIGITS, rows, side, device) + 2), dim=1)
+
+
+def _cells(seed: int, step: int | Tensor, rows: int, box: int, device: rng.Device) -> Tensor:
+    """int64 (rows, side^2): which cell each cell is taken from."""
+    side = box * box
+    down = _lines(seed, step, Stream.ROWS, rows, box, device)[:, :, None]
+    across = _lines(seed, step, Stream.COLUMNS, rows, box, device)[:, None, :]
+    transposed = rng.integers(seed, step, Stream.TRANSPOSE, (rows, 1, 1), 0, 2, device) == 1
+    return torch.where(transposed, across * side + down, down * side + across).reshape(rows, side * side)
+
+
+def _lines(seed: int, step: int | Tensor, stream: Stream, rows: int, box: int, device: rng.Device) -> Tensor:
+    """int64 (rows, side): a permutation of the lines that keeps each band together."""
+    draws = rng.permutations(seed, step, stream, rows * (box + 1), box, device).view(rows, box + 1, box)
+    bands, inside = draws[:, 0, :, None], draws[:, 1:, :]
+    return (bands * box + inside).reshape(rows, box * box)

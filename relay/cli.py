@@ -1,0 +1,146 @@
+"""The command line: trm-relay, which is rotate_accounts.py. The only module of relay/ that names trm."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+from typer.core import TyperGroup
+
+from relay.commands import settings
+from relay.commands.common import App
+from relay.errors import BadConfig, BadData, Exit, RelayError
+from relay.mishaps import explain, log_bug, tell
+from relay.redact import secrets_of
+from relay.workload import Workload
+from storage.base import StoreError
+from trm import presets
+from trm.config import TrainConfig
+
+UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
+"""ClickException: newer typer carries its own click, older ones import it."""
+
+
+class Trm:
+    """Tiny recursive models as the Kind of this command line; torch is imported only by what needs it."""
+
+    model: type[BaseModel] = TrainConfig
+
+    def preset(self, task: str) -> TrainConfig:
+        """The preset of that name; raises BadConfig."""
+        with _speaking_our_errors():
+            return presets.preset(task)
+
+    def target(self, config: BaseModel) -> int:
+        """The preset's own length."""
+        return presets.target_steps(_train_config(config).task)
+
+    def device(self, wanted: str) -> str:
+        """'cuda' or 'cpu' as asked and present; raises BadConfig."""
+        with _speaking_our_errors():
+            from trm.device import choose
+
+            return choose(wanted)
+
+    def slow_here(self, config: BaseModel, device: str) -> str | None:
+        """A warning if a large task would run on a CPU."""
+        task = _train_config(config).task
+        if device != "cpu" or presets.BOX[task] == 2:
+            return None
+        return f"NO GPU: {task} is about to train on the CPU, many times slower. Choose a GPU runtime, or task=sudoku4."
+
+    def prepare(self, config: BaseModel, data_root: Path) -> list[str]:
+        """Make, read and check all puzzles; raises BadConfig or BadData."""
+        lines: list[str] = []
+        with _speaking_our_errors():
+            from trm.tasks import load_data
+
+            data = load_data(_train_config(config), data_root, lines.append)
+            parts = {"train": data.train, "validation": data.valid, "test": data.test}
+        return [*lines, *(f"{name}: {len(part):,} puzzles" for name, part in parts.items() if part is not None)]
+
+    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
+        """A TrmWorkload with its data read; raises BadConfig or BadData."""
+        with _speaking_our_errors():
+            from trm.workload import TrmWorkload
+
+            return TrmWorkload(_train_config(config), device, data_root)
+
+    def export(self, checkpoint: Path, out: Path, config: dict[str, Any]) -> list[str]:
+        """Weights in the reference's layout; raises BadData."""
+        with _speaking_our_errors():
+            from trm.interop import export_reference
+
+            return [str(path) for path in export_reference(checkpoint, out, TrainConfig.model_validate(config))]
+
+
+def _train_config(config: BaseModel) -> TrainConfig:
+    assert isinstance(config, TrainConfig)
+    return config
+
+
+@contextmanager
+def _speaking_our_errors() -> Iterator[None]:
+    """What trm refuses is a person's to correct: a wish that cannot be (78), or data that cannot be used (65)."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise BadConfig(f"{missing}. Training needs more packages: pip install 'trm-relay[train]'.") from missing
+    except presets.TaskError as error:
+        raise BadConfig(str(error)) from error
+    except ValueError as error:
+        raise BadData(str(error)) from error
+
+
+class Commands(TyperGroup):
+    """Runs a command and turns every outcome into an exit code; errors are one paragraph, never a traceback."""
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """As in click; with `standalone_mode` it exits."""
+        app = extra["obj"] = extra.get("obj") or App(kind=Trm())
+        as_json = "--json" in (sys.argv[1:] if args is None else args)
+        secrets = secrets_of(app.environ)
+        try:
+            code = super().main(args, standalone_mode=False, **extra) or 0
+        except UsageProblem as problem:
+            code = problem.exit_code
+            if as_json:
+                tell(code, "UsageError", problem.format_message(), None, True, secrets)
+            else:
+                problem.show()
+        except typer.Abort:
+            code = int(Exit.SIGINT)
+        except (RelayError, StoreError) as error:
+            code, text = explain(error)
+            tell(code, type(error).__name__, text, None, as_json, secrets)
+        except Exception as error:  # noqa: BLE001 - the one place that turns a bug into a line and a log
+            code, text = explain(error)
+            log = log_bug(error, app.cwd, app.runtime.wall(), secrets)
+            tell(code, type(error).__name__, text, log, as_json, secrets)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="trm-relay",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Train one model in turns, across many short sessions of different people, over one shared folder.",
+)
+app.add_typer(settings.app, name="config")
+
+
+def main() -> None:
+    """Entry point of trm-relay and rotate_accounts.py; exits."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""What every command shares: the surroundings as values, options, settings, and how a result is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+import relay
+from relay.clock import RealRuntime, Runtime
+from relay.config import FILE_NAME, Resolved, resolve
+from relay.env import Machine, detect, process_age
+from relay.kind import Kind
+
+RunOption = Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)]
+AccountOption = Annotated[str | None, typer.Option("--account", "-a", help="Id of the account.", show_default=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help=f"Configuration file instead of {FILE_NAME}.", show_default=False)
+]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. batch_size=64.", show_default=False)
+]
+
+
+@dataclass
+class App:
+    """The surroundings of one invocation, as values, so that tests can own them."""
+
+    kind: Kind
+    runtime: Runtime = field(default_factory=RealRuntime)
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    cwd: Path = field(default_factory=Path.cwd)
+    root: Path = Path("/")
+    """Of the file system, for looking at the machine."""
+    started: float = 0.0
+    """Process start on the runtime's monotonic clock."""
+
+    def __post_init__(self) -> None:
+        if not self.started:
+            self.started = self.runtime.monotonic() - (process_age(self.root) or 0.0)
+
+    @property
+    def machine(self) -> Machine:
+        """Where this runs."""
+        return detect(self.environ, self.runtime.wall(), self.root)
+
+    def settle(
+        self,
+        overrides: Sequence[str] | None = None,
+        config: Path | None = None,
+        flags: Mapping[str, object] | None = None,
+    ) -> Resolved[BaseModel]:
+        """All sources merged and validated; raises BadConfig."""
+        named = config or (Path(self.environ["RELAY_CONFIG"]) if self.environ.get("RELAY_CONFIG") else None)
+        return resolve(
+            self.kind.preset,
+            self.kind.model,
+            self.environ,
+            project_folder(self.cwd),
+            file=self.cwd / named if named else None,
+            overrides=overrides or (),
+            flags=flags,
+        )
+
+
+def project_folder(cwd: Path) -> Path:
+    """The folder whose configuration applies: this one if it has one, else the checkout's, else this one."""
+    checkout = Path(relay.__file__).parent.parent
+    if not (cwd / FILE_NAME).is_file() and (checkout / FILE_NAME).is_file():
+        return checkout
+    return cwd
+
+
+def surroundings(context: typer.Context) -> App:
+    """The App of this invocation."""
+    app = context.obj
+    assert isinstance(app, App)
+    return app
+
+
+def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
+    """The one thing on stdout: a document for tools, or a text for people."""
+    if as_json:
+        print(json.dumps(document, ensure_ascii=True, allow_nan=False), flush=True)
+    elif text:
+        print(text if speaks_utf8() else text.encode("ascii", "replace").decode("ascii"), flush=True)
+
+
+def say(text: str) -> None:
+    """A line for people while something runs, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def speaks_utf8() -> bool:
+    """Whether stdout can carry every character."""
+    return (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "") in ("utf8", "utf16", "utf32")

@@ -1,0 +1,51 @@
+"""`config show`: every setting, its value and where it came from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from relay.commands.common import AccountOption, ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
+from relay.config import Resolved
+from relay.redact import MASK, SECRET_NAME, redact
+
+app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+Origin = Annotated[bool, typer.Option("--origin", help="Also say where each value came from.")]
+
+
+@app.command("show")
+def show(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    account: AccountOption = None,
+    config: ConfigOption = None,
+    origin: Origin = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print every setting; --origin adds its source. Secrets are masked."""
+    resolved = surroundings(context).settle(overrides, config, {"run": run, "account": account})
+    emit(as_json, settings_document(resolved), settings_text(resolved, origin))
+
+
+def settings_document(resolved: Resolved[Any]) -> dict[str, Any]:
+    """relay.config/1."""
+    rows = [{"key": k, "value": masked(k, v), "origin": redact(where)} for k, v, where in resolved.values()]
+    return {"schema": "relay.config/1", "folder": str(resolved.folder), "settings": rows}
+
+
+def settings_text(resolved: Resolved[Any], origin: bool) -> str:
+    """One line a setting."""
+    lines = []
+    for key, value, where in resolved.values():
+        shown = "" if value is None else str(masked(key, value))
+        lines.append(f"{key} = {shown}" + (f"    # {redact(where)}" if origin else ""))
+    return "\n".join(lines)
+
+
+def masked(key: str, value: Any) -> Any:
+    """The value, or what may be shown of it."""
+    if SECRET_NAME.search(key):
+        return MASK
+    return redact(value) if isinstance(value, str) else value

@@ -1,0 +1,46 @@
+"""What the command line needs of anything that trains, beyond a Workload: presets, data, construction, export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from relay.workload import Workload
+
+
+class Kind(Protocol):
+    """One way to train. `relay/cli.py` passes trm; tests pass a toy."""
+
+    model: type[BaseModel]
+    """Of the pinned configuration."""
+
+    def preset(self, task: str) -> BaseModel:
+        """A task's configuration; raises BadConfig naming the nearest task."""
+        ...
+
+    def target(self, config: BaseModel) -> int:
+        """Steps to train if nobody says."""
+        ...
+
+    def device(self, wanted: str) -> str:
+        """'auto' as 'cuda' where there is one, else 'cpu'; raises BadConfig if the wanted one is absent."""
+        ...
+
+    def slow_here(self, config: BaseModel, device: str) -> str | None:
+        """A loud line if this device is no match for the task."""
+        ...
+
+    def prepare(self, config: BaseModel, data_root: Path) -> Sequence[str]:
+        """Make and check the data, without a GPU; returns lines for people. Raises BadConfig or BadData."""
+        ...
+
+    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
+        """The workload, not yet started. Raises BadConfig or BadData."""
+        ...
+
+    def export(self, checkpoint: Path, out: Path, config: dict[str, Any]) -> Sequence[str]:
+        """Weights of a checkpoint folder in the reference layout; returns what was written."""
+        ...

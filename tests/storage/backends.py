@@ -1,0 +1,30 @@
+"""The backends the contract suite runs against: one line each, a factory of two independent clients of one new store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+from storage.base import Store
+from storage.local import LocalStore
+from storage.memory import MemoryStore
+
+Clients = tuple[Store, Store]
+
+_number = count()
+
+
+def memory(_: Path) -> Clients:
+    name = f"contract-{next(_number)}"
+    return MemoryStore(name), MemoryStore(name)
+
+
+def local(folder: Path) -> Clients:
+    return LocalStore(folder / "store"), LocalStore(folder / "store")
+
+
+BACKENDS: dict[str, Callable[[Path], Clients]] = {
+    "memory": memory,
+    "local": local,
+}

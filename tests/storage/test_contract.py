@@ -1,0 +1,246 @@
+"""The contract of base.Store, for every backend, always with two clients of one store."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from storage.base import Denied, Exists, Missing, Ref, Store, StoreError, TooLong
+from storage.log import Log, Lost, Won
+from storage.selftest import self_test
+from tests.storage.backends import BACKENDS, Clients
+
+BAD_NAMES = [
+    "", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", ".hidden", "a/.b", "-a", "_a", "A", "a/B", "a b",
+    "a\\b", "a\n", "a\x00b", "ä", "a/" + "b" * 300, "/".join(["abcdefgh"] * 200), "~", "a:b", "%2e%2e/a",
+]  # fmt: skip
+
+
+@pytest.fixture(params=BACKENDS)
+def clients(request: pytest.FixtureRequest, tmp_path: Path) -> Clients:
+    return BACKENDS[request.param](tmp_path)
+
+
+def test_is_a_store(clients: Clients) -> None:
+    assert all(isinstance(client, Store) for client in clients)
+    assert clients[0].address == clients[1].address
+
+
+def test_a_put_is_seen_by_the_other_client_at_once(clients: Clients) -> None:
+    a, b = clients
+    for version in (b"one", b"", b"three" * 1000):
+        ref = a.put("some/name.json", version)
+        assert b.get(ref) == version
+        assert b.get(b.ref("some/name.json")) == version
+        assert b.stat(ref).size == len(version)
+
+
+def test_a_file_is_stored_by_its_content(clients: Clients, tmp_path: Path) -> None:
+    source = tmp_path / "Source File"
+    source.write_bytes(b"x" * 10_000)
+    ref = clients[0].put("file", source)
+    source.write_bytes(b"changed afterwards")
+    assert clients[1].get(ref) == b"x" * 10_000
+
+
+def test_a_file_that_cannot_be_read_is_a_plain_store_error(clients: Clients, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot read .*absent") as caught:
+        clients[0].put("file", tmp_path / "absent")
+    assert type(caught.value) is StoreError
+    assert list(clients[1].list("")) == []
+
+
+def test_put_if_absent_wins_once_and_changes_nothing_after(clients: Clients) -> None:
+    a, b = clients
+    ref = a.put_if_absent("slot", b"first")
+    for client in clients:
+        with pytest.raises(Exists, match="slot"):
+            client.put_if_absent("slot", b"second")
+    assert b.get(ref) == b"first"
+    b.delete(ref)
+    b.put_if_absent("slot", b"third")
+    assert a.get(ref) == b"third"
+
+
+def test_put_if_absent_yields_to_an_earlier_put(clients: Clients) -> None:
+    a, b = clients
+    a.put("slot", b"put")
+    with pytest.raises(Exists):
+        b.put_if_absent("slot", b"absent")
+
+
+def test_ranges(clients: Clients) -> None:
+    a, b = clients
+    data = bytes(range(256))
+    ref = a.put("data", data)
+    assert b.read_range(ref, 10, 20) == data[10:30]
+    assert b.read_range(ref, 250, 100) == data[250:]
+    assert b.read_range(ref, 256, 10) == b.read_range(ref, 9999, 1) == b.read_range(ref, 5, 0) == b""
+    for start, length in ((-1, 5), (0, -5)):
+        with pytest.raises(ValueError, match="range"):
+            b.read_range(ref, start, length)
+
+
+def test_a_limit_refuses_longer_objects_and_no_others(clients: Clients) -> None:
+    a, b = clients
+    ref = a.put("data", b"12345")
+    assert b.get(ref, limit=5) == b"12345"
+    with pytest.raises(TooLong, match="5 bytes"):
+        b.get(ref, limit=4)
+
+
+def test_what_is_not_there_is_missing_and_can_be_deleted(clients: Clients) -> None:
+    a, b = clients
+    ref = a.ref("folder/nothing")
+    for _ in range(2):
+        for read in (b.get, b.stat, lambda ref: b.read_range(ref, 0, 1)):
+            with pytest.raises(Missing, match="nothing"):
+                read(ref)
+        b.delete(ref)
+        gone = a.put("folder/nothing", b"there for a moment")
+        a.delete(gone)
+
+
+def test_a_folder_of_names_is_not_an_object(clients: Clients) -> None:
+    a, b = clients
+    a.put("folder/inside", b"data")
+    for read in (b.get, b.stat):
+        with pytest.raises(Missing):
+            read(b.ref("folder"))
+    b.delete(b.ref("folder"))
+    assert [stat.name for stat in b.list("")] == ["folder/inside"]
+    with pytest.raises(Missing):
+        b.get(b.ref("folder/inside/deeper"))
+
+
+def test_a_name_that_is_also_a_folder_is_kept_or_denied_but_never_taken_for_another(clients: Clients) -> None:
+    a, _ = clients
+    a.put("folder/inside", b"data")
+    for write in (a.put, a.put_if_absent):
+        try:
+            a.delete(write("folder", b"x"))
+        except Denied:
+            pass
+        try:
+            a.delete(write("folder/inside/deeper", b"x"))
+        except Denied:
+            pass
+    assert a.get(a.ref("folder/inside")) == b"data"
+
+
+def test_an_emptied_folder_can_become_a_name(clients: Clients) -> None:
+    a, b = clients
+    a.delete(a.put("x/y/z", b"data"))
+    assert b.get(b.put("x", b"now a name")) == b"now a name"
+
+
+def test_list_is_complete_sorted_and_cut_by_prefix_and_after(clients: Clients) -> None:
+    a, b = clients
+    names = sorted(["a", "b-1", "b.x", "b/1", "b/2/x", "b/2-x", "b/20", "b0", "c/" + "0" * 20 + ".json", "bb/1"])
+    for name in reversed(names):
+        a.put(name, name.encode())
+    for prefix in ("", "b", "b/", "b/2", "b/2/", "c/0", "zzz", "zzz/"):
+        expected = [name for name in names if name.startswith(prefix)]
+        assert [stat.name for stat in b.list(prefix)] == expected
+        for after in (*names, "", "b/1x", "zz"):
+            assert [s.name for s in b.list(prefix, after=after)] == [name for name in expected if name > after]
+    assert all(stat.size == len(stat.name) and b.get(stat.ref) == stat.name.encode() for stat in b.list(""))
+    with pytest.raises(ValueError, match="name"):
+        list(b.list("../"))
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_bad_names_and_foreign_references_are_refused(clients: Clients, name: str) -> None:
+    a, _ = clients
+    for use in (lambda: a.put(name, b""), lambda: a.put_if_absent(name, b""), lambda: a.ref(name)):
+        with pytest.raises(ValueError, match="not a valid object name"):
+            use()
+    ref = Ref(name)
+    for read in (a.get, a.stat, a.delete, lambda ref: a.read_range(ref, 0, 1)):
+        with pytest.raises(Denied, match="refused"):
+            read(ref)
+
+
+def test_the_clock_does_not_run_backwards_and_agrees_with_modified(clients: Clients) -> None:
+    a, b = clients
+    a.put("first", b"")
+    before = a.now()
+    modified = b.stat(b.put("second", b"")).modified
+    after = b.now()
+    assert before <= modified <= after < before + 60
+    assert not a.clock_is_local
+    assert [stat.name for stat in a.list("")] == ["first", "second"]
+
+
+def test_of_racing_threads_exactly_one_wins(clients: Clients) -> None:
+    racers, rounds = 8, 25
+    barrier = threading.Barrier(racers)
+
+    def race(number: int) -> list[int]:
+        won = []
+        for round_ in range(rounds):
+            barrier.wait()
+            try:
+                clients[number % 2].put_if_absent(f"race/{round_}", f"{number}".encode() * 5000)
+                won.append(round_)
+            except Exists:
+                found = clients[number % 2].get(Ref(f"race/{round_}"))
+                assert len(found) == 5000 and len(set(found)) == 1, "a loser sees the whole winner"
+        return won
+
+    with ThreadPoolExecutor(racers) as pool:
+        wins = sorted(round_ for won in pool.map(race, range(racers)) for round_ in won)
+    assert wins == list(range(rounds))
+
+
+def test_readers_see_whole_versions_while_a_writer_replaces(clients: Clients) -> None:
+    a, b = clients
+    ref = a.put("heartbeat", b"0" * 3000)
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(60):
+            a.put("heartbeat", f"{number % 10}".encode() * (3000 + number))
+        done.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        while not done.is_set() and not writing.done():
+            found = b.get(ref)
+            assert len(found) >= 3000 and len(set(found)) == 1
+        writing.result()
+
+
+def test_writing_and_pruning_one_folder_at_once_loses_nothing(clients: Clients) -> None:
+    a, b = clients
+
+    def churn(number: int) -> None:
+        client = clients[number % 2]
+        for round_ in range(25):
+            ref = client.put(f"deep/er/{number}-{round_}", b"kept")
+            assert client.get(ref) == b"kept"
+            client.delete(ref)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(churn, range(4)))
+    assert list(a.list("")) == list(b.list("")) == []
+
+
+def test_passes_its_own_self_test_and_leaves_nothing(clients: Clients) -> None:
+    for client in clients:
+        self_test(client)
+    assert list(clients[0].list("")) == []
+
+
+def test_a_log_on_it_has_one_winner_a_slot(clients: Clients) -> None:
+    a, b = (Log(client, "runs/p/r/ledger/", sleep=lambda _: None) for client in clients)
+    assert a.tail() == b.tail() == -1
+    for seq in range(5):
+        first, second = (a, b) if seq % 2 else (b, a)
+        assert isinstance(first.append(seq, b"first"), Won)
+        assert second.append(seq, b"second") == Lost(b"first")
+    assert a.tail() == b.tail(3) == 4
+    assert a.gaps(4) == b.listed_beyond(4) == []

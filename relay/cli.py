@@ -62,21 +62,29 @@ class Trm:
 
             data = load_data(_train_config(config), data_root, lines.append)
             parts = {"train": data.train, "validation": data.valid, "test": data.test}
-        return [*lines, *(f"{name}: {len(part):,} puzzles" for name, part in parts.items() if part is not None)]
+        return [*lines, *(f"{name}: {part.size:,} puzzles" for name, part in parts.items() if part is not None)]
 
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
         """A TrmWorkload with its data read; raises BadConfig or BadData."""
         with _speaking_our_errors():
             from trm.workload import TrmWorkload
 
-            return TrmWorkload(_train_config(config), device, data_root)
+            return TrmWorkload(_train_config(config), data_root, device)
 
-    def export(self, checkpoint: Path, out: Path, config: dict[str, Any]) -> list[str]:
-        """Weights in the reference's layout; raises BadData."""
+    def rows(self, workload: Workload, split: str) -> int:
+        """Puzzles in 'valid' or 'test'."""
+        from trm.workload import TrmWorkload
+
+        assert isinstance(workload, TrmWorkload)
+        data = workload.data.valid if split == "valid" else workload.data.test
+        return data.size if data else 0
+
+    def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool) -> list[str]:
+        """Weights under the reference's names; raises BadData."""
         with _speaking_our_errors():
-            from trm.interop import export_reference
+            from trm.export import export_folder
 
-            return [str(path) for path in export_reference(checkpoint, out, TrainConfig.model_validate(config))]
+            return [str(path) for path in export_folder(checkpoint, out, config, ema=not raw)]
 
 
 def _train_config(config: BaseModel) -> TrainConfig:

@@ -41,6 +41,10 @@ class Kind(Protocol):
         """The workload, not yet started. Raises BadConfig or BadData."""
         ...
 
-    def export(self, checkpoint: Path, out: Path, config: dict[str, Any]) -> Sequence[str]:
-        """Weights of a checkpoint folder in the reference layout; returns what was written."""
+    def rows(self, workload: Workload, split: str) -> int:
+        """Rows in 'valid' or 'test'; 0 if there are none."""
+        ...
+
+    def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool) -> Sequence[str]:
+        """Weights of a checkpoint folder (averaged, or raw) for use elsewhere; returns what was written."""
         ...

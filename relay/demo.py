@@ -1,0 +1,160 @@
+"""Shows the relay's promise with real processes: a session killed between two commits, resumed, and compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import relay
+from relay.errors import BadData, RelayError
+
+RELAYED, UNBROKEN = "relayed", "unbroken"
+PROGRESS = re.compile(r"step ([\d,]+)/")
+PATIENCE_S = 600
+
+
+@dataclass(frozen=True)
+class Demo:
+    """One demonstration in a folder of its own."""
+
+    folder: Path
+    steps: int
+    overrides: tuple[str, ...]
+    environ: Mapping[str, str]
+    tell: Callable[[str], None]
+
+    @property
+    def every(self) -> int:
+        """Steps between commits: a quarter of the whole."""
+        return max(1, self.steps // 4)
+
+    def play(self) -> dict[str, Any]:
+        """All acts; relay.demo/1. Raises RelayError if a session fails."""
+        for account, label in (("account_1", "Ana"), ("account_2", "Ben"), ("account_3", "nobody interrupted")):
+            self._relay("register", account, label, "--owner", account, "--provider", "local", "--yes", run=RELAYED)
+        self.tell(f"1. account_1 trains {RELAYED} to step {self.steps:,}, committing every {self.every:,} steps")
+        killed = self._killed_session()
+        head = self._status(RELAYED)["step"]
+        self.tell(f"2. killed with SIGKILL at step {killed:,}; the newest commit is step {head:,}")
+        self.tell(f"3. account_2 resumes {RELAYED} and trains to the end")
+        self._session(RELAYED, "account_2")
+        self.tell(f"4. account_3 trains {UNBROKEN}: the same thing, never interrupted")
+        self._session(UNBROKEN, "account_3")
+        heads = {run: self._status(run)["head"] for run in (RELAYED, UNBROKEN)}
+        hashes = {run: heads[run]["state_hash"] for run in heads}
+        return {
+            "schema": "relay.demo/1",
+            "steps": self.steps,
+            "killed_at_step": killed,
+            "resumed_from_step": head,
+            "state_hash": hashes,
+            "equal": len(set(hashes.values())) == 1 and all(h["step"] == self.steps for h in heads.values()),
+            "links": self._status(RELAYED)["links"],
+            "folder": str(self.folder),
+        }
+
+    def report(self, run: str = RELAYED) -> str:
+        """The box of one run."""
+        return self._relay("report", run=run)
+
+    def _killed_session(self) -> int:
+        """Train until half way between the second and the third commit, then SIGKILL; the step it was at."""
+        aim = 2 * self.every + (self.every + 1) // 2
+        child = subprocess.Popen(
+            self._command("run", "--account", "account_1", *self._training(), run=RELAYED),
+            env=self._environment(),
+            cwd=self.folder,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        seen = ""
+        try:
+            for line in _lines(child):
+                seen = line
+                found = PROGRESS.search(line)
+                step = int(found[1].replace(",", "")) if found else 0
+                if step >= aim and self._status(RELAYED)["step"] >= 2 * self.every:
+                    child.send_signal(signal.SIGKILL)
+                    child.wait()
+                    return step
+        finally:
+            child.kill()
+            child.wait()
+        raise BadData(f"The first session ended before it could be killed (exit {child.returncode}): {seen.strip()}")
+
+    def _session(self, run: str, account: str) -> None:
+        self._relay("run", "--account", account, *self._training(), run=run)
+
+    def _training(self) -> tuple[str, ...]:
+        return (
+            *("--target-steps", str(self.steps), "--checkpoint-every", str(self.every), "--new"),
+            *("--progress-seconds", "0.2", "evaluation.every_commits=0", *self.overrides),
+        )
+
+    def _status(self, run: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self._relay("status", "--json", run=run))
+        return document
+
+    def _relay(self, *words: str, run: str) -> str:
+        """The output of one command. Raises RelayError with its last lines if it fails."""
+        done = subprocess.run(
+            self._command(*words, run=run),
+            env=self._environment(),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        if done.returncode:
+            raise RelayError(f"`{' '.join(words)}` ended with exit {done.returncode}: {done.stderr.strip()[-400:]}")
+        return done.stdout
+
+    def _command(self, *words: str, run: str) -> list[str]:
+        where = [] if words[0] == "register" else ["--run", run]
+        return [
+            sys.executable,
+            "-m",
+            "relay.cli",
+            words[0],
+            *where,
+            "--config",
+            str(self.folder / "demo.yaml"),
+            *words[1:],
+        ]
+
+    def _environment(self) -> dict[str, str]:
+        """Nobody's settings but the demonstration's own."""
+        kept = {
+            k: v for k, v in self.environ.items() if not k.startswith("RELAY_") and k not in ("ACCOUNT_ID", "RUN_NAME")
+        }
+        root = str(Path(relay.__file__).parent.parent)
+        path = os.pathsep.join(p for p in (root, self.environ.get("PYTHONPATH")) if p)
+        return {
+            **kept,
+            "PYTHONPATH": path,
+            "PYTHONUNBUFFERED": "1",
+            "RELAY_EPHEMERAL": "1",
+            "PYTHONIOENCODING": "utf-8",
+        }
+
+
+def prepare(folder: Path) -> None:
+    """An empty folder with a configuration of its own; what an earlier demonstration left is removed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "demo.yaml").write_text("project: demo\n", encoding="utf-8")
+
+
+def _lines(child: subprocess.Popen[str]) -> Iterator[str]:
+    assert child.stderr is not None
+    yield from child.stderr

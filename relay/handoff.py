@@ -1,0 +1,74 @@
+"""Whose turn it is and what to send them; proposes only, and knows no provider rules."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relay.redact import printable, redact
+from relay.report import duration
+from relay.status import AccountRow, View
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A proposal."""
+
+    account: AccountRow | None
+    why: str
+    command: str
+    message: str
+
+    def document(self) -> dict[str, Any]:
+        """relay.next/1."""
+        return {
+            "schema": "relay.next/1",
+            "account": self.account.id if self.account else None,
+            "label": printable(self.account.label) if self.account else None,
+            "why": self.why,
+            "command": self.command or None,
+            "message": self.message,
+        }
+
+
+def propose(view: View, store: str | None) -> Turn:
+    """Among the ready accounts, the one that has given least time; `store` is the address others need, if any."""
+    if view.phase == "halted":
+        return Turn(None, "the run is halted", "", f"Run {view.run} is halted: {view.state and view.state.halted}")
+    if view.step >= view.target > 0:
+        return Turn(
+            None, "the target is reached", "", f"Run {view.run} has reached its target of {view.target:,} steps."
+        )
+    ready = [row for row in view.accounts if row.state == "ready"]
+    if not ready:
+        why = "no account is ready" if view.accounts else "no account is registered"
+        return Turn(None, why, "", f"{why.capitalize()}: rotate_accounts.py register account_1 LABEL")
+    chosen = least(ready)
+    why = f"{duration(chosen.seconds)} given so far, the least of {len(ready)} ready"
+    command = command_for(chosen.id, view.run, store)
+    return Turn(chosen, why, command, message_for(view, chosen, command))
+
+
+def least(rows: Sequence[AccountRow]) -> AccountRow:
+    """Fewest seconds, then sessions, then the id."""
+    return min(rows, key=lambda row: (row.seconds, row.sessions, row.id))
+
+
+def command_for(account: str, run: str, store: str | None) -> str:
+    """What the person types in the project's folder. Secrets in an address are masked, never passed on."""
+    where = f"RELAY_STORE={shlex.quote(redact(store))} " if store else ""
+    return f"ACCOUNT_ID={account} RUN_NAME={run} {where}bash multi_account_workflow.sh"
+
+
+def message_for(view: View, row: AccountRow, command: str) -> str:
+    """Plain text to send."""
+    percent = 100.0 * view.step / view.target if view.target else 0.0
+    wait = (
+        f" {view.holder.account} is training right now; start when that ends." if view.training and view.holder else ""
+    )
+    return (
+        f"Hello {printable(row.label) or row.id}: run {view.run} stands at step {view.step:,} of {view.target:,} "
+        f"({percent:.1f}%) and it is your turn.{wait} In the project's folder:\n  {command}"
+    )

@@ -85,11 +85,11 @@ class Commit(Strict):
     why: Line = ""
     seconds: Seconds = 0.0
     """Since this session's lease."""
-    metrics: Metrics = {}
+    metrics: Metrics = Field(default={})
 
 
 class Retire(Strict):
-    """`retire`: retained checkpoints that may be deleted an hour from now; `collected`: retired ones now deleted (P8)."""
+    """Checkpoints that may be deleted an hour from now (`retire`), and retired ones that are now gone (P8)."""
 
     retire: tuple[Key, ...] = ()
     collected: tuple[Key, ...] = ()

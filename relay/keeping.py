@@ -103,7 +103,7 @@ def _check_new(state: RunState, checkpoint: Checkpoint, by: By) -> None:
     check_place(Names(state.project, state.run), checkpoint, by.epoch)
     if checkpoint.step <= state.step:
         raise Refused(f"commit: step {checkpoint.step} is not beyond step {state.step}")
-    if checkpoint.key in {c.key for c in (*state.retained, *state.retired)}:
+    if checkpoint.key in {c.key for c in state.retained} | {r.key for r in state.retired}:
         raise Refused(f"commit: step {checkpoint.step} of epoch {checkpoint.epoch} was committed before")
     if checkpoint.damaged:
         raise Refused("commit: a damaged checkpoint cannot become the head")

@@ -165,7 +165,7 @@ class History(Strict):
 class RunState(Strict):
     """All that a newcomer must know of a run."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[1] = 1
     project: Name
     run: Name
     run_id: Id

@@ -49,7 +49,7 @@ def ended(usage: Table, account: str, since: float, seconds: float, at: float) -
 
 
 def given(states: Iterable[RunState], account: str, window: tuple[float, float], open_seconds: float = 0.0) -> Given:
-    """The account's usage over all runs. `open_seconds`: of its session that still trains, as the caller measured it."""
+    """The account's usage over all runs; `open_seconds` is what the caller measured of a session still training."""
     mine = [state.usage[account] for state in states if account in state.usage]
     inside = sum(overlap(interval, window) for usage in mine for interval in usage.intervals)
     return Given(

@@ -1,0 +1,219 @@
+"""A run's ledger: who may write next, as the newest entry says; knows nothing of training (P2, P4, P5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pydantic import BaseModel, ValidationError
+
+from relay import rules
+from relay.canonical import digest, dumps
+from relay.chain import AlreadyBegun, Chain, Change, Intent, Unsettled, speaking
+from relay.chain import View as AnyView
+from relay.changes import KINDS, Genesis
+from relay.clock import Runtime
+from relay.entry import NewerFormat
+from relay.errors import BadConfig, BadData, Fenced
+from relay.names import Names
+from relay.reader import Damage, Machine, Point, Slot
+from relay.state import History, Link, RunState, Strict
+from storage.base import Missing, Ref, Store, TooLong
+
+View = AnyView[RunState]
+HISTORY_LIMIT = 256_000
+MACHINE = Machine(kinds=frozenset(KINDS), model=RunState, apply=rules.apply)
+
+__all__ = ["Damage", "Intent", "NewerFormat", "Point", "RunLedger", "Slot", "Unsettled", "View"]
+
+
+class Archive(Strict):
+    """A history object: links that left the state, oldest first, and the object before it."""
+
+    format: int = 1
+    previous: History | None
+    links: tuple[Link, ...]
+
+
+class RunLedger:
+    """The log of one run. All methods raise BadData (65), StorageUnreachable (69) and NewerFormat (78)."""
+
+    def __init__(self, store: Store, project: str, run: str, runtime: Runtime) -> None:
+        self.store = store
+        self.names = Names(project, run)
+        self.chain = Chain(store, self.names.ledger, MACHINE, runtime)
+
+    def read(self) -> View:
+        """The newest state. Raises BadConfig (78) if the run has not begun."""
+        return self._begun(self.peek())
+
+    def peek(self) -> View | None:
+        """The newest state, or None if the run has not begun."""
+        view = self.chain.read()
+        if view and (view.state.project, view.state.run) != (self.names.project, self.names.run):
+            raise BadData(
+                f"{self.store.address}: the ledger under {self.names.ledger} is that of run {view.state.run} in "
+                f"project {view.state.project}. Somebody copied or renamed it; use the name it was begun with."
+            )
+        return view
+
+    def begin(self, genesis: Genesis, *, session: str, account: str | None = None) -> tuple[View, bool]:
+        """Append the genesis unless the run has begun: the newest state, and whether it was we who began it."""
+
+        def build(state: RunState | None) -> Change:
+            if state is not None:
+                raise AlreadyBegun
+            return genesis
+
+        try:
+            return self.chain.append("genesis", build, session=session, account=account), True
+        except AlreadyBegun:
+            return self.read(), False
+
+    def append(
+        self,
+        kind: str,
+        build: Callable[[RunState], Change],
+        *,
+        session: str,
+        account: str | None,
+        epoch: int | None = None,
+        intent: Intent[RunState] | None = None,
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> View:
+        """Land one change on the newest state and return the view at it, or a later one.
+
+        `build(state)` returns the kind's change (relay/changes.py); it is called again on every rebase and may raise.
+        `epoch` is the session's own, as holder; None means the next one for a lease, else the state's (an
+        incident or resume by somebody without the lease). A lease's `history` is filled in here. `give_up` ends the
+        store's retries early.
+
+        Raises Fenced (76) if the epoch has grown or the holder is another session, Refused (65) if the rules say no,
+        Unsettled (74) if nobody can tell whether it landed: pass its `intent` to try the same change again.
+        """
+
+        def checked(state: RunState | None) -> Change:
+            if state is None:
+                raise self._unknown()
+            if epoch is not None:
+                check_fence(state, session, epoch)
+            change = build(state)
+            return self._with_history(state, change) if kind == "lease" else change
+
+        def number(state: RunState | None) -> int:
+            if epoch is not None or state is None:
+                return epoch or 0
+            return state.epoch + (kind == "lease")
+
+        return self.chain.append(
+            kind, checked, session=session, account=account, epoch=number, intent=intent, give_up=give_up
+        )
+
+    def intent(self) -> Intent[RunState]:
+        """A fresh intent, for a caller that may have to send it twice."""
+        return self.chain.intent()
+
+    def genesis(self) -> Genesis:
+        """What the run pinned when it began; one read."""
+        for slot in self.chain.entries(0, self.read().seq + 1):
+            if slot.entry and slot.entry.kind == "genesis":
+                return Genesis.model_validate_json(dumps(slot.entry.change))
+        raise BadData(f"{self.store.address}: {self.names.ledger} holds no genesis entry.")
+
+    def check_epochs(self, checkpoints: Store) -> View:
+        """The newest state, after making sure that no file is of an epoch beyond it (P2). Before a lease or a delete.
+
+        Raises BadData (65): such a file proves that the entry which began its epoch has been lost.
+        """
+        with speaking(checkpoints):
+            seen = max(self._epochs_in(checkpoints), default=(0, ""))
+        view = self.read()  # after the listing: whatever the listing shows had its lease by then
+        if seen[0] > view.state.epoch:
+            raise BadData(
+                f"{checkpoints.address}: {seen[1]} is of epoch {seen[0]}, but the ledger ends in epoch "
+                f"{view.state.epoch}: an entry has been lost. Nothing was written or deleted. Restore slot "
+                f"{view.seq + 1} of {self.names.ledger} from a backup of the storage, or fork from a good checkpoint."
+            )
+        return view
+
+    def archived_links(self, state: RunState) -> tuple[Link, ...]:
+        """The links that have left the state, oldest first. Raises BadData (65) if their objects are damaged."""
+        parts: list[tuple[Link, ...]] = []
+        history = state.history
+        while history:
+            archive = self._archive(history)
+            if archive.previous and archive.previous.links >= history.links:
+                raise BadData(f"{self.store.address}: the history object {history.ref} does not name an older one.")
+            parts.append(archive.links)
+            history = archive.previous
+        return tuple(link for part in reversed(parts) for link in part)
+
+    def entries(self, start: int, stop: int) -> Iterator[Slot]:
+        """The raw slots start … stop-1, unjudged."""
+        return self.chain.entries(start, stop)
+
+    def walk(self, tail: int) -> Iterator[Point[RunState]]:
+        """Every slot from 0 to `tail`, judged in order; each point's `damage` is that slot's own."""
+        return self.chain.walk(tail)
+
+    def _begun(self, view: View | None) -> View:
+        if view is None:
+            raise self._unknown()
+        return view
+
+    def _unknown(self) -> BadConfig:
+        return BadConfig(
+            f"{self.store.address} holds no run {self.names.run} in project {self.names.project}. "
+            f"Check the name and the store's address."
+        )
+
+    def _with_history(self, state: RunState, change: Change) -> Change:
+        """Store the oldest links where a lease must move them; the same bytes whoever does it."""
+        links = rules.links_to_archive(state)
+        if not links:
+            return change
+        data = dumps(Archive(previous=state.history, links=links).model_dump(mode="json"))
+        history = History(
+            ref=self.store.put(self.names.history(links[-1].epoch), data),
+            sha256=digest(data),
+            links=len(links) + (state.history.links if state.history else 0),
+        )
+        plain = change.model_dump(mode="json") if isinstance(change, BaseModel) else dict(change)
+        return {**plain, "history": history.model_dump(mode="json")}
+
+    def _archive(self, history: History) -> Archive:
+        with speaking(self.store):
+            try:
+                data = self.store.get(Ref(history.ref), limit=HISTORY_LIMIT)
+            except (Missing, TooLong):
+                data = b""
+        try:
+            if digest(data) == history.sha256:
+                return Archive.model_validate_json(data)
+        except ValidationError:
+            pass  # said below, like every other damage
+        raise BadData(
+            f"{self.store.address}: the history object {history.ref} is missing or damaged, so the oldest sessions "
+            f"cannot be listed. Training is not affected; restore the file from a backup of the storage."
+        )
+
+    def _epochs_in(self, checkpoints: Store) -> Iterator[tuple[int, str]]:
+        """(epoch, name) of every checkpoint file and heartbeat that a listing shows."""
+        for stat in checkpoints.list(self.names.checkpoints):
+            if key := self.names.parse_checkpoint(stat.name):
+                yield key[1], stat.name
+        heartbeats = self.names.heartbeat(0)[:-1]
+        for stat in self.store.list(heartbeats):
+            if (epoch := stat.name.removeprefix(heartbeats)).isdecimal():
+                yield int(epoch), stat.name
+
+
+def check_fence(state: RunState, session: str, epoch: int) -> None:
+    """Raises Fenced (76) unless the session holds the lease of that epoch and no later one exists (I5)."""
+    holder = state.holder
+    if state.epoch == epoch and holder and holder.session == session:
+        return
+    now = f"epoch {state.epoch}, held by {holder.account}" if holder else f"epoch {state.epoch}, held by nobody"
+    raise Fenced(
+        f"This session's lease on run {state.run} (epoch {epoch}) is over: the run is in {now}. It writes nothing "
+        f"more; what it had committed is safe. Run the same command again to go on from the newest checkpoint."
+    )

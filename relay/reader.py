@@ -1,0 +1,202 @@
+"""Reads a log's slots and judges each: valid, void or rotted (P4); appends nothing, knows not what states mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from relay.canonical import ZEROS, digest, dumps
+from relay.changes import By, Refused
+from relay.entry import Entry, NotAnEntry, decode
+from relay.errors import BadData
+from storage.base import Missing
+from storage.log import ENTRY_LIMIT, Log
+
+S = TypeVar("S", bound=BaseModel)
+
+MAX_DAMAGE = 20
+
+
+@dataclass(frozen=True)
+class Machine(Generic[S]):
+    """What makes a log a ledger: its kinds, the shape of its state, and its pure rules."""
+
+    kinds: Collection[str]
+    model: type[S]
+    apply: Callable[[S | None, str, Mapping[str, Any], By, Sequence[int]], S]
+
+    def parse(self, state: Mapping[str, Any]) -> S:
+        """The state an entry claims. Raises ValidationError."""
+        return self.model.model_validate_json(dumps(dict(state)))
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Something wrong with a slot, in one line. It has cost nothing unless an exception says so."""
+
+    slot: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One slot as it was read. `entry` is None if it fails its own check, and `why` says how."""
+
+    seq: int
+    digest: str
+    entry: Entry | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Point(Generic[S]):
+    """How far a reading has come; immutable. The start is before slot 0."""
+
+    seq: int = -1
+    """The newest slot read, valid or void."""
+    digest: str = ZEROS
+    """Of its raw bytes."""
+    state: S | None = None
+    entry: Entry | None = None
+    """The newest valid entry."""
+    damage: tuple[Damage, ...] = ()
+
+    @property
+    def base(self) -> int:
+        """The slot the next entry must build on; -1 before the genesis."""
+        return self.entry.seq if self.entry else -1
+
+    def noting(self, *damage: Damage) -> tuple[Damage, ...]:
+        """The damage seen so far and this, the newest MAX_DAMAGE of it."""
+        return (*self.damage, *damage)[-MAX_DAMAGE:]
+
+
+class Reader(Generic[S]):
+    """Judges the slots of one log by the rules of one machine."""
+
+    def __init__(self, log: Log, machine: Machine[S]) -> None:
+        self.log = log
+        self.machine = machine
+
+    def slot(self, seq: int) -> Slot:
+        """A slot's entry; one that fails its own check is read a second time.
+
+        Raises BadData (65) if the slot is empty, NewerFormat (78), StoreError.
+        """
+        slot = self._read(seq)
+        return slot if slot.entry else self._read(seq)
+
+    def newest(self, tail: int) -> Point[S]:
+        """The state at the tail, from as few slots as can prove it: mostly the newest two.
+
+        Raises BadData (65) if no slot holds a valid entry.
+        """
+        for seq in range(tail, -1, -1):
+            point = self._alone(seq)
+            if point.base == seq:
+                for after in range(seq + 1, tail + 1):
+                    point = self.follow(point, self.slot(after))
+                return point
+        raise BadData(
+            f"{self.log.store.address}: none of the {tail + 1} entries under {self.log.prefix} is valid. Nothing was "
+            f"changed. Restore {self.log.name(0)} from a backup of the storage, or begin under another name."
+        )
+
+    def follow(self, point: Point[S], slot: Slot) -> Point[S]:
+        """The next slot, judged: the state changes, or the slot is void and changes nothing.
+
+        An intact entry whose predecessor rotted after it was written is believed as it stands; the damage is noted.
+        """
+        if slot.entry is None:
+            return self._void(point, slot, slot.why)
+        try:
+            state = self._checked(point, slot.entry)
+        except Refused as error:
+            rotted = self._rotted(slot.entry)
+            return self._believed(point, slot, rotted) if rotted else self._void(point, slot, str(error))
+        return Point(slot.seq, slot.digest, state, slot.entry, point.damage)
+
+    def _alone(self, seq: int) -> Point[S]:
+        """One slot judged from the entry that it says it builds on: valid if the result's base is the slot itself."""
+        entry = self.slot(seq).entry
+        if entry is None:
+            return Point()
+        point = self._claimed(entry.base)
+        for number in range(entry.base + 1, seq + 1):
+            if point.base != entry.base and number > entry.base + 1:
+                break  # a valid entry lies between, which this one passed over
+            point = self.follow(point, self.slot(number))
+        return point
+
+    def _claimed(self, seq: int) -> Point[S]:
+        """The point that an entry claims to make, unjudged; without a state if it cannot be one."""
+        if seq < 0:
+            return Point()
+        slot = self.slot(seq)
+        if slot.entry is None:
+            return Point(seq, slot.digest)
+        try:
+            return Point(seq, slot.digest, self.machine.parse(slot.entry.state), slot.entry)
+        except ValidationError:
+            return Point(seq, slot.digest)
+
+    def _checked(self, point: Point[S], entry: Entry) -> S:
+        if entry.parent != point.digest:
+            raise Refused("it names another parent than the slot before it")
+        if entry.base != point.base:
+            raise Refused(f"it builds on slot {entry.base}, but the last valid entry before it is in slot {point.base}")
+        by = By(entry.session, entry.account, entry.epoch, entry.at)
+        state = self.machine.apply(point.state, entry.kind, entry.change, by, tuple(entry.voids))
+        if dumps(state.model_dump(mode="json")) != dumps(entry.state):
+            raise Refused("its state does not follow from its change")
+        return state
+
+    def _rotted(self, entry: Entry) -> tuple[Damage, ...]:
+        """Slots before an intact entry that no longer are what its writer read; empty if the entry itself is wrong.
+
+        The slot before it shows by its digest. A base further back was valid to the writer, so it rotted if it fails.
+        """
+        if entry.seq == 0:
+            return ()
+        parent = self.slot(entry.seq - 1)
+        rotted = {parent.seq} if parent.entry is None and parent.digest != entry.parent else set()
+        if not rotted and parent.digest != entry.parent:
+            return ()
+        if 0 <= entry.base < parent.seq and self.slot(entry.base).entry is None:
+            rotted.add(entry.base)
+        text = "the entry in slot {} was damaged after slot {} was written"
+        return tuple(Damage(seq, text.format(seq, entry.seq)) for seq in sorted(rotted))
+
+    def _believed(self, point: Point[S], slot: Slot, rotted: tuple[Damage, ...]) -> Point[S]:
+        assert slot.entry is not None
+        try:
+            state = self.machine.parse(slot.entry.state)
+        except ValidationError:
+            return self._void(point, slot, "its state is not a state")
+        return Point(slot.seq, slot.digest, state, slot.entry, point.noting(*rotted))
+
+    def _void(self, point: Point[S], slot: Slot, why: str) -> Point[S]:
+        damage = Damage(slot.seq, f"the entry in slot {slot.seq} is void: {why}")
+        return replace(point, seq=slot.seq, digest=slot.digest, damage=point.noting(damage))
+
+    def _read(self, seq: int) -> Slot:
+        try:
+            data = self.log.store.read_range(self.log.ref(seq), 0, ENTRY_LIMIT + 1)
+        except Missing as error:
+            raise BadData(hole(self.log, seq)) from error
+        try:
+            return Slot(seq, digest(data), decode(data, self.machine.kinds, seq))
+        except NotAnEntry as error:
+            return Slot(seq, digest(data), None, str(error))
+
+
+def hole(log: Log, seq: int) -> str:
+    """What to say of an empty slot that must have been used (I1)."""
+    return (
+        f"{log.store.address}: slot {seq} of the log ({log.name(seq)}) is empty, but later slots are not: an entry has "
+        f"been lost. Nothing was written or deleted. Restore that file from a backup of the storage, or fork from a "
+        f"good checkpoint."
+    )

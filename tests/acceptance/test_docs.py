@@ -1,0 +1,67 @@
+"""Every command the documents show is executed, in the order it is shown, in a fresh working folder."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.processes import ROOT, Relay
+
+pytestmark = pytest.mark.slow
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md")), ROOT / "docs" / "concepts.md"]
+BY_CI_ITSELF = {"make ci"}
+"""Commands this very test run is part of."""
+
+
+def blocks(page: Path) -> list[str]:
+    """The fenced `sh` blocks of a page, dedented."""
+    found = re.findall(r"^( *)```sh\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL)
+    return ["\n".join(line[len(indent) :] for line in body.splitlines()) for indent, body in found]
+
+
+def commands(page: Path) -> list[str]:
+    return [line for block in blocks(page) for line in block.splitlines() if line.strip()]
+
+
+@pytest.fixture
+def desk(relay: Relay) -> tuple[Path, dict[str, str]]:
+    """A clone-like working folder, and the environment of a newcomer whose interpreter has the project installed."""
+    folder = relay.folder / "clone"
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    for name in filter(None, tracked.split("\0")):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target)
+    environment = relay.environment("newcomer")
+    del environment["RELAY_STORE"], environment["RELAY_EPHEMERAL"], environment["PYTHONPATH"]
+    binaries = Path(sys.executable).parent
+    return folder, environment | {"PATH": f"{binaries}:{environment['PATH']}", "VIRTUAL_ENV": str(binaries.parent)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_the_page_runs_as_written(page: Path, desk: tuple[Path, dict[str, str]]) -> None:
+    folder, environment = desk
+    samples = ROOT / "tests" / "data" / "sudoku"
+    for name in ("train.csv", "test.csv"):
+        shutil.copy(samples / "sample9.csv", folder / name)
+    script = "\n".join(line for line in commands(page) if line not in BY_CI_ITSELF)
+    run = subprocess.run(
+        ["bash", "-euc", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
+    )
+    assert run.returncode in (0, 75), f"{page.name}: {run.returncode}\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}"
+
+
+def test_continuous_integration_runs_the_readmes_test_command() -> None:
+    assert "make ci" in commands(ROOT / "README.md")
+    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make ci")
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for link in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trm.act import TRM, Carry, exploration
 from trm.config import TrainConfig
-from trm.data.dataset import Batch
+from trm.data.dataset import IGNORE, Batch
 from trm.ema import ema_
 from trm.flat import Flat
 from trm.losses import loss_and_metrics
@@ -53,16 +53,29 @@ class TrainState:
         return (self.ema or self.params).views
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor of the state by its logical name, live (writing to one changes the state), carry excluded."""
-        groups = {"raw": self.model.state_dict(), "m": self.m.views, "v": self.v.views}
+        """Every tensor of the state by its logical name, live: writing to one changes the state."""
+        groups = {"raw": self.model.state_dict(), "m": self.m.views, "v": self.v.views, "carry": vars(self.carry)}
         if self.ema is not None:
             groups["ema"] = self.ema.views
         return {f"{group}/{name}": value for group, named in groups.items() for name, value in named.items()}
 
     def canonical(self) -> dict[str, Tensor]:
-        """`tensors()` and copies of the carry under carry/, rows of halted slots zero: what P9's digest covers."""
+        """`tensors()` with copies of the carry in which rows of halted slots are zero: what P9's digest covers."""
         carry = {f"carry/{name}": value for name, value in self.carry.canonical().items()}
         return self.tensors() | carry
+
+    def check_carry(self) -> None:
+        """Raises ValueError if the carry, read from somebody's file, holds tokens or rows that do not exist."""
+        carry, sizes = self.carry, self.sizes
+        allowed = {
+            "inputs": (carry.inputs, 0, sizes.vocab_size),
+            "labels": (carry.labels.masked_fill(carry.labels == IGNORE, 0), 0, sizes.vocab_size),
+            "puzzle_identifiers": (carry.puzzle_identifiers, 0, sizes.num_identifiers),
+            "steps": (carry.steps, 0, self.config.arch.halt_max_steps + 1),
+        }
+        for name, (value, low, high) in allowed.items():
+            if bool(((value < low) | (value >= high)).any()):
+                raise ValueError(f"carry/{name} holds values outside {low} .. {high - 1}")
 
 
 class Step(Protocol):

@@ -1,0 +1,124 @@
+"""Accuracy of a model on puzzles: every sequence gets halt_max_steps steps, forward only. Knows nothing of training.
+
+reference/trm.md 3 (evaluation mode) and 4.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from trm.data.dataset import IGNORE, Batch
+from trm.model import Inner
+
+
+class Rows(Protocol):
+    """Puzzles that can be read in order."""
+
+    @property
+    def size(self) -> int: ...
+
+    def rows(self, start: int, count: int) -> Batch: ...
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Shares of `n` sequences that have labels."""
+
+    exact_accuracy: float
+    """Sequences with every labelled cell right."""
+    cell_accuracy: float
+    """Mean over sequences of the share of labelled cells that are right."""
+    n: int
+
+
+@dataclass(frozen=True)
+class EvalProgress:
+    """After each chunk."""
+
+    done: int
+    """Sequences."""
+    total: int
+    seconds_each: float
+    """Mean time of a sequence so far; times the size of a dataset, an estimate for all of it."""
+
+    @property
+    def seconds_left(self) -> float:
+        """If the rest goes as fast."""
+        return self.seconds_each * (self.total - self.done)
+
+
+class _Solver(nn.Module):
+    """halt_max_steps steps of the network from its initial states, as one module that `functional_call` can reweight."""
+
+    def __init__(self, inner: Inner) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, inputs: Tensor, puzzle_identifiers: Tensor) -> Tensor:
+        """int32 (B, S), int32 (B,) -> logits (B, S, V) after the last step."""
+        inner = self.inner
+        embedding = inner.embed(inputs, inner.puzzle_rows(puzzle_identifiers))
+        z_H, z_L = (start.expand_as(embedding) for start in (inner.H_init, inner.L_init))
+        for _ in range(inner.arch.halt_max_steps * inner.arch.H_cycles):
+            z_H, z_L = inner.cycle(z_H, z_L, embedding)
+        return inner.heads(z_H)[0]
+
+
+@torch.no_grad()
+def solve(inner: Inner, batch: Batch, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+    """int64 (B, S): the predicted token of each cell. weights: parameters by name, e.g. the EMA's; None: the model's."""
+    solver = _Solver(inner)
+    arguments = (batch.inputs, batch.puzzle_identifiers)
+    logits = solver(*arguments) if weights is None else functional_call(solver, dict(weights), arguments)
+    return logits.argmax(-1)
+
+
+def evaluate(
+    inner: Inner,
+    rows: Rows,
+    count: int | None = None,
+    weights: Mapping[str, Tensor] | None = None,
+    chunk: int = 256,
+    progress: Callable[[EvalProgress], None] = lambda _: None,
+) -> Accuracy:
+    """Accuracy on the first `count` puzzles (None: all), at most `chunk` at a time; the model is left untouched.
+
+    The first chunk is a twentieth, so that `progress` can tell early how long the rest will take.
+    """
+    total = rows.size if count is None else min(count, rows.size)
+    device = inner.H_init.device
+    exact = cells = n = 0.0
+    began, done = time.monotonic(), 0
+    while done < total:
+        batch = _on(device, rows.rows(done, min(chunk, total - done) if done else min(chunk, -(-total // 20))))
+        part = _score(solve(inner, batch, weights), batch.labels).tolist()
+        exact, cells, n = exact + part[0], cells + part[1], n + part[2]
+        done += len(batch.inputs)
+        progress(EvalProgress(done, total, (time.monotonic() - began) / done))
+    return Accuracy(exact / max(n, 1), cells / max(n, 1), int(n))
+
+
+def _on(device: torch.device, batch: Batch) -> Batch:
+    return Batch(batch.inputs.to(device), batch.labels.to(device), batch.puzzle_identifiers.to(device))
+
+
+def _score(predicted: Tensor, labels: Tensor) -> Tensor:
+    """float64 (3,): sequences exactly right, sum of shares of right cells, sequences with labels."""
+    asked = labels != IGNORE
+    counts = asked.sum(-1)
+    right = ((predicted == labels) & asked).sum(-1)
+    counted = counts > 0
+    return torch.stack(
+        (
+            ((right == counts) & counted).sum().double(),
+            (right.double() / counts.clamp(min=1)).sum(),
+            counted.sum().double(),
+        )
+    )

@@ -1,0 +1,60 @@
+"""The environment that decides how numbers are rounded, as short plain strings; no host, user or path."""
+
+from __future__ import annotations
+
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+
+
+def fingerprint(device: torch.device) -> dict[str, str]:
+    """Device, driver, libraries, instruction set and threads; two equal ones are expected to give equal bits."""
+    about = {
+        "device": device.type,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": str(torch.version.cuda),
+        "cudnn": str(torch.backends.cudnn.version()),
+        "triton": installed("triton"),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+        "blas": _library("Math Kernel Library Version") or _library("OpenBLAS") or "unknown",
+        "onednn": _library("MKL-DNN v") or _library("oneDNN v") or "unknown",
+    }
+    return about | (_gpu(device) if device.type == "cuda" else {})
+
+
+def _gpu(device: torch.device) -> dict[str, str]:
+    properties = torch.cuda.get_device_properties(device)
+    return {
+        "gpu": properties.name,
+        "capability": f"{properties.major}.{properties.minor}",
+        "multiprocessors": str(properties.multi_processor_count),
+        "driver": _driver(),
+    }
+
+
+def _driver() -> str:
+    """Version of the NVIDIA kernel driver, where the system tells."""
+    text = _DRIVER.read_text() if _DRIVER.exists() else ""
+    found = re.search(r"\b\d{3}\.\d+(\.\d+)?\b", text)
+    return found.group() if found else "unknown"
+
+
+def _library(mark: str) -> str | None:
+    """What follows `mark` in torch's description of its build, up to a space."""
+    found = re.search(re.escape(mark) + r"\s*(\S+)", torch.__config__.show())
+    return found.group(1) if found else None
+
+
+def installed(package: str) -> str:
+    """The version of an installed distribution, or 'none'."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"

@@ -1,0 +1,139 @@
+"""A checkpoint's files: safetensors and one JSON document, checked before anything is allocated. Knows no store.
+
+weights.safetensors     raw/<name> (parameters, H_init, L_init, puzzle table) and ema/<name>, reference names
+optimizer.safetensors   m/<name> and v/<name>; Adam's t is the step
+carry.safetensors       carry/<field>, rows of halted slots zero
+state.json              format, step, seed, configuration, code version, fingerprint, metrics
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+FORMAT = 1
+FILES = {
+    "weights.safetensors": ("raw/", "ema/"),
+    "optimizer.safetensors": ("m/", "v/"),
+    "carry.safetensors": ("carry/",),
+}
+STATE = "state.json"
+_MAX_HEADER = 1 << 20
+_MAX_STATE = 1 << 18
+_TYPES = {
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+Short = Annotated[str, Field(max_length=500)]
+
+
+class StateDocument(BaseModel):
+    """state.json: everything but tensors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    format: Literal[1] = FORMAT
+    step: Annotated[int, Field(ge=0, lt=2**53)]
+    seed: Annotated[int, Field(ge=0, lt=2**31)]
+    config: dict[str, Any]
+    code: Short
+    """Version of this package."""
+    fingerprint: dict[str, Short]
+    metrics: dict[str, float] = {}
+    """Means since the previous checkpoint."""
+
+
+def save(folder: Path, tensors: Mapping[str, Tensor], document: StateDocument) -> tuple[str, ...]:
+    """Write all files into an existing empty folder, fsynced; their names, sorted. tensors: `TrainState.canonical()`."""
+    for file, prefixes in FILES.items():
+        chosen = {name: value.cpu().contiguous() for name, value in tensors.items() if name.startswith(prefixes)}
+        save_file(chosen, folder / file)
+    (folder / STATE).write_text(document.model_dump_json(indent=1) + "\n")
+    names = (*FILES, STATE)
+    for path in (*(folder / name for name in names), folder):
+        _fsync(path)
+    return tuple(sorted(names))
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def load_document(folder: Path) -> StateDocument:
+    """state.json, validated. Raises ValueError (one line)."""
+    path = folder / STATE
+    if _size(path) > _MAX_STATE:
+        raise ValueError(f"{STATE} has {_size(path)} bytes; at most {_MAX_STATE} are accepted")
+    try:
+        return StateDocument.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{STATE} is not valid: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def load_tensors(folder: Path, expected: Mapping[str, Tensor]) -> None:
+    """Copy the files' tensors into `expected` (live tensors of a state, every name, on any device).
+
+    All names, shapes, types and byte counts of all files are checked before the first copy. Raises ValueError (one
+    line) if anything does not fit.
+    """
+    for file, prefixes in FILES.items():
+        wanted = {name: value for name, value in expected.items() if name.startswith(prefixes)}
+        check_tensors(folder / file, wanted)
+    for file in FILES:
+        for name, value in read_tensors(folder / file):
+            expected[name].copy_(value)
+
+
+def check_tensors(path: Path, wanted: Mapping[str, Tensor]) -> None:
+    """Raises ValueError unless the file holds exactly these names, shapes and types; reads the header alone."""
+    content = sum(value.numel() * value.element_size() for value in wanted.values())
+    if not content <= _size(path) <= content + _MAX_HEADER:
+        raise ValueError(f"{path.name} has {_size(path)} bytes where {content} and a small header belong")
+    try:
+        with safe_open(path, "pt") as file:
+            names = set(file.keys())
+            odd = sorted(names ^ set(wanted))
+            if odd:
+                what = "lacks" if odd[0] in wanted else "holds an unknown"
+                raise ValueError(f"{path.name} {what} tensor {odd[0]!r:.200}")
+            for name, value in wanted.items():
+                part = file.get_slice(name)
+                found, right = (part.get_dtype(), tuple(part.get_shape())), (_TYPES[value.dtype], tuple(value.shape))
+                if found != right:
+                    raise ValueError(
+                        f"{path.name}: {name} is {found[0]} {found[1]} where {right[0]} {right[1]} belongs"
+                    )
+    except SafetensorError as error:
+        raise ValueError(f"{path.name} is not a safetensors file: {error}") from error
+
+
+def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """(name, CPU tensor), one at a time; run `check_tensors` first."""
+    with safe_open(path, "pt") as file:
+        for name in file.keys():  # noqa: SIM118 (the file object is no mapping)
+            yield name, file.get_tensor(name)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a regular file. Raises ValueError if there is none."""
+    if not path.is_file() or path.is_symlink():
+        raise ValueError(f"{path.name} is missing")
+    return path.stat().st_size

@@ -1,0 +1,213 @@
+"""Training a TRM as a workload that a relay can start, stop, save, load and compare. Knows nothing of the relay.
+
+It has the methods of relay/workload.py's Workload protocol and imports none of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trm import statefile
+from trm.config import TrainConfig
+from trm.evaluate import EvalProgress, evaluate
+from trm.fingerprint import fingerprint, installed
+from trm.losses import METRICS
+from trm.model import Sizes
+from trm.schedule import lr_scale
+from trm.snapshot import Snapshot, state_hash
+from trm.tasks import GENERATED, Datasets, load_data
+from trm.train import EagerStep, Step, TrainState
+
+REPORT_EVERY = 20
+"""Steps between progress reports; each reads metrics from the device."""
+_EVAL_CHUNK = {"cpu": 128, "cuda": 1024}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A step and the means of metrics since the last report."""
+
+    step: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StepDigest:
+    """P9: digest of the state at `step`, and the path that computed it."""
+
+    step: int
+    path: str
+    digest: str
+
+
+class Meter:
+    """Sums of metrics on the device over some steps."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums = torch.zeros(len(METRICS), dtype=torch.float64, device=device)
+        self.steps = 0
+
+    def add(self, metrics: Tensor) -> None:
+        """Count one step; does not wait for the device."""
+        self.sums += metrics
+        self.steps += 1
+
+    def means(self, batch_size: int) -> dict[str, float]:
+        """Losses a sequence and step, the others a sequence that halted; {} before the first step. Waits."""
+        if not self.steps:
+            return {}
+        sums = dict(zip(METRICS, self.sums.tolist(), strict=True))
+        count = sums.pop("count")
+        losses = {name: sums.pop(name) / (batch_size * self.steps) for name in ("lm_loss", "q_halt_loss")}
+        return losses | {name: value / count for name, value in sums.items() if count}
+
+
+class TrmWorkload:
+    """One run's training: `config` decides every bit of the state at step n, on one path."""
+
+    def __init__(
+        self, config: TrainConfig, root: Path, device: torch.device | str | None = None, step: Step | None = None
+    ) -> None:
+        """Reads the data (kept below `root` if generated or downloaded). Raises ValueError if config or data are bad.
+
+        device: None takes the GPU if there is one. step: how a training step is computed; None is the plain definition.
+        """
+        self._config = config
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._step: Step = step or EagerStep()
+        self.data: Datasets = load_data(config, root)
+        self.data.train.to(self.device)
+        train = self.data.train
+        self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
+        self._state: TrainState | None = None
+        self._reset_meters()
+
+    @property
+    def state(self) -> TrainState:
+        """The live state; `start` or `load` makes it."""
+        assert self._state is not None, "start or load comes first"
+        return self._state
+
+    @property
+    def step(self) -> int:
+        """Training steps done."""
+        return 0 if self._state is None else self._state.step
+
+    def start(self) -> None:
+        """Fresh state at step 0."""
+        self._prepare()
+        self._state = TrainState(self._config, self._sizes, self.device)
+        self._reset_meters()
+
+    def load(self, folder: Path) -> None:
+        """Restore what `Snapshot.save` wrote; the present state stays if it does not fit. Raises ValueError."""
+        self._prepare()
+        document = statefile.load_document(folder)
+        state = TrainState(self._config, self._sizes, self.device)
+        statefile.load_tensors(folder, state.tensors())
+        state.check_carry()
+        state.step = document.step
+        self._state = state
+        self._reset_meters()
+
+    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
+        """Train to step `until`; a true `should_stop`, asked before each step, returns early."""
+        self._prepare()
+        in_flight: deque[torch.cuda.Event] = deque()
+        while self.step < until and not should_stop():
+            self._train_once()
+            self._wait_for_previous(in_flight)
+            if self.step % REPORT_EVERY == 0 or self.step == until:
+                report(Progress(self.step, self._report_metrics()))
+
+    def snapshot(self) -> Snapshot:
+        """A copy of the state now, with the metrics since the last one."""
+        document = statefile.StateDocument(
+            step=self.step,
+            seed=self._config.seed,
+            config=self.config(),
+            code=installed("trm-relay"),
+            fingerprint=self.fingerprint(),
+        )
+        taken = Snapshot(self.state, document, self._since_snapshot)
+        self._since_snapshot = torch.zeros_like(self._since_snapshot)
+        return taken
+
+    def digest(self) -> StepDigest:
+        """P9's digest of the state now."""
+        return StepDigest(self.step, self.path, state_hash(self.state.canonical(), self.step, self._config.seed))
+
+    @property
+    def path(self) -> str:
+        """How steps are computed: states of equal paths and configs are expected to be the same bits."""
+        config = self._config
+        dtype, threads = config.arch.forward_dtype, config.threads
+        return f"{self._step.name} {self.device.type} {dtype} batch={config.batch_size} threads={threads}"
+
+    def evaluate(
+        self, split: str, rows: int | None, progress: Callable[[EvalProgress], None] = lambda _: None
+    ) -> dict[str, float]:
+        """exact_accuracy, cell_accuracy and n of the EMA weights on 'valid' or 'test'; {} if there are no such rows."""
+        dataset = {"valid": lambda: self.data.valid, "test": lambda: self.data.test}[split]()
+        if dataset is None:
+            return {}
+        self._prepare()
+        chunk = _EVAL_CHUNK.get(self.device.type, 128)
+        inner, weights = self.state.model.inner, self.state.eval_weights()
+        return {k: float(v) for k, v in vars(evaluate(inner, dataset, rows, weights, chunk, progress)).items()}
+
+    def fingerprint(self) -> dict[str, str]:
+        """The environment, as short strings."""
+        self._prepare()
+        return fingerprint(self.device)
+
+    def config(self) -> dict[str, Any]:
+        """What a run pins, as plain JSON values: data by content, and the length only if the schedule needs it."""
+        plain = self._config.plain()
+        plain["data"]["train"] = f"sha256:{self.data.train.content_hash}"
+        if self._config.data.test != GENERATED:
+            plain["data"]["test"] = f"sha256:{self.data.test.content_hash}"
+        if self._config.lr_min_ratio == 1:
+            del plain["total_steps"]
+        return plain
+
+    def _train_once(self) -> None:
+        config, state = self._config, self.state
+        metrics = self._step(state, self.data.train.batch_at(config.seed, state.step, config.batch_size))
+        self._meter.add(metrics)
+        self._since_snapshot += metrics[-2:].sum()
+
+    def _report_metrics(self) -> dict[str, float]:
+        """Means since the last report; waits for the device."""
+        means = self._meter.means(self._config.batch_size)
+        self._meter = Meter(self.device)
+        return means | {"lr": self._config.lr * lr_scale(self._config, self.step)}
+
+    def _reset_meters(self) -> None:
+        self._meter = Meter(self.device)
+        self._since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
+
+    def _wait_for_previous(self, in_flight: deque[torch.cuda.Event]) -> None:
+        """Let a GPU lag at most one step behind, so that steps are counted when they are done."""
+        if self.device.type != "cuda":
+            return
+        event = torch.cuda.Event()
+        event.record()
+        in_flight.append(event)
+        if len(in_flight) > 1:
+            in_flight.popleft().synchronize()
+
+    def _prepare(self) -> None:
+        """Process-wide settings that decide bits; repeated by each entry point, because threads have their own."""
+        torch.set_num_threads(self._config.threads)
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False

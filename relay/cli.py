@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import typer
 from pydantic import BaseModel
@@ -69,7 +69,7 @@ class Trm:
         with _speaking_our_errors():
             from trm.workload import TrmWorkload
 
-            return TrmWorkload(_train_config(config), data_root, device)
+            return cast(Workload, TrmWorkload(_train_config(config), data_root, device))
 
     def rows(self, workload: Workload, split: str) -> int:
         """Puzzles in 'valid' or 'test'."""

@@ -33,7 +33,7 @@ class Storage(Section):
     """Where the shared folder is. The two overrides may name different stores."""
 
     url: str | None = None
-    """Address of the store; unset means the folder relay_store beside the configuration."""
+    """Address of the store; unset means the folder relay_store where the command runs."""
     ledger_url: str | None = None
     checkpoint_url: str | None = None
 
@@ -97,13 +97,13 @@ class Resolved(Generic[WorkloadConfig]):
     settings: Settings
     workload: WorkloadConfig
     folder: Path
-    """Relative paths start here: where the configuration file lies, else where the command runs."""
+    """Relative paths start here: where the command runs."""
     origins: dict[str, str] = field(default_factory=dict)
     """By dotted key; keys that nobody set are absent."""
 
     def path(self, text: str) -> Path:
         """An absolute path."""
-        return (self.folder / text).absolute()
+        return (self.folder / Path(text).expanduser()).absolute()
 
     @property
     def store_configured(self) -> bool:
@@ -113,15 +113,19 @@ class Resolved(Generic[WorkloadConfig]):
     @property
     def ledger_url(self) -> str:
         """Address of the store that holds the ledger."""
-        return self.settings.storage.ledger_url or self._url()
+        return self._address(self.settings.storage.ledger_url or self._url())
 
     @property
     def checkpoint_url(self) -> str:
         """Address of the store that holds the checkpoints."""
-        return self.settings.storage.checkpoint_url or self._url()
+        return self._address(self.settings.storage.checkpoint_url or self._url())
 
     def _url(self) -> str:
-        return self.settings.storage.url or (self.folder / "relay_store").absolute().as_uri()
+        return self.settings.storage.url or "relay_store"
+
+    def _address(self, url: str) -> str:
+        """A plain path as a file:// address."""
+        return url if "://" in url else self.path(url).as_uri()
 
     def values(self) -> Iterator[tuple[str, Any, str]]:
         """(dotted key, value, origin) of every setting."""
@@ -140,7 +144,9 @@ def resolve(
     overrides: Sequence[str] = (),
     flags: Mapping[str, object] | None = None,
 ) -> Resolved[WorkloadConfig]:
-    """Merge all sources, later ones winning, and validate. `flags` holds dotted keys from options; None is unset.
+    """Merge all sources, later ones winning, and validate.
+
+    `file` defaults to the one in `folder`, where there is one; `flags` holds dotted keys from options, None is unset.
 
     Raises BadConfig (78) naming the key, what is wrong with it and where it was written.
     """
@@ -163,7 +169,7 @@ def resolve(
     return Resolved(
         settings=_validate(Settings, relay_part),
         workload=_validate(model, workload_part),
-        folder=found.parent.absolute() if found else folder.absolute(),
+        folder=folder.absolute(),
         origins={k: g.origin for k, g in (relay_part | workload_part).items()},
     )
 

@@ -64,19 +64,17 @@ class App:
             self.kind.preset,
             self.kind.model,
             self.environ,
-            project_folder(self.cwd),
-            file=self.cwd / named if named else None,
+            self.cwd,
+            file=self.cwd / named if named else configuration_file(self.cwd),
             overrides=overrides or (),
             flags=flags,
         )
 
 
-def project_folder(cwd: Path) -> Path:
-    """The folder whose configuration applies: this one if it has one, else the checkout's, else this one."""
-    checkout = Path(relay.__file__).parent.parent
-    if not (cwd / FILE_NAME).is_file() and (checkout / FILE_NAME).is_file():
-        return checkout
-    return cwd
+def configuration_file(cwd: Path) -> Path | None:
+    """The one in this folder, else the checkout's."""
+    folders = (cwd, Path(relay.__file__).parent.parent)
+    return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
 
 
 def surroundings(context: typer.Context) -> App:

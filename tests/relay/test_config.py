@@ -139,11 +139,12 @@ def test_a_missing_configuration_file_is_named(tmp_path: Path) -> None:
         resolve(lambda t: TrainConfig(task=t), TrainConfig, {}, tmp_path, file=tmp_path / "nowhere.yaml")
 
 
-def test_paths_start_where_the_configuration_lies(tmp_path: Path) -> None:
+def test_relative_paths_start_where_the_command_runs(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "my.yaml").write_text("run: a\n")
+    (tmp_path / "sub" / "my.yaml").write_text("storage:\n  url: shared folder\n")
     found = resolve(lambda t: TrainConfig(task=t), TrainConfig, {}, tmp_path, file=tmp_path / "sub" / "my.yaml")
-    assert found.path("sync") == tmp_path / "sub" / "sync"
+    assert found.path("sync") == tmp_path / "sync"
+    assert found.ledger_url == (tmp_path / "shared folder").as_uri()
 
 
 def test_every_relay_setting_has_its_own_variable() -> None:

@@ -1,0 +1,33 @@
+"""Lets the system's signals ask a session to end; installs handlers and nothing else."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from relay.signals import Reason, StopSignal
+
+MEANING: dict[signal.Signals, Reason] = {
+    signal.SIGTERM: "sigterm",
+    signal.SIGINT: "sigint",
+    signal.SIGUSR1: "stop",
+}
+
+
+@contextmanager
+def listening(stop: StopSignal) -> Iterator[None]:
+    """SIGTERM and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt."""
+
+    def heard(number: int, _: FrameType | None) -> None:
+        stop.ask(MEANING[signal.Signals(number)], signal.Signals(number).name)
+        if stop.at_once:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, heard) for number in MEANING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

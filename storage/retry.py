@@ -48,14 +48,15 @@ class RetryStore(Wrapper):
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
         """Goes on after the last object seen when a listing breaks off; each object seen resets the patience."""
-        listing = self.inner.list(prefix, after=after)
+        listing: Iterator[Stat] | None = None
 
         def following() -> Stat | None:
             nonlocal listing
             try:
+                listing = listing or self.inner.list(prefix, after=after)
                 return next(listing, None)
             except Unavailable:
-                listing = self.inner.list(prefix, after=after)
+                listing = None
                 raise
 
         while (stat := self._again(following)) is not None:

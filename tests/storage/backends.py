@@ -1,4 +1,4 @@
-"""The backends the contract suite runs against: one line each, a factory of two independent clients of one new store."""
+"""The backends the contract suite runs against: a factory each of two clients of one new store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that misbehaves as real ones do, by a script or by seeded chance; what it may do is what base.Store allows."""
+"""A store that misbehaves as real ones do, by a script or by seeded chance, within what base.Store allows."""
 
 from __future__ import annotations
 

@@ -113,12 +113,20 @@ class Store(Protocol):
     A Ref that this store cannot have given out is Denied. A name that is also the folder of other names may be Denied.
     """
 
-    address: str
-    """Printable address without secrets."""
-    unique_names: bool
-    """Whether names are unique, so that put_if_absent and ref() work (not on Drive)."""
-    clock_is_local: bool
-    """Whether the last now() was this machine's clock, because the store could not be asked without writing."""
+    @property
+    def address(self) -> str:
+        """Printable address without secrets."""
+        ...
+
+    @property
+    def unique_names(self) -> bool:
+        """Whether names are unique, so that put_if_absent and ref() work (not on Drive)."""
+        ...
+
+    @property
+    def clock_is_local(self) -> bool:
+        """Whether the last now() was this machine's clock, because the store could not be asked without writing."""
+        ...
 
     def put(self, name: str, data: bytes | Path) -> Ref:
         """Store bytes, or a file's content, durably under `name`, replacing what was there. Atomic."""

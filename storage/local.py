@@ -33,6 +33,7 @@ from storage.oserrors import os_errors
 _DAY = 86400.0
 _RACES = 50
 """How often a write starts again because another client pruned the empty folder under it."""
+_NOTHING_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 Publish = Callable[[int, str, str], None]
@@ -86,13 +87,10 @@ class LocalStore:
         name = check_ref(ref, self.address)
         self._check_writable(name)
         parent, _, leaf = name.rpartition("/")
-        try:
-            with os_errors(self.root / name, reading=True), self._folder(parent) as folder:
-                files.check_regular(folder, leaf)
-                os.unlink(leaf, dir_fd=folder)
-                self._sweep_once(parent, folder)
-        except Missing:
-            return
+        with os_errors(self.root / name, reading=False), suppress(*_NOTHING_THERE), self._folder(parent) as folder:
+            files.check_regular(folder, leaf)
+            os.unlink(leaf, dir_fd=folder)
+            self._sweep_once(parent, folder)
         self._prune(parent)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:

@@ -76,4 +76,4 @@ def _outcome(verb: Callable[[Store], object], store: Store) -> object:
 
 
 TestAgreement = Agreement.TestCase
-TestAgreement.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestAgreement.settings = settings(max_examples=35, stateful_step_count=30, deadline=None)

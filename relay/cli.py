@@ -12,7 +12,7 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
-from relay.commands import settings
+from relay.commands import reports, settings
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData, Exit, RelayError
 from relay.mishaps import explain, log_bug, tell
@@ -142,6 +142,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Train one model in turns, across many short sessions of different people, over one shared folder.",
 )
+app.command()(reports.report)
+app.command()(reports.status)
+app.command("next")(reports.next_account)
 app.add_typer(settings.app, name="config")
 
 

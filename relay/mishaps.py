@@ -12,14 +12,26 @@ from typing import Any
 from relay.errors import Exit, RelayError
 from relay.logs import close_log, open_log
 from relay.redact import redact
-from storage.base import BadAddress, Denied, Missing, QuotaExceeded, StoreError
+from storage.base import (
+    BadAddress,
+    Corrupt,
+    Denied,
+    LostEntry,
+    Missing,
+    OutcomeUnknown,
+    QuotaExceeded,
+    StoreError,
+    TooLong,
+)
 
 LOG_FOLDER = Path("sync") / "logs"
+LOOK = "Look at the run with `rotate_accounts.py verify` and `rotate_accounts.py doctor`."
 _STORE_ADVICE: tuple[tuple[type[StoreError], Exit, str], ...] = (
     (BadAddress, Exit.BAD_CONFIG, "Correct storage.url or RELAY_STORE."),
     (QuotaExceeded, Exit.UPLOAD_FAILED, "Make room in the store or on the disk, then run the same command again."),
     (Denied, Exit.STORAGE_UNREACHABLE, "Check the credentials and permissions of the store, then run it again."),
-    (Missing, Exit.BAD_DATA, "Look at the run with `rotate_accounts.py verify` and `rotate_accounts.py doctor`."),
+    (OutcomeUnknown, Exit.UPLOAD_FAILED, "Look with `rotate_accounts.py status`, then run the same command again."),
+    *((kind, Exit.BAD_DATA, LOOK) for kind in (Missing, TooLong, Corrupt, LostEntry)),
     (StoreError, Exit.STORAGE_UNREACHABLE, "Check the network and the store, then run the same command again."),
 )
 

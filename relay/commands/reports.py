@@ -1,0 +1,79 @@
+"""`report`, `status` and `next`: look at a run; they write nothing and work before anything exists."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from relay.commands.common import (
+    AccountOption,
+    ConfigOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    speaks_utf8,
+    surroundings,
+)
+from relay.commands.reading import look
+from relay.handoff import propose
+from relay.report import draw, duration, report_document
+from relay.status import View, iso, status_document
+
+AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
+
+
+def report(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    ascii_only: AsciiOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw the progress report of a run and its accounts."""
+    app = surroundings(context)
+    view = look(app, app.settle(overrides, config, {"run": run}))
+    emit(as_json, report_document(view, app.machine), draw(view, app.machine, ascii_only or not speaks_utf8()))
+
+
+def status(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say in one line how a run stands; --json prints relay.status/1."""
+    app = surroundings(context)
+    view = look(app, app.settle(overrides, config, {"run": run}))
+    emit(as_json, status_document(view), status_line(view))
+
+
+def status_line(view: View) -> str:
+    """For people."""
+    line = f"{view.project}/{view.run}: {view.phase}, step {view.step:,}/{view.target:,}"
+    if view.training and view.holder:
+        line += f", trained by {view.holder.account} until {iso(view.expires_at)} at least"
+    if view.state and view.state.head:
+        head = view.state.head
+        line += f", last commit {duration(view.now - head.committed_at)} ago, state {head.state_hash[:12]}"
+    return line + (f". Halted: {view.state.halted}" if view.state and view.state.halted else "")
+
+
+def next_account(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    account: AccountOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whose turn it is, and the command to send them."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run, "account": account})
+    store = resolved.settings.storage.url or resolved.settings.storage.ledger_url
+    turn = propose(look(app, resolved), store)
+    who = f"Next: {turn.account.id} ({turn.why})\n" if turn.account else ""
+    emit(as_json, turn.document(), who + turn.message)

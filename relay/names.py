@@ -76,7 +76,7 @@ def check_name(kind: str, value: str) -> str:
         return value
     proposal = re.sub(r"[^a-z0-9_-]+", "_", value.lower()).strip("_-")[:64] or f"{kind}_1"
     raise BadConfig(
-        f"{value[:80]!r} cannot be the name of a {kind}: use 1 to 64 of a-z, 0-9, _ and -, beginning with a letter "
+        f"{value[:80]!r} is no {kind} name: use 1 to 64 of a-z, 0-9, _ and -, beginning with a letter "
         f"or digit. Try {proposal}."
     )
 

@@ -1,0 +1,257 @@
+"""Which store and which run this is: addresses with an identity, beginning a run, comparing its pinned config (P3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from pydantic import ValidationError
+
+from relay.canonical import NotCanonical, dumps, loads
+from relay.chain import speaking
+from relay.changes import Genesis
+from relay.clock import Runtime
+from relay.errors import BadConfig, BadData
+from relay.ledger import RunLedger, View
+from relay.names import IDENTITY, Names, one_edit_apart
+from relay.pinned import config_hash
+from relay.registry import Registry
+from relay.state import Checkpoint, Id, Origin, Strict
+from storage.base import Exists, Missing, Store, TooLong
+from storage.mounts import evaporates
+
+LIMIT = 1000
+FRAGMENT = "#id="
+
+
+class StoreIdentity(Strict):
+    """The object that says which store this is."""
+
+    format: Literal[1] = 1
+    id: Id
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a store is and, if the address says so, which one it must be."""
+
+    url: str
+    id: str | None = None
+
+    def __str__(self) -> str:
+        return self.url + (FRAGMENT + self.id if self.id else "")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run whose identity was checked."""
+
+    ledger: RunLedger
+    registry: Registry
+    view: View
+    begun: bool = False
+    """Whether this call began it."""
+    notes: tuple[str, ...] = ()
+    """Lines for people."""
+
+    @property
+    def names(self) -> Names:
+        """Where the run's objects lie."""
+        return self.ledger.names
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two stores of a run, which may be one."""
+
+    ledger: Store
+    checkpoints: Store
+    expected: str | None = None
+    """The ledger store's identity, where the address names it."""
+
+
+def parse_address(text: str) -> Address:
+    """Split `file:///x#id=<32 hex>`. Raises BadConfig (78) for an identity that cannot be one."""
+    url, mark, identity = text.partition(FRAGMENT)
+    if not mark:
+        return Address(text)
+    if len(identity) != 32 or set(identity) - set("0123456789abcdef"):
+        raise BadConfig(f"{text}: what follows {FRAGMENT} must be 32 hexadecimal digits. Copy the whole address again.")
+    return Address(url, identity)
+
+
+def read_identity(store: Store) -> str | None:
+    """The store's identity, or None if nothing was begun in it. Raises BadData (65) if the object is damaged."""
+    with speaking(store):
+        try:
+            data = store.get(store.ref(IDENTITY), limit=LIMIT)
+        except Missing:
+            return None
+        except TooLong:
+            data = b""
+    try:
+        loads(data, LIMIT)
+        return StoreIdentity.model_validate_json(data).id
+    except (NotCanonical, ValidationError) as error:
+        raise BadData(
+            f"{store.address}: {IDENTITY} is damaged, so nobody can tell which store this is. Restore that file from "
+            f"a backup, or write it anew from the address you were given: what follows {FRAGMENT} is its id."
+        ) from error
+
+
+def begin_store(store: Store, runtime: Runtime) -> str:
+    """The store's identity, given to it now if it has none."""
+    found = read_identity(store)
+    if found:
+        return found
+    with speaking(store), suppress(Exists):  # somebody else's, or our own re-sent: the stored one counts
+        store.put_if_absent(IDENTITY, dumps(StoreIdentity(id=runtime.token()).model_dump(mode="json")))
+    found = read_identity(store)
+    if found is None:
+        raise BadData(f"{store.address}: {IDENTITY} was written and is not there. The storage loses files.")
+    return found
+
+
+def begins_by_itself(store: Store) -> bool:
+    """Whether a run may begin without `init`: only where nobody else can have meant another store."""
+    return urlsplit(store.address).scheme in ("file", "memory", "")
+
+
+def open_run(stores: Pair, project: str, run: str, runtime: Runtime, *, session: str) -> Opened | None:
+    """The run, or None if it (or the store) has not begun; writes nothing.
+
+    Raises BadConfig (78) if the store or the run is another one than expected, and what the ledger raises.
+    """
+    identity = read_identity(stores.ledger)
+    _check_expected(stores, identity)
+    ledger = RunLedger(stores.ledger, project, run, runtime)
+    view = ledger.peek()
+    if view is None:
+        return None
+    _check_stores(stores, view, identity)
+    return Opened(ledger, Registry(stores.ledger, runtime, session=session), view)
+
+
+def require_run(stores: Pair, project: str, run: str, runtime: Runtime, *, session: str) -> Opened:
+    """The run. Raises BadConfig (78) with the likely causes and the runs there are, if it has not begun."""
+    found = open_run(stores, project, run, runtime, session=session)
+    if found is None:
+        raise unknown_run(stores, project, run, Registry(stores.ledger, runtime, session=session).runs())
+    return found
+
+
+def begin_run(
+    stores: Pair,
+    project: str,
+    run: str,
+    config: Mapping[str, Any],
+    runtime: Runtime,
+    *,
+    session: str,
+    new: bool = False,
+    ephemeral: bool = False,
+    init: bool = False,
+    origin: Origin | None = None,
+    head: Checkpoint | None = None,
+) -> Opened:
+    """The run, begun now if it has not: store identities, then the registry, then the genesis (P3).
+
+    `config` is pinned as it is, plain values. `init` allows a store that does not begin by itself, `new` a name one
+    edit away from an existing one, `ephemeral` a disk that evaporates; a fork brings `origin` and `head`.
+    Raises BadConfig (78), and what registry and ledger raise.
+    """
+    found = open_run(stores, project, run, runtime, session=session)
+    if found:
+        return found
+    registry = Registry(stores.ledger, runtime, session=session)
+    known = registry.runs()
+    if not (init or begins_by_itself(stores.ledger)):
+        raise unknown_run(stores, project, run, known)
+    if not new:
+        _check_similar(project, run, known)
+    notes = _new_run_notes(stores, project, run, known, ephemeral)
+    identity, checkpoint_identity = begin_store(stores.ledger, runtime), begin_store(stores.checkpoints, runtime)
+    registry.begin(identity)
+    genesis = Genesis(
+        project=project,
+        run=run,
+        run_id=registry.enter_run(project, run, runtime.token()),
+        ledger_store=identity,
+        checkpoint_store=checkpoint_identity,
+        config_hash=config_hash(config),
+        config=dict(config),
+        origin=origin,
+        head=head,
+    )
+    ledger = RunLedger(stores.ledger, project, run, runtime)
+    view, begun = ledger.begin(genesis, session=session)
+    _check_stores(stores, view, identity)
+    return Opened(ledger, registry, view, begun, notes if begun else ())
+
+
+def unknown_run(stores: Pair, project: str, run: str, known: list[tuple[str, str]]) -> BadConfig:
+    """What to say when a run is not there."""
+    there = ", ".join(f"{p}/{r}" for p, r in known[-10:]) or "no run at all"
+    begin = "" if begins_by_itself(stores.ledger) else " If it is meant to be new, one person runs `init` once."
+    return BadConfig(
+        f"{stores.ledger.address} holds no run {run} in project {project}; it holds {there}. Likely causes: a mistyped "
+        f"name, another bucket or folder than the others use, or another person's app folder.{begin}"
+    )
+
+
+def _check_similar(project: str, run: str, known: list[tuple[str, str]]) -> None:
+    if (project, run) in known:
+        return
+    for other_project, other in known:
+        if one_edit_apart(f"{project}/{run}", f"{other_project}/{other}"):
+            raise BadConfig(
+                f"There is no run {run} in project {project}, but {other_project}/{other} differs by one character. "
+                f"Correct the name (RUN_NAME={other}), or pass --new if a new run is meant."
+            )
+
+
+def _new_run_notes(
+    stores: Pair, project: str, run: str, known: list[tuple[str, str]], ephemeral: bool
+) -> tuple[str, ...]:
+    others = ", ".join(r if p == project else f"{p}/{r}" for p, r in known[-10:] if (p, r) != (project, run))
+    holds = f"this store also holds: {others}" if others else "this store holds no other run"
+    notes = [f"NEW run {run} at step 0; {holds}"]
+    for address in sorted({stores.ledger.address, stores.checkpoints.address}):
+        parts = urlsplit(address)
+        if parts.scheme != "file" or not evaporates(unquote(parts.path)):
+            continue
+        if not ephemeral:
+            raise BadConfig(
+                f"{address} is on a disk that is gone when this machine ends, and the run with it. Set RELAY_STORE to "
+                f"a place that stays, or pass --ephemeral (RELAY_EPHEMERAL=1) if the run may be lost."
+            )
+        notes.append(f"{address} is on a disk that is gone when this machine ends: nothing outlives this machine")
+    return tuple(notes)
+
+
+def _check_expected(stores: Pair, identity: str | None) -> None:
+    if stores.expected and identity != stores.expected:
+        found = f"it is store {identity}" if identity else "nothing was ever begun in it"
+        raise BadConfig(
+            f"{stores.ledger.address} is not the store that your address names ({FRAGMENT}{stores.expected}): {found}. "
+            f"Likely causes: a mistyped name, another bucket or folder, or another person's app folder."
+        )
+
+
+def _check_stores(stores: Pair, view: View, identity: str | None) -> None:
+    """The run was begun in these two stores, and not copied from others."""
+    same = stores.checkpoints.address == stores.ledger.address
+    checkpoint_identity = identity if same else read_identity(stores.checkpoints)
+    for kind, store, is_id, pinned in (
+        ("ledger", stores.ledger, identity, view.state.ledger_store),
+        ("checkpoint", stores.checkpoints, checkpoint_identity, view.state.checkpoint_store),
+    ):
+        if is_id != pinned:
+            raise BadConfig(
+                f"Run {view.state.run} began with {kind} store {pinned}, but {store.address} is "
+                f"{'store ' + is_id if is_id else 'a store without an identity'}. Check RELAY_STORE, "
+                f"RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."
+            )

@@ -1,0 +1,107 @@
+"""Guesses the person and the provider behind a label, and says why; verifies nobody, stores no logins."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from filelock import FileLock
+
+from relay.clock import Runtime
+from relay.policy import Providers
+
+SHARED_LOGINS = frozenset({"root", "jovyan", "kaggle", "colab", "ubuntu", "user", "admin"})
+"""Login names that notebooks and images share: they name nobody."""
+
+_POSSESSIVE = re.compile(r"^\W*(?P<name>[^\W\d_](?:[^\W_]|[ .-])*?)(?:['’]s|(?<=s)['’])(?=\s|$)")
+_UNNAMED = re.compile(r"unnamed-[0-9a-f]{4}")
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Who and where an account is, and what says so."""
+
+    owner: str | None
+    """None: nothing names a person; take `machine_owner`."""
+    owner_from: str
+    provider: str
+    provider_from: str
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What `register` prints."""
+        owner = self.owner or "nobody yet"
+        return (f"owner {owner} (from {self.owner_from})", f"provider {self.provider} (from {self.provider_from})")
+
+
+def infer(
+    label: str,
+    owner: str | None,
+    provider: str | None,
+    environ: Mapping[str, str],
+    login: str,
+    providers: Providers,
+) -> Inference:
+    """Owner: the flag, RELAY_OWNER, a name in the label, the login name unless it is shared. Provider: flag, label.
+
+    Raises BadConfig (78) for a provider flag that is not a name.
+    """
+    who, who_from = _owner(label, owner, environ, login)
+    if provider:
+        return Inference(who, who_from, providers.named(provider).name, "--provider")
+    found = providers.in_text(label)
+    where = "the label" if found else "nothing in the label; set it with --provider"
+    return Inference(who, who_from, found.name if found else "unknown", where)
+
+
+def settled(found: Inference, folder: Path, runtime: Runtime) -> Inference:
+    """The inference with an owner in any case: where nothing names a person, this machine's `unnamed-xxxx`."""
+    return found if found.owner else replace(found, owner=machine_owner(folder, runtime))
+
+
+def clean(text: str, limit: int) -> str:
+    """One line of printable text from a stranger: no control, format or surrogate characters, at most `limit` long."""
+    spaced = "".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in text)
+    kept = "".join(c for c in spaced if unicodedata.category(c) not in ("Cf", "Cs", "Co", "Cn"))
+    return " ".join(unicodedata.normalize("NFC", kept).split())[:limit].strip()
+
+
+def same_person(a: str, b: str) -> bool:
+    """Whether two owners read the same: case, width and spacing do not matter."""
+    return _folded(a) == _folded(b)
+
+
+def machine_owner(folder: Path, runtime: Runtime) -> str:
+    """The random name `unnamed-xxxx` of whoever uses this machine, made once and kept in `folder`.
+
+    Raises OSError if the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "owner"
+    with FileLock(str(path) + ".lock"):
+        kept = path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else ""
+        if not _UNNAMED.fullmatch(kept):
+            kept = f"unnamed-{runtime.token()[:4]}"
+            path.write_text(kept + "\n", encoding="utf-8")
+    return kept
+
+
+def _owner(label: str, owner: str | None, environ: Mapping[str, str], login: str) -> tuple[str | None, str]:
+    possessive = _POSSESSIVE.match(clean(label, 200))
+    choices = (
+        (owner, "--owner"),
+        (environ.get("RELAY_OWNER"), "RELAY_OWNER"),
+        (possessive["name"] if possessive else None, "the label"),
+        (login if login.casefold() not in SHARED_LOGINS else None, "the login name"),
+    )
+    for text, origin in choices:
+        if text and (name := clean(text, 60)):
+            return name, origin
+    return None, "nothing; set it with --owner or RELAY_OWNER"
+
+
+def _folded(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

@@ -94,7 +94,7 @@ class RunLedger:
         def checked(state: RunState | None) -> Change:
             if state is None:
                 raise self._unknown()
-            if epoch is not None:
+            if epoch is not None and kind != "lease":
                 check_fence(state, session, epoch)
             change = build(state)
             return self._with_history(state, change) if kind == "lease" else change

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -171,8 +173,18 @@ def test_the_clock_does_not_run_backwards_and_agrees_with_modified(clients: Clie
     assert [stat.name for stat in a.list("")] == ["first", "second"]
 
 
+@pytest.fixture
+def many_switches() -> Iterator[None]:
+    """Threads change places all the time, as on a busy machine."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("many_switches")
 def test_of_racing_threads_exactly_one_wins(clients: Clients) -> None:
-    racers, rounds = 8, 25
+    racers, rounds = 8, 100
     barrier = threading.Barrier(racers)
 
     def race(number: int) -> list[int]:

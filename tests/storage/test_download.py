@@ -61,19 +61,21 @@ def test_any_damage_is_found_after_two_full_reads_and_leaves_no_file(
         assert firsts - 2 <= counting.counts["read_range"] <= firsts + 2, "read in full twice"
 
 
-def test_a_second_read_that_is_right_is_enough(stored: tuple[MemoryStore, Wanted], tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", [b"", b"a wrong beginning, which is not a read of the store"])
+def test_a_second_read_that_is_right_is_enough(stored: tuple[MemoryStore, Wanted], tmp_path: Path, part: bytes) -> None:
     class GarblesOnce(Wrapper):
         garbled = False
 
         def read_range(self, ref: Ref, start: int, length: int) -> bytes:
             data = self.inner.read_range(ref, start, length)
-            if start == 2000 and not self.garbled:
+            if start == 0 and not self.garbled:
                 self.garbled = True
                 return bytes(len(data))
             return data
 
     store, file = stored
-    (path,) = download(GarblesOnce(store), [file], tmp_path / "target")
+    (tmp_path / f".{file.name}.part").write_bytes(part)
+    (path,) = download(GarblesOnce(store), [file], tmp_path)
     assert path.read_bytes() == store.get(file.ref)
 
 

@@ -159,9 +159,16 @@ def test_after_an_error_nothing_new_begins(tmp_path: Path) -> None:
     names = [f"n{number}" for number in range(200)]
     for name in names:
         (tmp_path / name).write_bytes(b"x")
-    faulty = FaultyStore(MemoryStore())
-    faulty.script("put", QuotaExceeded("full"))
-    counting = CountingStore(faulty)
+
+    class FirstIsSlowSecondFails(Wrapper):
+        def put(self, name: str, data: bytes | Path) -> Ref:
+            if name == "n1":
+                raise QuotaExceeded("full")
+            if name == "n0":
+                threading.Event().wait(0.5)
+            return self.inner.put(name, data)
+
+    counting = CountingStore(FirstIsSlowSecondFails(MemoryStore()))
     with pytest.raises(QuotaExceeded):
         upload(counting, tmp_path, {name: name for name in names}, workers=2)
     assert counting.counts["put"] < 150

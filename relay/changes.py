@@ -30,6 +30,7 @@ from relay.state import (
     Step,
     Strict,
     Text,
+    Time,
 )
 
 Key = tuple[Step, Epoch]
@@ -68,7 +69,7 @@ class Lease(Strict):
     """The entry's session, for the entry's account, becomes holder of the entry's epoch (the state's plus one)."""
 
     ttl_s: Annotated[float, Field(gt=0, le=86400)] = 180.0
-    latest_end: float | None = None
+    latest_end: Time | None = None
     """Store's clock past which anybody may take over, heartbeats or not."""
     target_steps: Step = 0
     took_over: TookOver | None = None
@@ -100,7 +101,7 @@ class Rewind(Strict):
 
     damaged: Annotated[tuple[Key, ...], Field(min_length=1)]
     to: Key
-    evidence: Annotated[str, Field(min_length=1, max_length=500)]
+    evidence: Annotated[Text, Field(min_length=1)]
 
 
 class Release(Strict):

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from relay.canonical import ZEROS, NotCanonical, digest, dumps, loads
 from relay.errors import BadConfig
-from relay.state import FORMAT, Digest, Epoch, Id, Name, Step, Strict
+from relay.state import FORMAT, Digest, Epoch, Id, Name, Step, Strict, Time
 
 MAX_BYTES = 256_000
 Kind = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")]
@@ -38,7 +38,7 @@ class Entry(Strict):
     session: Id
     account: Name | None
     epoch: Epoch
-    at: float
+    at: Time
     """The store's clock when the entry was sent, unix seconds."""
     change: dict[str, Any]
     state: dict[str, Any]

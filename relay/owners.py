@@ -12,6 +12,7 @@ from filelock import FileLock
 
 from relay.clock import Runtime
 from relay.policy import Providers
+from relay.wording import clean
 
 SHARED_LOGINS = frozenset({"root", "jovyan", "kaggle", "colab", "ubuntu", "user", "admin"})
 """Login names that notebooks and images share: they name nobody."""
@@ -60,13 +61,6 @@ def infer(
 def settled(found: Inference, folder: Path, runtime: Runtime) -> Inference:
     """The inference with an owner in any case: where nothing names a person, this machine's `unnamed-xxxx`."""
     return found if found.owner else replace(found, owner=machine_owner(folder, runtime))
-
-
-def clean(text: str, limit: int) -> str:
-    """One line of printable text from a stranger: no control, format or surrogate characters, at most `limit` long."""
-    spaced = "".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in text)
-    kept = "".join(c for c in spaced if unicodedata.category(c) not in ("Cf", "Cs", "Co", "Cn"))
-    return " ".join(unicodedata.normalize("NFC", kept).split())[:limit].strip()
 
 
 def same_person(a: str, b: str) -> bool:

@@ -14,7 +14,7 @@ from relay.clock import Runtime
 from relay.errors import BadConfig
 from relay.names import REGISTRY_LEDGER
 from relay.reader import Machine
-from relay.state import Digest, Id, Line, Name, Strict
+from relay.state import Digest, Exact, Id, Name, Strict, Time
 from storage.base import Store
 
 MAX_RUNS = 200
@@ -29,10 +29,10 @@ class Row(Strict):
 
     sha256: Digest
     """Of the object's bytes; zeros once forgotten. Also part of the object's name."""
-    ref: Line | None = None
+    ref: Exact | None = None
     """The object's Ref, where it is not simply its name."""
     state: Status = "ready"
-    until: float | None = None
+    until: Time | None = None
     """When the state is expected to end, store's clock."""
 
 
@@ -40,7 +40,7 @@ class RunRow(Strict):
     """One run, entered before its genesis."""
 
     run_id: Id
-    begun: float
+    begun: Time
 
 
 RunKey = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}/[a-z0-9][a-z0-9_-]{0,63}$")]
@@ -51,7 +51,7 @@ class RegistryState(Strict):
 
     format: Literal[1] = 1
     store: Id
-    updated: float
+    updated: Time
     accounts: dict[Name, Row] = Field(default={})
     runs: dict[RunKey, RunRow] = Field(default={})
     """By 'project/run'."""
@@ -78,7 +78,7 @@ class PutAccount(Strict):
 
     id: Name
     sha256: Digest
-    ref: Line | None = None
+    ref: Exact | None = None
     replaces: Digest | None = None
 
 
@@ -87,7 +87,7 @@ class SetStatus(Strict):
 
     id: Name
     state: Literal["ready", "cooling", "quota_exceeded", "blocked"]
-    until: float | None = None
+    until: Time | None = None
 
 
 class Forget(Strict):

@@ -5,9 +5,12 @@ state(n) = apply(state(n-1), change). Every entry carries its resulting state, s
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from relay.wording import clean
 
 FORMAT = 1
 MAX_LINKS = 100
@@ -20,13 +23,24 @@ MAX_ACCOUNTS = 600
 MAX_INTERVALS = 2500
 """Over all accounts of a run; beyond it the busiest account's oldest two become one of the same total length."""
 
+
+def cut(limit: int) -> Callable[[Any], Any]:
+    """A validator that makes text printable and at most `limit` characters long."""
+    return lambda value: clean(value, limit) if isinstance(value, str) else value
+
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Step = Annotated[int, Field(ge=0, lt=2**53)]
 Epoch = Annotated[int, Field(ge=0, lt=2**53)]
-Text = Annotated[str, Field(max_length=500)]
-Line = Annotated[str, Field(max_length=200)]
+Time = Annotated[float, Field(ge=0, lt=1e11)]
+"""Unix seconds by the store's clock."""
+Text = Annotated[str, BeforeValidator(cut(500))]
+Line = Annotated[str, BeforeValidator(cut(200))]
+"""Text and Line are for people: control characters go, and what is too long is cut."""
+Exact = Annotated[str, Field(max_length=200)]
+"""A name, a Ref, a path: never changed, refused if too long."""
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Metrics = Annotated[dict[Annotated[str, Field(max_length=64)], float], Field(max_length=32)]
 Certified = Literal["exact", "not-exact", "unknown"]
@@ -42,7 +56,7 @@ class NextDigest(Strict):
     """P9: the digest of the state one step after a checkpoint, and how it was computed."""
 
     step: Step
-    path: Line
+    path: Exact
     digest: Digest
 
 
@@ -51,15 +65,15 @@ class Checkpoint(Strict):
 
     step: Step
     epoch: Epoch
-    manifest: Line
+    manifest: Exact
     """Name of the manifest, under checkpoints/<project>/<run>/step_<step>.e<epoch>/."""
-    ref: Line
+    ref: Exact
     """The store's Ref of the manifest."""
     sha256: Digest
     """Of the manifest's bytes."""
     state_hash: Digest
     bytes: Step
-    committed_at: float = 0.0
+    committed_at: Time = 0.0
     """Store's clock when the commit was sent, unix seconds; the rules set it to the entry's time."""
     next: NextDigest | None = None
     metric: float | None = None
@@ -78,9 +92,9 @@ class Holder(Strict):
     session: Id
     account: Name
     epoch: Epoch
-    since: float
+    since: Time
     ttl_s: Annotated[float, Field(gt=0, le=86400)]
-    latest_end: float | None
+    latest_end: Time | None
     target_steps: Step
 
 
@@ -94,10 +108,10 @@ class Link(Strict):
     commits: int = 0
     certified: Certified = "unknown"
     why: Line = ""
-    started: float
+    started: Time
     seconds: Seconds = 0.0
     """Since the lease, as far as told by its newest commit, its release or its successor."""
-    ended: float | None = None
+    ended: Time | None = None
     end: Line = "open"
 
 
@@ -114,7 +128,7 @@ class Usage(Strict):
 class Incident(Strict):
     """Something a person should know of."""
 
-    at: float
+    at: Time
     epoch: Epoch
     step: Step
     account: Name | None
@@ -136,7 +150,7 @@ class Retired(Strict):
 
     step: Step
     epoch: Epoch
-    at: float
+    at: Time
 
     @property
     def key(self) -> tuple[int, int]:
@@ -156,7 +170,7 @@ class Origin(Strict):
 class History(Strict):
     """Where older links lie: an immutable object that also names its own predecessor."""
 
-    ref: Line
+    ref: Exact
     sha256: Digest
     links: int
     """How many links it and its predecessors hold together."""
@@ -172,8 +186,8 @@ class RunState(Strict):
     ledger_store: Id
     checkpoint_store: Id
     config_hash: Digest
-    created: float
-    updated: float
+    created: Time
+    updated: Time
     origin: Origin | None = None
     epoch: Epoch = 0
     holder: Holder | None = None

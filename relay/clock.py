@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 
@@ -16,13 +17,6 @@ class Event(Protocol):
     def clear(self) -> None: ...
     def is_set(self) -> bool: ...
     def wait(self, timeout: float | None = None) -> bool: ...
-
-
-class Lock(Protocol):
-    """Mutual exclusion, as a context manager."""
-
-    def __enter__(self) -> object: ...
-    def __exit__(self, *exc: object) -> object: ...
 
 
 class Task(Protocol):
@@ -51,7 +45,9 @@ class Runtime(Protocol):
 
     def event(self) -> Event: ...
 
-    def lock(self) -> Lock: ...
+    def lock(self) -> AbstractContextManager[object, bool | None]:
+        """Mutual exclusion; not re-entrant."""
+        ...
 
     def spawn(self, name: str, body: Callable[[], None]) -> Task:
         """Start a daemon thread. `body` must not raise: it records its own failure."""
@@ -78,7 +74,7 @@ class RealRuntime:
     def event(self) -> Event:
         return threading.Event()
 
-    def lock(self) -> Lock:
+    def lock(self) -> AbstractContextManager[object, bool | None]:
         return threading.Lock()
 
     def spawn(self, name: str, body: Callable[[], None]) -> Task:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from relay.state import Digest, Name, NextDigest, Step, Strict, Text
+from relay.canonical import NotCanonical, loads
+from relay.names import Names
+from relay.state import Digest, Epoch, Metrics, Name, NextDigest, Step, Strict, Text
 
 MAX_BYTES = 1_000_000
 MAX_FILES = 1_000
 MANIFEST = "manifest.json"
 
 FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
-_KEY = re.compile(
-    r"^checkpoints/(?P<project>[a-z0-9][a-z0-9_-]{0,63})/(?P<run>[a-z0-9][a-z0-9_-]{0,63})"
-    r"/step_(?P<step>0|[1-9][0-9]{0,15})\.e(?P<epoch>0|[1-9][0-9]{0,15})/(?P<file>[a-z0-9][a-z0-9._-]{0,99})$",
-    re.ASCII,
-)
 
 
 class BadManifest(ValueError):
@@ -44,59 +40,26 @@ class Manifest(Strict):
     project: Name
     run: Name
     step: Step
-    epoch: Annotated[int, Field(ge=1, lt=2**53)]
+    epoch: Epoch
     state_hash: Digest
     files: Annotated[tuple[FileEntry, ...], Field(max_length=MAX_FILES)]
     config_hash: Digest
     fingerprint: dict[Annotated[str, Field(max_length=60)], Text]
     code_version: Text
     next: NextDigest | None = None
-    metrics: dict[Annotated[str, Field(max_length=100)], float] = {}
+    metrics: Metrics = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _names_are_ours(self) -> Manifest:
         folded = [entry.name.casefold() for entry in self.files]
         if len(set(folded)) != len(folded) or MANIFEST in folded:
             raise ValueError("file names are not unique")
+        names = Names(self.project, self.run)
         for entry in self.files:
-            place = parse_key(entry.key)
-            if (place.project, place.run, place.file) != (self.project, self.run, entry.name):
+            place = names.parse_checkpoint(entry.key)
+            if place is None or place[2] != entry.name:
                 raise ValueError(f"{entry.key!r} is not a file of run {self.project}/{self.run}")
         return self
-
-
-class Place(Strict):
-    """A checkpoint file's key, taken apart."""
-
-    project: Name
-    run: Name
-    step: int
-    epoch: int
-    file: str
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """(step, epoch) of the checkpoint folder."""
-        return self.step, self.epoch
-
-
-def parse_key(key: str) -> Place:
-    """Take a key apart; ValueError if it is not exactly of the form this program writes."""
-    match = _KEY.match(key)
-    if match is None or not match["file"].isascii() or "\n" in key:
-        raise ValueError(f"{key[:120]!r} is not the name of a checkpoint file")
-    return Place(
-        project=match["project"],
-        run=match["run"],
-        step=int(match["step"]),
-        epoch=int(match["epoch"]),
-        file=match["file"],
-    )
-
-
-def folder_key(project: str, run: str, step: int, epoch: int) -> str:
-    """Folder of one checkpoint in the store, without a trailing slash."""
-    return f"checkpoints/{project}/{run}/step_{step}.e{epoch}"
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -109,10 +72,11 @@ def encode(manifest: Manifest) -> bytes:
 
 def decode(data: bytes, *, project: str, run: str, step: int, epoch: int) -> Manifest:
     """Parse and check that it is the manifest of exactly this checkpoint. Raises BadManifest."""
-    if len(data) > MAX_BYTES:
-        raise BadManifest(f"manifest of {len(data)} bytes, at most {MAX_BYTES} are allowed")
     try:
+        loads(data, MAX_BYTES)
         manifest = Manifest.model_validate_json(data)
+    except NotCanonical as error:
+        raise BadManifest(f"manifest: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         raise BadManifest(f"manifest is not valid: {'.'.join(map(str, first['loc']))} {first['msg']}") from error

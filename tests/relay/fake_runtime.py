@@ -34,7 +34,7 @@ class _Fiber:
                 body()
         except Killed:
             pass
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - re-raised by World.run in the test's own thread
             self.error = error
         self.done = True
         self.world.baton.release()

@@ -1,0 +1,89 @@
+"""Puts the parts of one session together once the lease is held; starts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay.budget import Budget, Measured
+from relay.checkpoint import Verdict, Writer
+from relay.collect import Housekeeper
+from relay.committer import Committer
+from relay.context import Context, Outcome
+from relay.ending import Ending, NotSent
+from relay.errors import Exit, RelayError
+from relay.heartbeat import Heartbeat
+from relay.lease import Lease
+from relay.training import Trainer
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One session's machinery."""
+
+    ctx: Context
+    lease: Lease
+    budget: Budget
+    verdict: Verdict
+    heartbeat: Heartbeat
+    housekeeper: Housekeeper
+    writer: Writer
+    committer: Committer
+    trainer: Trainer
+    ending: Ending
+    from_step: int
+
+    def outcome(self, code: Exit, message: str, error: RelayError | None = None) -> Outcome:
+        """What the session has come to, with an exit code."""
+        return Outcome(
+            exit_code=code,
+            message=message,
+            durable_step=self.lease.state.step,
+            from_step=self.from_step,
+            epoch=self.lease.epoch,
+            commits=self.writer.commits,
+            certified=self.verdict.certified,
+            why=self.verdict.why,
+            interval_s=self.writer.interval_s,
+            latency_s=self.writer.latency_s,
+            replaced=self.committer.replaced,
+            train_s=self.trainer.train_s,
+            total_s=self.lease.seconds,
+            unsent=error.folder if isinstance(error, NotSent) else None,
+        )
+
+
+def assemble(ctx: Context, lease: Lease) -> Parts:
+    """Everything below the session, wired."""
+    plan, now = ctx.plan, ctx.runtime.monotonic
+    budget, verdict = Budget(plan.limits, Measured(lease.state.metrics)), Verdict()
+    heartbeat = Heartbeat(
+        ctx.runtime, ctx.heartbeat_store, ctx.names, lease.epoch, lease.ttl_s, lease.superseded, ctx.signal
+    )
+    housekeeper = Housekeeper(
+        monotonic=now,
+        store=ctx.checkpoint_store,
+        names=ctx.names,
+        lease=lease,
+        keep=plan.keep,
+        still_ours=heartbeat.still_ours,
+        tell=ctx.listener.tell,
+    )
+    writer = Writer(
+        runtime=ctx.runtime,
+        store=ctx.checkpoint_store,
+        names=ctx.names,
+        outbox=ctx.outbox,
+        lease=lease,
+        budget=budget,
+        facts=ctx.facts,
+        verdict=verdict,
+        housekeeping=housekeeper,
+        workers=plan.workers,
+    )
+    committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell)
+    evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
+    trainer = Trainer(ctx, budget, committer, heartbeat, verdict, evaluated)
+    ending = Ending(ctx, budget, committer, heartbeat, trainer, writer)
+    return Parts(
+        ctx, lease, budget, verdict, heartbeat, housekeeper, writer, committer, trainer, ending, lease.state.step
+    )

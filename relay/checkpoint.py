@@ -1,0 +1,252 @@
+"""One snapshot made durable: folder, files, manifest, then the ledger's `commit` (P6); knows no threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from relay.budget import Budget
+from relay.canonical import digest
+from relay.changes import Commit, Noted
+from relay.clock import Runtime
+from relay.committer import Abandoned, Item
+from relay.errors import BadConfig
+from relay.lease import Lease
+from relay.manifest import MANIFEST, FileEntry, Manifest, encode
+from relay.names import Names
+from relay.outbox import LocalFile, Outbox, Packed, fsync_folder, hashed
+from relay.state import Certified, Checkpoint, NextDigest, RunState
+from relay.workload import StepDigest
+from storage.base import Corrupt, QuotaExceeded, Store
+from storage.transfer import Uploaded, upload
+
+MAX_METRICS = 32
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What every checkpoint of this session says about where it was made."""
+
+    config_hash: str
+    fingerprint: Mapping[str, str]
+    code_version: str
+
+
+@dataclass
+class Verdict:
+    """P9's judgement of this session's first step; goes with its first commit."""
+
+    certified: Certified = "unknown"
+    why: str = ""
+
+
+@dataclass
+class Writer:
+    """Everything one commit needs."""
+
+    runtime: Runtime
+    store: Store
+    names: Names
+    outbox: Outbox
+    lease: Lease
+    budget: Budget
+    facts: Facts
+    verdict: Verdict
+    housekeeping: Callable[[bool], None]
+    """Runs after each commit, and with True when the store is full; raises nothing."""
+    workers: int = 4
+    backup: tuple[int, int] | None = None
+    """Key of the newest committed checkpoint on this machine's disk."""
+    commits: int = 0
+    interval_s: float = 0.0
+    """Longest time between two committed snapshots."""
+    latency_s: float = 0.0
+    """Longest time from a snapshot to its commit."""
+    _taken_at: float = field(default=0.0)
+
+    def __post_init__(self) -> None:
+        self._saving = self.runtime.lock()
+
+    def commit(self, item: Item) -> None:
+        """Do what is left to do of an item. See relay/committer.py for what is raised."""
+        packed = self.keep(item)
+        if item.checkpoint is None:
+            files = self._upload(item, packed)
+            self._await_next(item)
+            item.checkpoint = put_manifest(self.store, self.names, packed, files, item.next, self.facts, item.metric)
+        _check(item)
+        began = self.runtime.monotonic()
+        self._append(item, item.checkpoint)
+        self.budget.measured.add("append", self.runtime.monotonic() - began)
+
+    def committed(self, item: Item) -> None:
+        """The older backup goes, then retention's turn."""
+        if item.packed and self.backup and self.backup != item.packed.key:
+            self.outbox.remove(self.backup)
+        self.backup = item.packed.key if item.packed else self.backup
+        self.housekeeping(False)
+
+    def _measure(self, item: Item) -> None:
+        self.commits += 1
+        self.latency_s = max(self.latency_s, self.runtime.monotonic() - item.taken_at)
+        self.interval_s = max(self.interval_s, item.taken_at - (self._taken_at or self.lease.taken_at))
+        self._taken_at = item.taken_at
+
+    def forget(self, item: Item) -> None:
+        """Remove what an unneeded item left on this machine."""
+        if item.packed is not None:
+            self.outbox.remove(item.packed.key)
+
+    def keep(self, item: Item) -> Packed:
+        """Save the snapshot into its folder on this machine, once, and let the snapshot go. Raises OSError."""
+        with self._saving:
+            if item.packed is None:
+                began = self.runtime.monotonic()
+                item.packed = pack(item, self.lease, self.outbox, self.facts)
+                item.snapshot = None
+                self.budget.measured.add("save", self.runtime.monotonic() - began)
+            return item.packed
+
+    def _upload(self, item: Item, packed: Packed) -> list[Uploaded]:
+        """Files first, each verified; what an earlier attempt brought is not sent again."""
+        began, prefix = self.runtime.monotonic(), self.names.checkpoint(*packed.key)
+        keys = {file.name: prefix + file.name for file in packed.files}
+        folder = self.outbox.folder(packed.key)
+        try:
+            files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item))
+        except QuotaExceeded:
+            self.housekeeping(True)
+            raise
+        self.budget.measured.add("upload", self.runtime.monotonic() - began)
+        return files
+
+    def _await_next(self, item: Item) -> None:
+        """At a planned end the extra step runs beside the upload; its digest is worth waiting for."""
+        if item.next_ready is not None:
+            left = self.budget.deadline - self.runtime.monotonic() - 2 * self.budget.measured.high("append", 1.0)
+            item.next_ready.wait(max(0.0, min(left, 600.0)))
+
+    def _append(self, item: Item, checkpoint: Checkpoint) -> None:
+        metrics = finite({**item.metrics, **self.budget.measured.summary()})
+
+        def build(state: RunState) -> Commit:
+            if state.checkpoint(checkpoint.key) is not None:
+                raise _AlreadyThere
+            verdict = self.verdict
+            return Commit(
+                checkpoint=checkpoint,
+                certified=verdict.certified,
+                why=verdict.why[:200],
+                seconds=self.lease.seconds,
+                metrics=metrics,
+            )
+
+        item.intent = item.intent or self.lease.ledger.intent()
+        try:
+            state = self.lease.append("commit", build, item.intent, lambda: item.abandoned)
+        except _AlreadyThere:
+            state = self.lease.refresh()
+        self._compare_recomputed(state, checkpoint)
+        self._measure(item)
+
+    def _compare_recomputed(self, state: RunState, new: Checkpoint) -> None:
+        """P7: the damaged step was reached again; say whether the same state came out."""
+        for old in state.retained:
+            if old.damaged and old.step == new.step:
+                same = "the same state" if old.state_hash == new.state_hash else "ANOTHER state"
+                text = f"Step {new.step} was damaged in epoch {old.epoch}; training it again gave {same}."
+                self.lease.note(Noted(cause="recomputed", text=text, step=new.step))
+
+
+class _AlreadyThere(Exception):
+    """An earlier attempt, whose outcome nobody knew, has landed."""
+
+
+def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts) -> Packed:
+    """Save a snapshot under this epoch into the outbox, durably and hashed. Raises OSError."""
+    if item.snapshot is None:
+        raise ValueError("the snapshot has been let go")
+    key = (item.snapshot.step, lease.epoch)
+    folder = outbox.fresh(key)
+    saved = item.snapshot.save(folder)
+    found = {name: hashed(folder / name) for name in saved.files}
+    missing = [name for name, seen in found.items() if seen is None]
+    if missing or saved.step != key[0]:
+        raise BadConfig(f"The training loop saved step {saved.step} without {missing}: it breaks its contract.")
+    fsync_folder(folder)
+    state = lease.state
+    packed = Packed(
+        project=state.project,
+        run=state.run,
+        run_id=state.run_id,
+        step=key[0],
+        epoch=key[1],
+        parent=state.head.key if state.head else None,
+        state_hash=saved.state_hash,
+        files=tuple(LocalFile(name=name, size=seen[0], sha256=seen[1]) for name, seen in found.items() if seen),
+        config_hash=facts.config_hash,
+        fingerprint=dict(facts.fingerprint),
+        metrics=finite(item.metrics),
+    )
+    outbox.seal(packed)
+    return packed
+
+
+def put_manifest(
+    store: Store,
+    names: Names,
+    packed: Packed,
+    files: list[Uploaded],
+    following: StepDigest | None,
+    facts: Facts,
+    metric: float | None,
+) -> Checkpoint:
+    """Write and verify the manifest of uploaded files; what the ledger will say of this checkpoint."""
+    after = _next(following, packed.step)
+    manifest = Manifest(
+        project=packed.project,
+        run=packed.run,
+        step=packed.step,
+        epoch=packed.epoch,
+        state_hash=packed.state_hash,
+        files=tuple(FileEntry(name=f.name, key=f.key, ref=f.ref, size=f.size, sha256=f.sha256) for f in files),
+        config_hash=packed.config_hash,
+        fingerprint=packed.fingerprint,
+        code_version=facts.code_version,
+        next=after,
+        metrics=packed.metrics,
+    )
+    data = encode(manifest)
+    key = names.checkpoint(*packed.key) + MANIFEST
+    ref = store.put(key, data)
+    if store.get(ref, limit=len(data)) != data:
+        raise Corrupt(f"{store.address}: {key} did not arrive as it was sent.")
+    return Checkpoint(
+        step=packed.step,
+        epoch=packed.epoch,
+        manifest=key,
+        ref=ref,
+        sha256=digest(data),
+        state_hash=packed.state_hash,
+        bytes=packed.bytes + len(data),
+        next=after,
+        metric=metric,
+    )
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics an entry can hold: finite numbers, short names, a bounded count."""
+    good = {name[:64]: float(value) for name, value in metrics.items() if math.isfinite(value)}
+    return dict(list(good.items())[-MAX_METRICS:])
+
+
+def _next(following: StepDigest | None, step: int) -> NextDigest | None:
+    if following is None or following.step != step + 1:
+        return None
+    return NextDigest(step=following.step, path=following.path[:200], digest=following.digest)
+
+
+def _check(item: Item) -> None:
+    if item.abandoned:
+        raise Abandoned

@@ -1,0 +1,110 @@
+"""Retires checkpoints and deletes what retention allows, on the holder's behalf; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from relay.changes import Key, Retire
+from relay.errors import RelayError
+from relay.lease import Lease
+from relay.manifest import Manifest
+from relay.names import Names
+from relay.restore import Damaged, read_manifest
+from relay.retention import GRACE_S, Keep, deletable, to_retire
+from relay.state import RunState
+from storage.base import Stat, Store, StoreError
+
+EVERY_S = 600.0
+"""Seconds between two listings of the store."""
+
+
+@dataclass
+class Housekeeper:
+    """Called after each commit, on the committing thread. Trouble is told and tried again after a later commit."""
+
+    monotonic: Callable[[], float]
+    store: Store
+    names: Names
+    lease: Lease
+    keep: Keep
+    still_ours: Callable[[], bool]
+    """Whether the lease is ours, looked up afresh after a silence (P5); asked before each delete."""
+    tell: Callable[[str], None]
+    over: bool = False
+    """The session is ending: touch nothing more."""
+    _collected: set[Key] = field(default_factory=set)
+    _manifests: dict[Key, Manifest] = field(default_factory=dict)
+    _last: float | None = None
+
+    def __call__(self, short_of_space: bool = False) -> None:
+        """Retire, then delete at most every ten minutes, or at once and without waiting if space is short."""
+        if self.over:
+            return
+        try:
+            self._retire()
+            now = self.monotonic()
+            if short_of_space or self._last is None or now - self._last >= EVERY_S:
+                self._last = now
+                self._collect(short_of_space)
+        except (StoreError, RelayError) as error:
+            self.tell(f"Cleaning up has to wait: {error}")
+
+    def _retire(self) -> None:
+        going = to_retire(self.lease.state, self.keep)
+        if not going:
+            return
+        gone = tuple(sorted(self._collected))
+
+        def build(state: RunState) -> Retire:
+            known = {r.key for r in state.retired}
+            return Retire(retire=to_retire(state, self.keep), collected=tuple(key for key in gone if key in known))
+
+        self.lease.append("retire", build)
+        self._collected -= set(gone)
+
+    def _collect(self, short_of_space: bool) -> None:
+        state = self.lease.refresh()
+        self._manifests = verified_manifests(state, self.store, self.names, self._manifests)
+        listed = list(self.store.list(self.names.checkpoints))
+        now = self.store.now()
+        going = deletable(state, self.names, listed, self._manifests, now, short_of_space=short_of_space)
+        self._collected |= delete(going, self.store, self.names, lambda: not self.over and self.still_ours())
+        shown = {place[:2] for stat in listed if (place := self.names.parse_checkpoint(stat.name))}
+        self._collected |= {r.key for r in state.retired if r.key not in shown and now - r.at >= GRACE_S}
+
+
+def verified_manifests(
+    state: RunState, store: Store, names: Names, known: dict[Key, Manifest] | None = None
+) -> dict[Key, Manifest]:
+    """Manifests of retained checkpoints by key; those that do not verify are left out. Raises StoreError."""
+    found = {}
+    for checkpoint in state.retained:
+        manifest = (known or {}).get(checkpoint.key)
+        if manifest is None:
+            try:
+                manifest = read_manifest(checkpoint, state, store, names)
+            except Damaged:
+                continue
+        found[checkpoint.key] = manifest
+    return found
+
+
+def delete(going: list[Stat], store: Store, names: Names, may: Callable[[], bool]) -> set[Key]:
+    """Delete in the given order (manifests last); a folder whose file could not go keeps its manifest.
+
+    Returns the keys whose listed files are all gone.
+    """
+    keys, stuck = set(), set()
+    for stat in going:
+        place = names.parse_checkpoint(stat.name)
+        if place is None or place[:2] in stuck:
+            continue
+        keys.add(place[:2])
+        if not may():
+            return set()
+        try:
+            store.delete(stat.ref)
+        except StoreError:
+            stuck.add(place[:2])
+    return keys - stuck

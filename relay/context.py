@@ -1,0 +1,112 @@
+"""Everything a session is made of, as values handed in, and what it hands back; does nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relay.budget import Limits
+from relay.checkpoint import Facts
+from relay.clock import Runtime
+from relay.errors import Exit
+from relay.lease import Held
+from relay.ledger import RunLedger
+from relay.names import Names
+from relay.outbox import Outbox
+from relay.retention import Keep
+from relay.samehost import HostLocks
+from relay.signals import StopSignal
+from relay.state import Certified, RunState
+from relay.workload import Progress, Workload
+from storage.base import Store
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What this session is asked to do; none of it decides the state at step n."""
+
+    target_steps: int
+    every_steps: int = 500
+    every_s: float = 600.0
+    """A commit is due every K steps (multiples of the global step) or T seconds, whichever comes first."""
+    evaluate_every: int = 4
+    """In commits' worth of steps; 0 never evaluates."""
+    evaluate_rows: int | None = 128
+    keep: Keep = field(default_factory=Keep)
+    ttl_s: float = 180.0
+    wait_s: float = 0.0
+    """How long to wait for a lease that somebody holds (`--wait`)."""
+    limits: Limits = field(default_factory=lambda: Limits(0.0))
+    grace_s: float = 25.0
+    """What SIGTERM and SIGINT leave for the last commit."""
+    patience_s: float = 600.0
+    """Longest wait for the final upload where no budget says otherwise."""
+    workers: int = 4
+    """Parallel transfers."""
+
+
+@dataclass
+class Listener:
+    """What people and sinks are told. Every function must return quickly and raise nothing."""
+
+    tell: Callable[[str], None] = lambda text: None
+    progress: Callable[[Progress], None] = lambda progress: None
+    held: Callable[[Held], None] = lambda held: None
+    """Countdown while another session holds the lease."""
+
+
+@dataclass
+class Context:
+    """One session's surroundings; the command line builds it."""
+
+    runtime: Runtime
+    ledger: RunLedger
+    ledger_store: Store
+    """Where the ledger lies: the store's clock, and what is read beside the log."""
+    heartbeat_store: Store
+    """The same store through a client without retries."""
+    checkpoint_store: Store
+    names: Names
+    workload: Workload
+    facts: Facts
+    session: str
+    """32 random hexadecimal digits, new for each process."""
+    account: str
+    plan: Plan
+    outbox: Outbox
+    locks: HostLocks
+    signal: StopSignal = field(default_factory=StopSignal)
+    listener: Listener = field(default_factory=Listener)
+    other_runs: Callable[[], Iterable[RunState]] = lambda: ()
+    """Newest states of all other registered runs, read afresh."""
+    successor: Callable[[RunState], str | None] = lambda state: None
+    """Whom the release proposes as next."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a session ended."""
+
+    exit_code: Exit
+    message: str
+    """One paragraph for people."""
+    durable_step: int
+    """The head's step as far as this session knows."""
+    from_step: int = 0
+    epoch: int = 0
+    commits: int = 0
+    certified: Certified = "unknown"
+    why: str = ""
+    interval_s: float = 0.0
+    """Longest time between two committed snapshots (P6: work lost is at most this plus `latency_s`)."""
+    latency_s: float = 0.0
+    """Longest time from a snapshot to its commit."""
+    replaced: int = 0
+    """Snapshots that a newer one made unnecessary."""
+    train_s: float = 0.0
+    """Seconds in ordinary steps."""
+    total_s: float = 0.0
+    """Seconds since the lease."""
+    unsent: Path | None = None
+    """A checkpoint that is on this machine only."""

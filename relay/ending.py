@@ -1,0 +1,123 @@
+"""The last minutes of a session: the final commit within what time is left, or the checkpoint kept on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.budget import Budget
+from relay.checkpoint import Writer
+from relay.clock import Runtime
+from relay.committer import Committer, Item
+from relay.context import Context
+from relay.errors import UploadFailed
+from relay.heartbeat import Heartbeat
+from relay.training import Trainer
+
+SETTLE_S = 20.0
+"""Longest wait for cleaning up after the last commit."""
+SHORT_STEP_S = 2.0
+"""After a signal the extra step is only run if it is this short."""
+
+
+class NotSent(UploadFailed):
+    """The final checkpoint is not committed; `folder` holds it, unless the disk refused too."""
+
+    def __init__(self, message: str, folder: Path | None) -> None:
+        super().__init__(message)
+        self.folder = folder
+
+
+@dataclass
+class Ending:
+    """Everything the end of a session needs."""
+
+    ctx: Context
+    budget: Budget
+    committer: Committer
+    heartbeat: Heartbeat
+    trainer: Trainer
+    writer: Writer
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.ctx.runtime
+
+    def commit_last(self) -> None:
+        """Snapshot, upload beside one extra step, commit. Raises NonFinite, NotSent (74), or the committer's end."""
+        final = None
+        with self.heartbeat.phase(self.ctx.plan.patience_s + 60):
+            if self.ctx.workload.step > self.writer.lease.state.step:
+                final = self.trainer.snapshot(self.trainer.evaluation_due() and not self.ctx.signal.hurry)
+                self._hand_over(final)
+            if not self.committer.drain(self._until(), lambda: self.ctx.signal.at_once):
+                self._give_up(final)
+            if not self.ctx.signal.hurry:
+                self.committer.settle(min(self._until(), self.runtime.monotonic() + SETTLE_S))
+
+    def _hand_over(self, final: Item) -> None:
+        """Choose what can still become durable, and start with it."""
+        plan = self.budget.plan_end(self.runtime.monotonic(), self.trainer.inflight_rest())
+        if plan == "inflight":
+            self._keep(final)
+            self.ctx.listener.tell(f"No time is left to send step {final.step}; it stays on this machine.")
+            self._drain_then_give_up(final)
+        if plan == "final":
+            self.committer.abandon_inflight()
+        final.next_ready = self.runtime.event()
+        self.committer.offer(final)
+        try:
+            if self._extra_step_fits():
+                final.next = self.trainer.extra_step()
+        finally:
+            final.next_ready.set()
+
+    def _drain_then_give_up(self, final: Item) -> None:
+        self.committer.drain(self._until(), lambda: self.ctx.signal.at_once)
+        self._give_up(final)
+
+    def _extra_step_fits(self) -> bool:
+        step = self.budget.measured.high("step")
+        if self.ctx.signal.at_once or (self.ctx.signal.hurry and step > SHORT_STEP_S):
+            return False
+        return self.runtime.monotonic() + step + self.ctx.plan.limits.margin_s <= self.budget.deadline
+
+    def _until(self) -> float:
+        """When to stop waiting for the final commit, so that the release still fits."""
+        now, measured = self.runtime.monotonic(), self.budget.measured
+        by_budget = self.budget.deadline - measured.high("append", 1.0) - self.ctx.plan.limits.margin_s / 2
+        return max(now, min(by_budget, now + self.ctx.plan.patience_s))
+
+    def _give_up(self, final: Item | None) -> None:
+        """Nothing more will be committed: keep the newest snapshot on this machine and say where. Raises."""
+        failure = self.committer.failure
+        left = self.committer.close()
+        if failure is not None:
+            raise failure
+        item = final if final is not None and not final.committed else next(iter(left), None)
+        if item is not None and not item.committed:
+            raise self._not_sent(item, self._keep(item))
+
+    def _keep(self, item: Item) -> str | None:
+        """Save an item that has not been saved yet; None if it is on disk, else why it is not."""
+        if item.packed is None and self.ctx.signal.at_once:
+            return "there was no time left to save it"
+        try:
+            self.writer.keep(item)
+        except OSError as error:
+            return f"this machine's disk refused it too ({error.strerror})"
+        return None
+
+    def _not_sent(self, item: Item, unkept: str | None) -> NotSent:
+        why = self.committer.trouble or "it did not finish in the time that was left"
+        state = self.writer.lease.state
+        head = f"The durable step is {state.step:,}. Step {item.step:,} is not committed: {why}."
+        if unkept is not None:
+            return NotSent(f"{head} It is lost, because {unkept}.", None)
+        folder = self.writer.outbox.folder((item.step, self.writer.lease.epoch))
+        size = item.packed.bytes if item.packed else 0
+        return NotSent(
+            f"{head} It is kept, verified, in {folder} ({size:,} bytes). The next `run` of this run on this machine "
+            f"commits it, or do it now: rotate_accounts.py push --run {state.run}",
+            folder,
+        )

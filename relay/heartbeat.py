@@ -1,0 +1,143 @@
+"""The holder's sign of life beside the log, sent only while work is being done; decides nothing about who may write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from relay.canonical import NotCanonical, dumps, loads
+from relay.clock import Runtime, Task
+from relay.names import Names
+from relay.signals import StopSignal
+from storage.base import Missing, Stat, Store, StoreError, TooLong
+
+MAX_BYTES = 2_000
+STEPS_OF_SILENCE = 10
+"""Training counts as alive for this many times its longest step without a new one."""
+
+
+class Heartbeat:
+    """A thread that refreshes `heartbeat.<epoch>` every TTL/6 while training moves or a bounded phase runs (P5)."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: Store,
+        names: Names,
+        epoch: int,
+        ttl_s: float,
+        superseded: Callable[[], bool],
+        signal: StopSignal,
+    ) -> None:
+        """`store` is a client without retries. `superseded` re-reads the tail; it raises StoreError if it cannot."""
+        self._runtime, self._store, self._names, self._epoch = runtime, store, names, epoch
+        self._ttl, self._superseded, self._signal = ttl_s, superseded, signal
+        self._over = runtime.event()
+        now = runtime.monotonic()
+        self._last_beat = now
+        """When the lease was last known to be ours: the lease entry, a heartbeat, or a look at the tail."""
+        self._moved_at, self._longest_step = now, 0.0
+        self._phases: list[float] = []
+        self._step = 0
+        self._task: Task | None = None
+
+    def start(self) -> None:
+        """Begin to beat; the lease entry itself was the first sign of life."""
+        self._task = self._runtime.spawn("heartbeat", self._run)
+
+    def stop(self) -> None:
+        """End the thread; an object that stays is harmless."""
+        self._over.set()
+
+    def progress(self, step: int) -> None:
+        """A training step is done."""
+        now = self._runtime.monotonic()
+        self._longest_step = max(self._longest_step, now - self._moved_at) if self._step else 0.0
+        self._moved_at, self._step = now, step
+
+    @contextmanager
+    def phase(self, most_s: float) -> Iterator[None]:
+        """Work without steps (restore, compile, evaluate, upload) that counts as alive for at most `most_s` seconds."""
+        until = self._runtime.monotonic() + most_s
+        self._phases.append(until)
+        try:
+            yield
+        finally:
+            self._phases.remove(until)
+            self._moved_at = self._runtime.monotonic()
+
+    def still_ours(self) -> bool:
+        """Look at the tail if the last sign of life is more than TTL/2 old. False (and the session is told) if fenced.
+
+        Raises StoreError if the tail cannot be read.
+        """
+        if self._runtime.monotonic() - self._last_beat <= self._ttl / 2:
+            return self._signal.reason != "fenced"
+        if self._superseded():
+            self._signal.ask("fenced")
+            return False
+        self._last_beat = self._runtime.monotonic()
+        return True
+
+    def _run(self) -> None:
+        while not self._over.wait(self._ttl / 6):
+            if not self._alive():
+                continue
+            try:
+                if not self.still_ours():
+                    return
+                self._beat()
+                self._read_request()
+            except StoreError:
+                continue  # the next append decides; silence only lets others take over
+
+    def _alive(self) -> bool:
+        now = self._runtime.monotonic()
+        patience = max(self._ttl / 2, STEPS_OF_SILENCE * self._longest_step)
+        return any(now < until for until in self._phases) or now - self._moved_at < patience
+
+    def _beat(self) -> None:
+        self._store.put(
+            self._names.heartbeat(self._epoch), dumps({"format": 1, "epoch": self._epoch, "step": self._step})
+        )
+        self._last_beat = self._runtime.monotonic()
+
+    def _read_request(self) -> None:
+        note = read_stop_request(self._store, self._names, self._epoch)
+        if note is not None:
+            self._signal.ask("stop", note)
+
+
+def read_stop_request(store: Store, names: Names, epoch: int) -> str | None:
+    """The note of a request to end (`rotate_accounts.py stop`), None without a valid one. Raises StoreError."""
+    place = find(store, names.stop(epoch))
+    if place is None:
+        return None
+    try:
+        found = loads(store.get(place.ref, limit=MAX_BYTES), MAX_BYTES)
+    except (Missing, TooLong, NotCanonical):
+        return None
+    if not isinstance(found, dict) or found.get("format") != 1 or found.get("epoch") != epoch:
+        return None
+    return str(found.get("note", ""))[:200]
+
+
+def request_stop(store: Store, names: Names, epoch: int, note: str) -> None:
+    """Ask the holder of `epoch` to end as planned; it reads this with its next heartbeat."""
+    store.put(names.stop(epoch), dumps({"format": 1, "epoch": epoch, "note": note[:200]}))
+
+
+def sign_of_life(store: Store, names: Names, epoch: int) -> float | None:
+    """Store time of the newest heartbeat of an epoch, None if there is none. Raises StoreError."""
+    found = find(store, names.heartbeat(epoch))
+    return found.modified if found else None
+
+
+def find(store: Store, name: str) -> Stat | None:
+    """An advisory look-up by name."""
+    if store.unique_names:
+        try:
+            return store.stat(store.ref(name))
+        except Missing:
+            return None
+    return next((stat for stat in store.list(name) if stat.name == name), None)

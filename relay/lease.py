@@ -1,0 +1,227 @@
+"""Taking the lease of a run, and writing under it: decides when to try; the append decides who wins (P5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relay import changes
+from relay.chain import Change, Intent
+from relay.clock import Runtime
+from relay.errors import BadData, Fenced, LeaseHeld, StorageUnreachable
+from relay.heartbeat import sign_of_life
+from relay.ledger import RunLedger, View
+from relay.names import Names
+from relay.samehost import HostLocks
+from relay.state import Holder, RunState
+from relay.status import iso
+from storage.base import Store, StoreError
+
+LATE_S = 60.0
+"""Past a holder's latest end by this much, anybody may take over, heartbeats or not."""
+POLL_S = 15.0
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the session asks for."""
+
+    session: str
+    account: str
+    ttl_s: float
+    target_steps: int
+    ends_in_s: float | None = None
+    """Seconds until this session is over at the latest."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Who is in the way, for a countdown."""
+
+    holder: Holder
+    silent_s: float
+    """Since its newest sign of life, by the store's clock."""
+    left_s: float
+    """Until this lease may be taken, if no sign of life comes."""
+    confirming: bool
+    """Silent for longer than its TTL, and never seen to move: a second look decides."""
+
+
+class Lease:
+    """The right to write under one epoch; appends one change at a time."""
+
+    def __init__(self, ledger: RunLedger, runtime: Runtime, wish: Wish, view: View, taken_at: float) -> None:
+        self.ledger, self.session, self.account = ledger, wish.session, wish.account
+        self.ttl_s, self.epoch, self.taken_at = wish.ttl_s, view.state.epoch, taken_at
+        self.view = view
+        """The newest view this session has seen."""
+        self._runtime, self._lock = runtime, runtime.lock()
+
+    @property
+    def state(self) -> RunState:
+        return self.view.state
+
+    @property
+    def seconds(self) -> float:
+        """Since the lease, for usage (P12)."""
+        return max(0.0, self._runtime.monotonic() - self.taken_at)
+
+    def append(
+        self,
+        kind: str,
+        build: Callable[[RunState], Change],
+        intent: Intent[RunState] | None = None,
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> RunState:
+        """Append one change under this epoch. Raises Fenced (76), Refused (65), Unsettled (74), StorageUnreachable."""
+        with self._lock:
+            self.view = self.ledger.append(
+                kind,
+                build,
+                session=self.session,
+                account=self.account,
+                epoch=self.epoch,
+                intent=intent,
+                give_up=give_up,
+            )
+            return self.view.state
+
+    def note(self, incident: changes.Noted) -> RunState:
+        """Record an incident under this epoch. Raises as `append` does."""
+        return self.append("incident", lambda state: incident)
+
+    def refresh(self) -> RunState:
+        """Read the tail. Raises StorageUnreachable (69), BadData (65)."""
+        with self._lock:
+            self.view = self.ledger.read()
+            return self.view.state
+
+    def superseded(self) -> bool:
+        """Whether the tail shows a later epoch, or that this one was ended. Raises StorageUnreachable."""
+        holder = self.refresh().holder
+        return holder is None or holder.session != self.session
+
+
+class Watch:
+    """Signs of life of one holder as a challenger sees them, on its own monotonic clock."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, float] | None = None
+        self._since, self._alive = 0.0, False
+
+    def look(self, holder: Holder, sign: float, store_now: float, mono_now: float) -> Held | None:
+        """One successful read. None if the holder is dead: silent for TTL and unchanged for TTL/3 of our own time."""
+        if self._seen != (holder.epoch, sign):
+            self._alive = self._seen is not None and self._seen[0] == holder.epoch
+            self._seen, self._since = (holder.epoch, sign), mono_now
+        silent = store_now - sign
+        watched = holder.ttl_s / 3 - (mono_now - self._since)
+        left = max(holder.ttl_s - silent, watched)
+        if holder.latest_end is not None:
+            left = min(left, holder.latest_end + LATE_S - store_now)
+        if left <= 0 and (silent > holder.ttl_s or _past_end(holder, store_now)):
+            return None
+        return Held(holder, silent, max(left, 0.0), confirming=silent > holder.ttl_s and not self._alive)
+
+
+def acquire(
+    ledger: RunLedger,
+    store: Store,
+    names: Names,
+    runtime: Runtime,
+    locks: HostLocks,
+    wish: Wish,
+    *,
+    wait_s: float = 0.0,
+    notice: Callable[[Held], None] = lambda held: None,
+) -> Lease:
+    """Become the holder, waiting up to `wait_s` seconds (and as long as it takes to confirm that a holder is dead).
+
+    Raises LeaseHeld (73) naming the holder, BadData (65) for a halted run, StorageUnreachable (69).
+    """
+    until = runtime.monotonic() + wait_s
+    watch = Watch()
+    while True:
+        view = ledger.read()
+        refuse_halted(view.state)
+        found = _obstacle(view.state, store, names, runtime, locks, watch)
+        if not isinstance(found, Held):
+            lease = _take(ledger, store, runtime, wish, view.state, found)
+            if lease is not None:
+                return lease
+            continue
+        left = until - runtime.monotonic()
+        if left <= 0 and not found.confirming:
+            raise LeaseHeld(held_text(view.state, found))
+        notice(found)
+        runtime.sleep(max(0.05, min(found.left_s, POLL_S, found.holder.ttl_s / 6, max(left, found.holder.ttl_s / 6))))
+
+
+def refuse_halted(state: RunState) -> None:
+    """Raises BadData (65) for a halted run, with the advice the run itself holds."""
+    if state.halted is not None:
+        raise BadData(f"Run {state.project}/{state.run} is halted and trains no more. {state.halted}")
+
+
+def _obstacle(
+    state: RunState, store: Store, names: Names, runtime: Runtime, locks: HostLocks, watch: Watch
+) -> Held | changes.TookOver | None:
+    """Who is in the way; else how the last holder was found dead; None if it released."""
+    holder = state.holder
+    if holder is None:
+        return None
+    try:
+        sign = max(holder.since, sign_of_life(store, names, holder.epoch) or 0.0)
+        if locks.is_dead(holder.session):
+            return _gone(holder, sign, "process on the same machine is gone")
+        now = store.now()
+        held = watch.look(holder, sign, now, runtime.monotonic())
+    except StoreError as error:
+        raise StorageUnreachable(f"Cannot tell whether {holder.account} still trains this run: {error}") from error
+    if held is not None:
+        return held
+    return _gone(holder, sign, "past its latest end" if _past_end(holder, now) else "no sign of life")
+
+
+def _past_end(holder: Holder, now: float) -> bool:
+    return holder.latest_end is not None and now > holder.latest_end + LATE_S
+
+
+def _gone(holder: Holder, sign: float, reason: str) -> changes.TookOver:
+    return changes.TookOver(epoch=holder.epoch, reason=reason, seconds=max(0.0, sign - holder.since))
+
+
+def _take(
+    ledger: RunLedger, store: Store, runtime: Runtime, wish: Wish, seen: RunState, gone: changes.TookOver | None
+) -> Lease | None:
+    """Append the lease; None if somebody else was faster."""
+    taken_at = runtime.monotonic()
+    try:
+        latest_end = None if wish.ends_in_s is None else store.now() + wish.ends_in_s
+    except StoreError as error:
+        raise StorageUnreachable(f"The store does not tell the time: {error}") from error
+
+    def build(state: RunState) -> changes.Lease:
+        if state.epoch != seen.epoch or (state.holder is None) != (gone is None):
+            raise _Faster
+        return changes.Lease(ttl_s=wish.ttl_s, latest_end=latest_end, target_steps=wish.target_steps, took_over=gone)
+
+    try:
+        view = ledger.append("lease", build, session=wish.session, account=wish.account, epoch=seen.epoch + 1)
+    except (_Faster, Fenced, LeaseHeld):
+        return None
+    return Lease(ledger, runtime, wish, view, taken_at)
+
+
+class _Faster(Exception):
+    """The state has moved on since the challenger looked."""
+
+
+def held_text(state: RunState, held: Held) -> str:
+    """Who holds the lease, since when, until when, and what to do."""
+    holder = held.holder
+    return (
+        f"Run {state.project}/{state.run} is being trained by {holder.account} since {iso(holder.since)} (last sign "
+        f"of life {held.silent_s:.0f} s ago, at step {state.step:,}). Its lease can be taken over in {held.left_s:.0f} s at "
+        f"the earliest if it falls silent. Wait for it with --wait MINUTES, or run again later."
+    )

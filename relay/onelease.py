@@ -1,0 +1,44 @@
+"""One account holds at most one lease over all runs (P12): a rule among honest people, not a fence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from relay.errors import LeaseHeld, StorageUnreachable
+from relay.heartbeat import sign_of_life
+from relay.names import Names
+from relay.samehost import HostLocks
+from relay.state import Holder, RunState
+from relay.status import iso
+from relay.usage import leases_of
+from storage.base import Store, StoreError
+
+
+def refuse_second_lease(
+    account: str, others: Iterable[RunState], store: Store, locks: HostLocks, mine: tuple[float, str] | None = None
+) -> None:
+    """Raises LeaseHeld (73) if the account trains one of the other runs right now; StorageUnreachable (69).
+
+    `mine` is (since, run) of a lease just taken: then only an older one counts, so that of two taken at once one stays.
+    """
+    for state in leases_of(others, account):
+        holder = state.holder
+        if holder is None or (mine is not None and (holder.since, state.run) > mine):
+            continue
+        if _alive(state, holder, store, locks):
+            raise LeaseHeld(
+                f"Account {account} already trains run {state.run} (since {iso(holder.since)}), and one account trains "
+                f"one run at a time. Wait for that session, stop it with `stop --run {state.run}`, or use an account "
+                f"of another person."
+            )
+
+
+def _alive(state: RunState, holder: Holder, store: Store, locks: HostLocks) -> bool:
+    if locks.is_dead(holder.session):
+        return False
+    try:
+        sign = max(holder.since, sign_of_life(store, Names(state.project, state.run), holder.epoch) or 0.0)
+        now = store.now()
+    except StoreError as error:
+        raise StorageUnreachable(f"Cannot tell whether {holder.account} trains run {state.run}: {error}") from error
+    return now - sign <= holder.ttl_s and (holder.latest_end is None or now <= holder.latest_end)

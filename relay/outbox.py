@@ -1,0 +1,175 @@
+"""Checkpoints in this machine's `sync/<project>/<run>/` folder: the newest one's backup, and those not sent yet.
+
+Each is a folder `step_N.eE/` exactly as the workload saved it and, written last, `step_N.eE.json`, which lists its
+files with their hashes. It knows nothing of stores: whether one is committed, the ledger says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from relay.manifest import MAX_BYTES, MAX_FILES, FileName
+from relay.state import Digest, Epoch, Id, Metrics, Name, NextDigest, RunState, Step, Strict, Text
+
+KEPT_UNSENT = 2
+"""Checkpoints kept for `fork` after the run went on without them."""
+_FOLDER = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})")
+
+
+class LocalFile(Strict):
+    """One file of the folder."""
+
+    name: FileName
+    size: Annotated[int, Field(ge=0)]
+    sha256: Digest
+
+
+class Packed(Strict):
+    """A checkpoint on this machine's disk, complete and hashed."""
+
+    format: Literal[1] = 1
+    project: Name
+    run: Name
+    run_id: Id
+    step: Step
+    epoch: Epoch
+    parent: tuple[Step, Epoch] | None
+    """Key of the head it was trained from."""
+    state_hash: Digest
+    files: Annotated[tuple[LocalFile, ...], Field(max_length=MAX_FILES)]
+    config_hash: Digest
+    fingerprint: dict[Annotated[str, Field(max_length=60)], Text]
+    next: NextDigest | None = None
+    metrics: Metrics = Field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.step, self.epoch
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """The folder of one run on this machine."""
+
+    root: Path
+
+    def folder(self, key: tuple[int, int]) -> Path:
+        """Where a checkpoint's files lie."""
+        return self.root / f"step_{key[0]}.e{key[1]}"
+
+    def fresh(self, key: tuple[int, int]) -> Path:
+        """An empty folder for a checkpoint; what was there is removed. Raises OSError."""
+        self.remove(key)
+        folder = self.folder(key)
+        folder.mkdir(parents=True)
+        return folder
+
+    def seal(self, packed: Packed) -> None:
+        """Write the description durably: from now on the checkpoint counts as complete. Raises OSError."""
+        path = self._description(packed.key)
+        temporary = path.with_suffix(".tmp")
+        with temporary.open("wb") as file:
+            file.write(packed.model_dump_json(indent=1).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        fsync_folder(self.root)
+
+    def all(self) -> list[Packed]:
+        """Complete checkpoints, by step and epoch; what is not readable is skipped."""
+        found = (self._read(key) for key in self._keys())
+        return sorted((packed for packed in found if packed), key=lambda packed: packed.key)
+
+    def remove(self, key: tuple[int, int]) -> None:
+        """Forget a checkpoint; one that cannot be removed stays incomplete and is tried again next time."""
+        try:
+            self._description(key).unlink(missing_ok=True)
+        except OSError:
+            return
+        shutil.rmtree(self.folder(key), ignore_errors=True)
+
+    def tidy(self, state: RunState) -> None:
+        """Remove what older epochs left but the head's backup and the newest few that were never committed."""
+        known = {c.key for c in state.retained} | {r.key for r in state.retired}
+        unsent = [packed.key for packed in self.all() if packed.key not in known and packed.step > state.step]
+        kept = {*unsent[-KEPT_UNSENT:], *([state.head.key] if state.head else [])}
+        for key in self._keys():
+            if key[1] < state.epoch and key not in kept:
+                self.remove(key)
+
+    def bytes(self) -> int:
+        """Size of everything in the folder."""
+        return sum(path.stat().st_size for path in self.root.rglob("*") if path.is_file() and not path.is_symlink())
+
+    def pushable(self, state: RunState) -> Packed | None:
+        """The newest intact checkpoint that was trained from the run's present head and never committed."""
+        head = state.head.key if state.head else None
+        for packed in reversed(self.all()):
+            ours = (packed.run_id, packed.config_hash) == (state.run_id, state.config_hash)
+            if ours and packed.parent == head and packed.step > state.step and self.intact(packed):
+                return packed
+        return None
+
+    def adopt(self, packed: Packed, epoch: int) -> Packed:
+        """Give an unsent checkpoint the present session's epoch: (step, epoch) is sent at most once. Raises OSError."""
+        adopted = packed.model_copy(update={"epoch": epoch})
+        self.remove(adopted.key)
+        self.folder(packed.key).rename(self.folder(adopted.key))
+        self.seal(adopted)
+        self._description(packed.key).unlink(missing_ok=True)
+        return adopted
+
+    def intact(self, packed: Packed) -> bool:
+        """Whether every file still has its size and hash."""
+        folder = self.folder(packed.key)
+        return all(hashed(folder / file.name) == (file.size, file.sha256) for file in packed.files)
+
+    def _description(self, key: tuple[int, int]) -> Path:
+        return self.folder(key).with_name(f"step_{key[0]}.e{key[1]}.json")
+
+    def _keys(self) -> list[tuple[int, int]]:
+        names = (path.name.removesuffix(".json") for path in self.root.glob("step_*"))
+        found = (_FOLDER.fullmatch(name) for name in names)
+        return sorted({(int(match[1]), int(match[2])) for match in found if match})
+
+    def _read(self, key: tuple[int, int]) -> Packed | None:
+        try:
+            data = self._description(key).read_bytes()
+            packed = Packed.model_validate_json(data) if len(data) <= MAX_BYTES else None
+        except (OSError, ValidationError):
+            return None
+        return packed if packed and packed.key == key else None
+
+
+def hashed(path: Path) -> tuple[int, str] | None:
+    """(size, SHA-256) of a plain file, None if there is none."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return None
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return path.stat().st_size, digest
+    except OSError:
+        return None
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,151 @@
+"""Finds the newest retained checkpoint that is intact and fits, and loads it (P7); deletes and appends nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay.canonical import digest
+from relay.changes import Key
+from relay.errors import BadData, StorageUnreachable
+from relay.manifest import MAX_BYTES, BadManifest, Manifest, decode
+from relay.names import Names
+from relay.outbox import LocalFile, Outbox, Packed
+from relay.state import Checkpoint, RunState
+from relay.workload import Workload
+from storage.base import Corrupt, Missing, Ref, Store, StoreError, TooLong
+from storage.transfer import Wanted, download
+
+
+class Damaged(Exception):
+    """Evidence against one checkpoint, in one line: wrong bytes read in full twice, or a file that is not there."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What was loaded, and what was found damaged on the way to it (newest first)."""
+
+    checkpoint: Checkpoint
+    manifest: Manifest
+    damaged: tuple[Key, ...] = ()
+    evidence: str = ""
+
+
+def restore(
+    state: RunState, store: Store, names: Names, outbox: Outbox, workload: Workload, workers: int = 4
+) -> Restored:
+    """Load the newest sound checkpoint into the workload.
+
+    Reading another session's checkpoint in full is itself the proof, asked for by P7, that a Missing is no denial.
+    Raises BadData (65) if none is sound: a run that has committed never restarts at 0; StorageUnreachable (69).
+    """
+    found: list[tuple[Key, str]] = []
+    for checkpoint in reversed(state.undamaged):
+        try:
+            manifest = fetch(checkpoint, state, store, names, outbox, workers)
+            _load(workload, outbox, checkpoint)
+        except Damaged as evidence:
+            found.append((checkpoint.key, f"step_{checkpoint.step}.e{checkpoint.epoch}: {evidence}"))
+            continue
+        except StoreError as error:
+            raise StorageUnreachable(
+                f"Checkpoint step_{checkpoint.step}.e{checkpoint.epoch} could not be read, which proves no damage: "
+                f"{error} Check credentials and connection, then run again."
+            ) from error
+        text = "; ".join(line for _, line in found)
+        return Restored(checkpoint, manifest, tuple(key for key, _ in found), text[:500])
+    lines = "\n".join(f"  {line}" for _, line in found)
+    raise BadData(
+        f"No retained checkpoint of run {state.project}/{state.run} can be loaded, and a run that has committed never "
+        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore these files from a backup of the storage, or see "
+        f"`verify` and `doctor`."
+    )
+
+
+def fetch(
+    checkpoint: Checkpoint, state: RunState, store: Store, names: Names, outbox: Outbox, workers: int = 4
+) -> Manifest:
+    """Bring a checkpoint's files, verified, into its outbox folder; what is there already is used if its hash fits.
+
+    Raises Damaged, or StoreError where nothing is proved.
+    """
+    manifest = read_manifest(checkpoint, state, store, names)
+    folder = outbox.folder(checkpoint.key)
+    try:
+        wanted = [Wanted(_own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
+        _drop_strangers(outbox, checkpoint.key, {file.name for file in manifest.files})
+        download(store, wanted, folder, workers=workers)
+    except (Missing, Corrupt) as error:
+        raise Damaged(_line(error)) from error
+    _seal(outbox, state, manifest)
+    return manifest
+
+
+def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: Names) -> Manifest:
+    """The verified manifest of a checkpoint. Raises Damaged after two full reads of wrong bytes, StoreError."""
+    if checkpoint.manifest != names.manifest(*checkpoint.key):
+        raise Damaged("its manifest lies outside its own folder")
+    for _ in range(2):
+        try:
+            data = store.get(_own_ref(store, checkpoint.manifest, checkpoint.ref), limit=MAX_BYTES)
+        except (Missing, TooLong) as error:
+            raise Damaged(_line(error)) from error
+        if digest(data) == checkpoint.sha256:
+            break
+    else:
+        raise Damaged(f"{checkpoint.manifest} read twice has SHA-256 {digest(data)}, not {checkpoint.sha256}")
+    try:
+        manifest = decode(data, project=state.project, run=state.run, step=checkpoint.step, epoch=checkpoint.epoch)
+    except BadManifest as error:
+        raise Damaged(_line(error)) from error
+    if manifest.state_hash != checkpoint.state_hash:
+        raise Damaged("manifest and ledger name different states")
+    return manifest
+
+
+def _load(workload: Workload, outbox: Outbox, checkpoint: Checkpoint) -> None:
+    try:
+        workload.load(outbox.folder(checkpoint.key))
+    except ValueError as error:
+        raise Damaged(f"its files are intact but do not fit this training: {_line(error)}") from error
+    if workload.step != checkpoint.step:
+        raise Damaged(f"its files hold step {workload.step}")
+
+
+def _own_ref(store: Store, key: str, ref: str) -> Ref:
+    """The Ref to read; where names are unique it must be that of the key, so that no entry can point elsewhere."""
+    if store.unique_names and store.ref(key) != ref:
+        raise Damaged(f"{key} is said to lie somewhere else")
+    return Ref(ref)
+
+
+def _drop_strangers(outbox: Outbox, key: Key, files: set[str]) -> None:
+    """The workload gets exactly the files of the manifest."""
+    folder = outbox.folder(key)
+    known = files | {f".{name}.part" for name in files}
+    if folder.is_symlink() or any(path.name not in known for path in folder.glob("*")):
+        outbox.fresh(key)
+
+
+def _seal(outbox: Outbox, state: RunState, manifest: Manifest) -> None:
+    """From now on the folder is this machine's backup of the checkpoint."""
+    files = tuple(LocalFile(name=f.name, size=f.size, sha256=f.sha256) for f in manifest.files)
+    outbox.seal(
+        Packed(
+            project=state.project,
+            run=state.run,
+            run_id=state.run_id,
+            step=manifest.step,
+            epoch=manifest.epoch,
+            parent=None,
+            state_hash=manifest.state_hash,
+            files=files,
+            config_hash=manifest.config_hash,
+            fingerprint=manifest.fingerprint,
+            next=manifest.next,
+            metrics=manifest.metrics,
+        )
+    )
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,198 @@
+"""One session from the lease to the release; decides the order of things and the exit code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import TracebackType
+
+from relay.assembly import Parts, assemble
+from relay.changes import Release
+from relay.context import Context, Outcome
+from relay.entrance import bring_up, push_unsent
+from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
+from relay.incidents import record_crash, record_non_finite
+from relay.lease import Lease, Wish, acquire, refuse_halted
+from relay.onelease import refuse_second_lease
+from relay.state import RunState
+from relay.training import End, NonFinite
+
+Work = Callable[[Parts], tuple[Exit, str]]
+RELEASE_S = 15.0
+"""Longest wait for the release."""
+
+ENDS: dict[End, tuple[Exit, str]] = {
+    "target": (Exit.OK, "target reached"),
+    "budget": (Exit.HANDOFF, "budget used"),
+    "stop": (Exit.HANDOFF, "asked to stop"),
+    "sigterm": (Exit.SIGTERM, "terminated (SIGTERM)"),
+    "sigint": (Exit.SIGINT, "interrupted (SIGINT)"),
+    "fenced": (Exit.FENCED, "fenced"),
+}
+
+
+def run_session(ctx: Context) -> Outcome:
+    """Take the lease, restore, train, commit, hand off. Never raises a RelayError: it becomes the outcome.
+
+    Any other exception of the workload is recorded as an incident (P10), the lease is released, and it is raised.
+    """
+    step = 0
+    try:
+        state = ctx.ledger.read().state
+        step = state.step
+        refuse_halted(state)
+        if _at_target(ctx, state):
+            return Outcome(Exit.OK, _target_text(ctx, state), step)
+        lease = _enter(ctx)
+    except RelayError as error:
+        ctx.locks.drop(ctx.session)
+        return Outcome(error.exit_code, str(error), step)
+    return _hold(assemble(ctx, lease), _train)
+
+
+def push(ctx: Context) -> Outcome:
+    """Commit this machine's unsent checkpoint under a new epoch if the head is still its parent, and train nothing."""
+    try:
+        state = ctx.ledger.read().state
+        refuse_halted(state)
+        if ctx.outbox.pushable(state) is None:
+            return Outcome(Exit.OK, f"Nothing here can be added to step {state.step:,}.", state.step)
+        lease = _enter(ctx)
+    except RelayError as error:
+        ctx.locks.drop(ctx.session)
+        return Outcome(error.exit_code, str(error), 0)
+    return _hold(assemble(ctx, lease), _push)
+
+
+def _enter(ctx: Context) -> Lease:
+    """The lease, for an account that trains nothing else."""
+    refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks)
+    ctx.locks.hold(ctx.session)
+    left = ctx.plan.limits.deadline - ctx.runtime.monotonic()
+    wish = Wish(
+        session=ctx.session,
+        account=ctx.account,
+        ttl_s=ctx.plan.ttl_s,
+        target_steps=ctx.plan.target_steps,
+        ends_in_s=left if math.isfinite(left) else None,
+    )
+    return acquire(
+        ctx.ledger,
+        ctx.ledger_store,
+        ctx.names,
+        ctx.runtime,
+        ctx.locks,
+        wish,
+        wait_s=ctx.plan.wait_s,
+        notice=ctx.listener.held,
+    )
+
+
+def _train(parts: Parts) -> tuple[Exit, str]:
+    """What a session does with the lease; the exit code and the reason of the release."""
+    ctx, lease = parts.ctx, parts.lease
+    if _at_target(ctx, lease.state):
+        return Exit.OK, "target reached"
+    restored = bring_up(parts)
+    try:
+        parts.trainer.begin(restored)
+        end = parts.trainer.run()
+        if end == "fenced":
+            raise Fenced(_fenced_text(lease.state))
+        parts.ending.commit_last()
+    except NonFinite as failure:
+        parts.committer.drain(ctx.runtime.monotonic() + ctx.plan.grace_s, lambda: ctx.signal.at_once)
+        raise record_non_finite(lease, ctx.facts, failure) from failure
+    return ENDS[end]
+
+
+def _push(parts: Parts) -> tuple[Exit, str]:
+    if not push_unsent(parts):
+        raise BadData("The unsent checkpoint does not fit this training; it stays where it is, for `fork`.")
+    return Exit.OK, "pushed"
+
+
+def _hold(parts: Parts, work: Work) -> Outcome:
+    """Do the work under the lease, and release it however that ends, unless it is no longer ours."""
+    ctx, lease = parts.ctx, parts.lease
+    parts.heartbeat.start()
+    parts.committer.start()
+    holding = _Holding(parts)
+    try:
+        with holding:
+            holder = lease.state.holder
+            mine = (holder.since if holder else 0.0, lease.state.run)
+            refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks, mine)
+            code, holding.reason = work(parts)
+    except RelayError as error:
+        return parts.outcome(_exit_code(ctx, error), str(error), error)
+    text = f"{holding.reason.capitalize()}; step {lease.state.step:,} is committed."
+    return parts.outcome(code, text)
+
+
+class _Holding:
+    """The time under the lease: whatever ends it, threads stop and the lease is given back."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.reason = ""
+
+    def __enter__(self) -> _Holding:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        parts = self._parts
+        parts.committer.close()
+        parts.housekeeper.over = True
+        if isinstance(error, Exception) and not isinstance(error, RelayError):
+            record_crash(parts.lease, parts.ctx.facts, error, parts.ctx.workload.step)
+        if not isinstance(error, Fenced) and parts.ctx.signal.reason != "fenced":
+            _release(parts, self.reason or (type(error).__name__ if error else "ended"))
+        parts.heartbeat.stop()
+        parts.ctx.locks.drop(parts.ctx.session)
+
+
+def _release(parts: Parts, reason: str) -> None:
+    """Give the lease back, within the time that is left; if it cannot be told, the lease runs out by itself."""
+    ctx, lease, done = parts.ctx, parts.lease, parts.ctx.runtime.event()
+
+    def body() -> None:
+        change = Release(reason=reason, next=ctx.successor(lease.state), seconds=lease.seconds)
+        try:
+            lease.append("release", lambda state: change, give_up=done.is_set)
+        except RelayError as error:
+            ctx.listener.tell(f"The lease could not be released and runs out by itself in {lease.ttl_s:.0f} s: {error}")
+        done.set()
+
+    ctx.runtime.spawn("release", body)
+    left = parts.budget.deadline - ctx.runtime.monotonic() - 0.5
+    done.wait(0.0 if ctx.signal.at_once else max(1.0, min(RELEASE_S, left)))
+    done.set()
+
+
+def _exit_code(ctx: Context, error: RelayError) -> Exit:
+    """A signal decides the code whether or not the last commit came through (P6)."""
+    if isinstance(error, UploadFailed) and ctx.signal.reason in ("sigterm", "sigint"):
+        return ENDS[ctx.signal.reason][0]
+    return error.exit_code
+
+
+def _at_target(ctx: Context, state: RunState) -> bool:
+    return state.step >= ctx.plan.target_steps
+
+
+def _target_text(ctx: Context, state: RunState) -> str:
+    return (
+        f"Run {state.project}/{state.run} is at step {state.step:,}, and the target is {ctx.plan.target_steps:,}: "
+        f"nothing to do. Raise it with --target-steps N."
+    )
+
+
+def _fenced_text(state: RunState) -> str:
+    by = f" by {state.holder.account}" if state.holder else ""
+    return (
+        f"Another session took the lease{by} (epoch {state.epoch}) while this one was silent. It stopped and wrote "
+        f"nothing more; the durable step is {state.step:,}. Nothing is lost but its own last steps: run again later."
+    )

@@ -1,0 +1,178 @@
+"""Trains from one commit to the next and says why it stopped; knows no storage (P6, P9, I9)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from relay.budget import Budget
+from relay.certify import judge
+from relay.checkpoint import Verdict
+from relay.committer import Committer, Item
+from relay.context import Context
+from relay.heartbeat import Heartbeat
+from relay.restore import Restored
+from relay.workload import Progress, Snapshot, StepDigest
+
+End = Literal["target", "budget", "stop", "sigterm", "sigint", "fenced"]
+COMPILE_S = 1800.0
+"""Longest first step: compiling, capturing, filling caches."""
+EVALUATE_S = 3600.0
+FIRST_COMMIT_S = 60.0
+"""Until an upload has been measured, a commit is due this soon."""
+
+
+class NonFinite(Exception):
+    """The state at `step` must never become the head (I9)."""
+
+    def __init__(self, step: int, reason: str) -> None:
+        super().__init__(reason)
+        self.step, self.reason = step, reason
+
+
+class Trainer:
+    """One session's way through the steps."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        budget: Budget,
+        committer: Committer,
+        heartbeat: Heartbeat,
+        verdict: Verdict,
+        evaluated_step: int,
+    ) -> None:
+        """`evaluated_step`: the newest retained step that was evaluated, 0 for none."""
+        self._ctx, self._budget, self._committer = ctx, budget, committer
+        self._heartbeat, self._verdict = heartbeat, verdict
+        self._workload, self._plan, self._now = ctx.workload, ctx.plan, ctx.runtime.monotonic
+        self._metrics: dict[str, float] = {}
+        self._snapped_step, self._evaluated_step = 0, evaluated_step
+        self._snapped_at = self._stepped_at = self._now()
+        self._steps = 0
+        self.train_s = 0.0
+
+    def begin(self, restored: Restored | None) -> None:
+        """The session's first ordinary step, compared with what the predecessor promised (P9), and kept."""
+        self._snapped_step, self._snapped_at = self._workload.step, self._now()
+        if self.why_end() is not None:
+            return
+        with self._heartbeat.phase(COMPILE_S):
+            digest = self._one_step(sample=False)  # it may compile
+        judge(self._verdict, restored, digest, self._ctx.facts)
+
+    def run(self) -> End:
+        """Train until an end is due, handing over a snapshot whenever a commit is. Raises what ended the committer."""
+        while (end := self.why_end()) is None:
+            if self._due():
+                self._commit_here()
+            else:
+                self._stepped_at, self._steps = self._now(), self._workload.step
+                self._workload.advance(self._boundary(), self._pause, self._report)
+                self._count_step()
+        return end
+
+    def why_end(self) -> End | None:
+        """Asked between steps."""
+        signal = self._ctx.signal
+        if self._committer.failure is not None:
+            raise self._committer.failure
+        if signal.reason is not None:
+            if signal.hurry:
+                self._budget.cut(self._now() + self._plan.grace_s)
+            return signal.reason
+        if self._workload.step >= self._plan.target_steps:
+            return "target"
+        return "budget" if self._budget.should_stop(self._now(), self.inflight_rest() or 0.0) else None
+
+    def inflight_rest(self) -> float | None:
+        """Seconds the upload in flight still needs, by what was measured; None without one."""
+        running = self._committer.running_s()
+        if running is None:
+            return None
+        return max(0.0, self._budget.transfer() + self._budget.measured.high("append", 1.0) - running)
+
+    def snapshot(self, evaluate: bool) -> Item:
+        """A finite snapshot of the state now, evaluated if due and affordable. Raises NonFinite."""
+        began = self._now()
+        snapshot = self._workload.snapshot()
+        self._budget.measured.add("snapshot", self._now() - began)
+        self._refuse_non_finite(snapshot)
+        item = Item(snapshot.step, snapshot, taken_at=began, metrics=dict(self._metrics))
+        self._snapped_step, self._snapped_at = snapshot.step, began
+        if evaluate and self._budget.may_evaluate(self._now()):
+            self._evaluate(item)
+        return item
+
+    def extra_step(self) -> StepDigest:
+        """The step after the last snapshot, for its digest; its state and metrics are thrown away by whoever asks."""
+        self._workload.advance(self._workload.step + 1, lambda: False, lambda _: None)
+        return self._workload.digest()
+
+    def evaluation_due(self) -> bool:
+        """Every E commits' worth of steps, and at the target."""
+        plan, step = self._plan, self._workload.step
+        if plan.evaluate_every == 0:
+            return False
+        return step >= plan.target_steps or step - self._evaluated_step >= plan.evaluate_every * plan.every_steps
+
+    def _commit_here(self) -> None:
+        """Snapshot N, then step N+1, so that the commit of N carries N+1's digest and nobody waits (P9)."""
+        item = self.snapshot(self.evaluation_due())
+        item.next = self._one_step(sample=True)
+        self._committer.offer(item)
+
+    def _one_step(self, sample: bool) -> StepDigest:
+        began = self._now()
+        self._workload.advance(self._workload.step + 1, lambda: False, self._report)
+        digest = self._workload.digest()
+        self.train_s += self._now() - began
+        if sample:
+            self._budget.measured.add("step", self._now() - began)
+        self._heartbeat.progress(self._workload.step)
+        return digest
+
+    def _due(self) -> bool:
+        step = self._workload.step
+        if step == self._snapped_step:
+            return False
+        return step % self._plan.every_steps == 0 or self._time_due()
+
+    def _time_due(self) -> bool:
+        every = self._plan.every_s
+        if not self._budget.measured.known("upload"):
+            every = min(every, FIRST_COMMIT_S)
+        return self._now() - self._snapped_at >= every and self._workload.step != self._snapped_step
+
+    def _boundary(self) -> int:
+        every = self._plan.every_steps
+        return min(self._plan.target_steps, (self._workload.step // every + 1) * every)
+
+    def _pause(self) -> bool:
+        """Between steps: count the last one, and stop if an end or a commit is due."""
+        self._count_step()
+        return self._time_due() or self.why_end() is not None
+
+    def _count_step(self) -> None:
+        now, step = self._now(), self._workload.step
+        if step > self._steps:
+            self._budget.measured.add("step", (now - self._stepped_at) / (step - self._steps))
+            self.train_s += now - self._stepped_at
+            self._heartbeat.progress(step)
+        self._stepped_at, self._steps = now, step
+
+    def _report(self, progress: Progress) -> None:
+        self._metrics = dict(progress.metrics)
+        self._ctx.listener.progress(progress)
+
+    def _refuse_non_finite(self, snapshot: Snapshot) -> None:
+        if not snapshot.finite.ok:
+            raise NonFinite(snapshot.step, snapshot.finite.reason)
+
+    def _evaluate(self, item: Item) -> None:
+        began = self._now()
+        with self._heartbeat.phase(EVALUATE_S):
+            found = self._workload.evaluate("valid", self._plan.evaluate_rows)
+        self._budget.measured.add("evaluate", self._now() - began)
+        self._evaluated_step = item.step
+        item.metrics |= {f"valid/{name}": value for name, value in found.items()}
+        item.metric = found.get("exact_accuracy")

@@ -12,7 +12,7 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
-from relay.commands import reports, settings
+from relay.commands import demonstration, people, reports, sessions, settings
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData, Exit, RelayError
 from relay.mishaps import explain, log_bug, tell
@@ -39,6 +39,12 @@ class Trm:
     def target(self, config: BaseModel) -> int:
         """The preset's own length."""
         return presets.target_steps(_train_config(config).task)
+
+    def with_target(self, config: BaseModel, target: int) -> TrainConfig:
+        """The length of the cosine is the target, unless it was set; without a decaying rate it does not matter."""
+        found = _train_config(config)
+        open_ended = found.lr_min_ratio == 1 or found.total_steps is not None
+        return found if open_ended else found.model_copy(update={"total_steps": target})
 
     def device(self, wanted: str) -> str:
         """'cuda' or 'cpu' as asked and present; raises BadConfig."""
@@ -142,9 +148,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Train one model in turns, across many short sessions of different people, over one shared folder.",
 )
+app.command()(people.register)
 app.command()(reports.report)
 app.command()(reports.status)
 app.command("next")(reports.next_account)
+app.command()(sessions.run)
+app.command()(sessions.push)
+app.command()(demonstration.demo)
 app.add_typer(settings.app, name="config")
 
 

@@ -68,8 +68,6 @@ class Settings(Section):
     project: Name = "sudoku_pretrain_multiaccount"
     run: Name = "sudoku_rotation"
     account: Name = "account_1"
-    owner: str | None = None
-    """The person behind the account, where the label does not say."""
     storage: Storage = Storage()
     target_steps: Annotated[Step, Field(gt=0)] | None = None
     """Unset means the run's own target, and for a new run the task's."""

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import relay
-from relay.errors import BadData, RelayError
+from relay.errors import BadData, RelayError, UsageError
 
 RELAYED, UNBROKEN = "relayed", "unbroken"
 PROGRESS = re.compile(r"step ([\d,]+)/")
 PATIENCE_S = 600
+LEFT = ("relay_store", "sync", "data")
+"""What sessions leave in a folder."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +151,17 @@ class Demo:
 
 
 def prepare(folder: Path) -> None:
-    """An empty folder with a configuration of its own; what an earlier demonstration left is removed."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    """An empty folder with a configuration of its own; only what an earlier demonstration left is removed.
+
+    Raises UsageError if the folder holds anything else.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / "demo.yaml").is_file():
+            raise UsageError(f"{folder} is not empty. Name a folder that does not exist yet.")
+        for name in (*LEFT, "demo.yaml"):
+            path = folder / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "demo.yaml").write_text("project: demo\n", encoding="utf-8")
 
 

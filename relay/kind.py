@@ -25,6 +25,10 @@ class Kind(Protocol):
         """Steps to train if nobody says."""
         ...
 
+    def with_target(self, config: BaseModel, target: int) -> BaseModel:
+        """The configuration with its length filled in, where the length decides the state (a decaying rate)."""
+        ...
+
     def device(self, wanted: str) -> str:
         """'auto' as 'cuda' where there is one, else 'cpu'; raises BadConfig if the wanted one is absent."""
         ...

@@ -22,6 +22,10 @@ class Display(Protocol):
         """A training step, with metrics."""
         ...
 
+    def aim(self, target: int) -> None:
+        """The step that training goes to."""
+        ...
+
     def tell(self, line: str) -> None:
         """One line for people."""
         ...
@@ -48,6 +52,10 @@ class Lines:
             return
         self._shown_at = now
         self.tell(f"step {progress.step:,}/{self._target:,}{self._pace(progress.step, now)}{numbers(progress.metrics)}")
+
+    def aim(self, target: int) -> None:
+        """Show this target from now on."""
+        self._target = target
 
     def tell(self, line: str) -> None:
         """Print at once."""
@@ -84,6 +92,10 @@ class Bar:
             self._bar.start()
             self._bar.start_task(self._task)
         self._bar.update(self._task, completed=progress.step, numbers=numbers(progress.metrics))
+
+    def aim(self, target: int) -> None:
+        """Show this target from now on."""
+        self._bar.update(self._task, total=target)
 
     def tell(self, line: str) -> None:
         """A line above the bar."""

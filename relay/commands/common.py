@@ -42,8 +42,11 @@ class App:
     """Of the file system, for looking at the machine."""
     started: float = 0.0
     """Process start on the runtime's monotonic clock."""
+    session: str = ""
+    """32 random hexadecimal digits, new for each process (P5)."""
 
     def __post_init__(self) -> None:
+        self.session = self.session or self.runtime.token()
         if not self.started:
             self.started = self.runtime.monotonic() - (process_age(self.root) or 0.0)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from relay.accounts import Accounts, Listed
 from relay.commands.common import App
 from relay.config import Resolved
 from relay.heartbeat import sign_of_life
-from relay.ledger import RunLedger
+from relay.identity import Opened, Pair, open_run, parse_address, require_run
 from relay.policy import shipped
 from relay.registry import Registry
 from relay.state import RunState, Usage
@@ -19,36 +17,26 @@ from storage.base import Store, open_store
 from storage.retry import RetryStore
 
 
-@dataclass(frozen=True)
-class Stores:
-    """Both stores of a run; one object where they are the same."""
-
-    ledger: Store
-    checkpoints: Store
-
-
-def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Stores:
+def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
     """Clients that ask again when a store is silent."""
-    connect = partial(_connect, app, read_only)
-    ledger = connect(resolved.ledger_url)
-    same = resolved.ledger_url == resolved.checkpoint_url
-    return Stores(ledger, ledger if same else connect(resolved.checkpoint_url))
+    ledger, checkpoints = parse_address(resolved.ledger_url), parse_address(resolved.checkpoint_url)
+    first = connect(app, ledger.url, read_only)
+    return Pair(first, first if ledger.url == checkpoints.url else connect(app, checkpoints.url, read_only), ledger.id)
 
 
-def reading_ledger(app: App, resolved: Resolved[Any]) -> tuple[RunLedger, Stores]:
-    """The run's ledger on stores that refuse to write."""
-    stores = open_stores(app, resolved, read_only=True)
-    settings = resolved.settings
-    return RunLedger(stores.ledger, settings.project, settings.run, app.runtime), stores
+def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[Opened, Pair]:
+    """The run, its identity checked, and its stores. Raises BadConfig (78) if it has not begun."""
+    stores, settings = open_stores(app, resolved, read_only), resolved.settings
+    opened = require_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+    return opened, stores
 
 
 def look(app: App, resolved: Resolved[Any]) -> View:
     """The run as it is now, whether or not it or its store exists."""
-    ledger, stores = reading_ledger(app, resolved)
-    found = ledger.peek()
-    state = found.state if found else None
-    life = sign_of_life(stores.ledger, ledger.names, state.epoch) if state and state.holder else None
-    settings = resolved.settings
+    stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
+    opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+    state = opened.view.state if opened else None
+    life = sign_of_life(stores.ledger, opened.names, state.epoch) if opened and state and state.holder else None
     return View(
         project=settings.project,
         run=settings.run,
@@ -60,9 +48,9 @@ def look(app: App, resolved: Resolved[Any]) -> View:
     )
 
 
-def accounts(app: App, stores: Stores) -> Accounts:
+def accounts(app: App, stores: Pair) -> Accounts:
     """The registered accounts."""
-    return Accounts(Registry(stores.ledger, app.runtime, session=app.runtime.token()), shipped())
+    return Accounts(Registry(stores.ledger, app.runtime, session=app.session), shipped())
 
 
 def rows(listed: dict[str, Listed], state: RunState | None) -> list[AccountRow]:
@@ -80,7 +68,7 @@ def _row(name: str, listed: Listed | None, given: Usage, active: str | None) -> 
     return AccountRow(name, label, state, given.steps, given.sessions, given.seconds)
 
 
-def _connect(app: App, read_only: bool, url: str) -> Store:
-    """Back-off is spread by chance that comes from the runtime."""
+def connect(app: App, url: str, read_only: bool = False) -> Store:
+    """A client that asks again when the store is silent; its back-off is spread by the runtime's chance."""
     store = open_store(url, read_only=read_only)
     return RetryStore(store, sleep=app.runtime.sleep, jitter=lambda: int(app.runtime.token()[:8], 16) / 2**32)

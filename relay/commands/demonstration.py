@@ -1,0 +1,55 @@
+"""`demo`: two accounts, one run, one SIGKILL between two commits, and the same bytes as an unbroken run."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from relay.commands.common import JsonOption, Overrides, emit, say, speaks_utf8, surroundings
+from relay.demo import RELAYED, UNBROKEN, Demo, prepare
+from relay.errors import Exit
+
+
+def demo(
+    context: typer.Context,
+    overrides: Overrides = None,
+    steps: Annotated[int, typer.Option(min=8, help="Steps to train.")] = 400,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep everything here; emptied first.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train, kill the session between two commits, resume under another account, and compare with an unbroken run."""
+    app = surroundings(context)
+    with tempfile.TemporaryDirectory(prefix="trm-relay-demo-", ignore_cleanup_errors=True) as scratch:
+        place = app.cwd / folder if folder else Path(scratch) / "demo"
+        prepare(place)
+        if folder is None:
+            say("Everything happens in a folder that is removed at the end; nothing outlives the demonstration.")
+        played = Demo(place, steps, tuple(overrides or ()), app.environ, say)
+        found = played.play()
+        emit(as_json, found, "" if as_json else played.report())
+    if not as_json:
+        show(found)
+    raise typer.Exit(Exit.OK if found["equal"] else Exit.BAD_DATA)
+
+
+def show(found: dict[str, Any]) -> None:
+    """Both hashes side by side, and the verdict."""
+    console = Console(safe_box=not speaks_utf8(), highlight=False)
+    table = Table("run", "sessions", "state hash at the end")
+    sessions = f"killed at {found['killed_at_step']:,}, resumed from {found['resumed_from_step']:,}"
+    table.add_row(RELAYED, sessions, found["state_hash"][RELAYED])
+    table.add_row(UNBROKEN, "one, unbroken", found["state_hash"][UNBROKEN])
+    console.print(table, soft_wrap=True)
+    if found["equal"]:
+        console.print(
+            "EQUAL: killed, handed over and resumed, the training state is the same, bit for bit.", style="green"
+        )
+    else:
+        console.print("NOT EQUAL: the two ends differ. Please report this with the output above.", style="red")

@@ -1,0 +1,195 @@
+"""Puts a session's surroundings together: settings, clocks, stores, run, account, workload; trains nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+import relay
+from relay.accounts import Accounts
+from relay.budget import Limits
+from relay.checkpoint import Facts
+from relay.commands.common import App
+from relay.commands.reading import accounts, open_stores, rows
+from relay.config import Resolved
+from relay.context import Context, Listener, Plan
+from relay.errors import BadData
+from relay.handoff import least
+from relay.identity import Opened, Pair, begin_run, begin_store, begins_by_itself
+from relay.inference import infer_account
+from relay.lease import Held
+from relay.ledger import RunLedger
+from relay.outbox import Outbox
+from relay.pinned import check_config, config_hash
+from relay.progress import Display
+from relay.redact import redact
+from relay.report import duration
+from relay.retention import Keep
+from relay.samehost import FileHostLocks, default_folder
+from relay.signals import StopSignal
+from relay.state import RunState
+from relay.workload import Workload
+from storage.base import open_store
+
+LOG = logging.getLogger("relay.session")
+
+
+@dataclass
+class Opening:
+    """What is known before the lease; each method is one step towards it."""
+
+    app: App
+    resolved: Resolved[BaseModel]
+    shown: Display
+    stop: StopSignal
+    wait_minutes: float = 0.0
+    new: bool = False
+    stores: Pair = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stores = open_stores(self.app, self.resolved, read_only=False)
+
+    def tell(self, line: str) -> None:
+        """For people and for the log."""
+        LOG.info(line)
+        self.shown.tell(redact(line))
+
+    def workload(self, target: int) -> Workload:
+        """On its device, with a loud line where that is no match for the task. Raises BadConfig or BadData."""
+        kind, settings = self.app.kind, self.resolved.settings
+        device = kind.device(settings.device)
+        warning = kind.slow_here(self.resolved.workload, device)
+        if warning:
+            self.tell(warning)
+        config = kind.with_target(self.resolved.workload, target)
+        return kind.build(config, device, self.resolved.path(settings.data_dir))
+
+    def begin(self, config: dict[str, Any]) -> Opened:
+        """The run, begun if it is new; refuses another pinned configuration (78)."""
+        settings = self.resolved.settings
+        opened = begin_run(
+            self.stores,
+            settings.project,
+            settings.run,
+            config,
+            self.app.runtime,
+            session=self.app.session,
+            new=self.new,
+            ephemeral=settings.ephemeral,
+        )
+        for note in opened.notes:
+            self.tell(note)
+        check_config(opened.ledger, opened.view, config)
+        return opened
+
+    def account(self) -> Accounts:
+        """The accounts, the session's among them: a store that begins by itself registers it; else 78."""
+        known, name = accounts(self.app, self.stores), self.resolved.settings.account
+        if begins_by_itself(self.stores.ledger) and name not in known.all():
+            found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime)
+            known.register(name, name, found)
+            self.tell(f"NEW account {name}: {', '.join(found.lines)}")
+        known.get(name)
+        return known
+
+    def context(
+        self, opened: Opened, known: Accounts, workload: Workload, config: dict[str, Any], target: int
+    ) -> Context:
+        """Everything run_session needs."""
+        app, settings = self.app, self.resolved.settings
+        sync = self.resolved.path(settings.sync_dir) / settings.project / settings.run
+        ledger_url = self.resolved.ledger_url.partition("#")[0]
+        return Context(
+            runtime=app.runtime,
+            ledger=opened.ledger,
+            ledger_store=self.stores.ledger,
+            heartbeat_store=open_store(ledger_url),
+            checkpoint_store=self.stores.checkpoints,
+            names=opened.names,
+            workload=workload,
+            facts=Facts(config_hash(config), workload.fingerprint(), relay.__version__),
+            session=app.session,
+            account=settings.account,
+            plan=self.plan(target),
+            outbox=Outbox(sync),
+            locks=FileHostLocks(default_folder()),
+            signal=self.stop,
+            listener=Listener(self.tell, self.shown.step, self._waiting),
+            other_runs=lambda: other_runs(opened, app),
+            successor=lambda state: successor(known, state, settings.account),
+        )
+
+    def plan(self, target: int) -> Plan:
+        """The settings as the session wants them."""
+        settings = self.resolved.settings
+        return Plan(
+            target_steps=target,
+            every_steps=settings.checkpoint.every_steps,
+            every_s=settings.checkpoint.every_minutes * 60,
+            evaluate_every=settings.evaluation.every_commits,
+            evaluate_rows=settings.evaluation.rows,
+            keep=Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every),
+            ttl_s=settings.lease.ttl_s,
+            wait_s=self.wait_minutes * 60,
+            limits=self.limits(),
+        )
+
+    def limits(self) -> Limits:
+        """Both clocks. A limit known of the provider that this machine has outlived is wrong, and is dropped."""
+        settings, machine, now = self.resolved.settings, self.app.machine, self.app.runtime.monotonic()
+        limit = settings.session_limit_minutes or machine.limit_minutes
+        if limit and not settings.session_limit_minutes and (machine.age_s or 0.0) > limit * 60:
+            self.tell(
+                f"This machine has outlived the {limit:g} minutes known for {machine.provider}: no limit is assumed."
+            )
+            limit = None
+        return Limits(
+            started=self.app.started,
+            budget_s=settings.budget_minutes * 60 if settings.budget_minutes else None,
+            machine_started=now - machine.age_s if machine.age_s is not None else self.app.started,
+            machine_limit_s=limit * 60 if limit else None,
+        )
+
+    def _waiting(self, held: Held) -> None:
+        left = duration(held.left_s)
+        self.tell(f"{held.holder.account} holds the lease; waiting ({left} until it may be taken if it stays silent)")
+
+
+def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -> int:
+    """What was asked for, else the run's own, else the task's."""
+    own = state.target_steps if state else 0
+    return resolved.settings.target_steps or own or app.kind.target(resolved.workload)
+
+
+def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
+    """The accounts, for adding to them; a store that begins by itself begins now."""
+    stores = open_stores(app, resolved, read_only=False)
+    known = accounts(app, stores)
+    if begins_by_itself(stores.ledger):
+        known.registry.begin(begin_store(stores.ledger, app.runtime))
+    return known
+
+
+def other_runs(opened: Opened, app: App) -> Iterator[RunState]:
+    """Newest states of all other registered runs; one that is damaged is that run's own trouble."""
+    for project, run in opened.registry.runs():
+        if (project, run) == (opened.names.project, opened.names.run):
+            continue
+        try:
+            view = RunLedger(opened.ledger.store, project, run, app.runtime).peek()
+        except BadData as error:
+            LOG.warning("run %s/%s cannot be read: %s", project, run, error)
+            continue
+        if view is not None:
+            yield view.state
+
+
+def successor(known: Accounts, state: RunState, account: str) -> str | None:
+    """Whom to propose as next: the ready account that gave least, another one if there is one."""
+    ready = [row for row in rows(known.all(), state) if row.state == "ready" or row.id == account]
+    others = [row for row in ready if row.id != account] or ready
+    return least(others).id if others else None

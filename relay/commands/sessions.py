@@ -1,0 +1,180 @@
+"""`run` and `push`: one session on this machine, from its settings to its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from relay.commands.common import (
+    AccountOption,
+    App,
+    ConfigOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    surroundings,
+)
+from relay.commands.opening import Opening, target_of
+from relay.context import Context, Outcome
+from relay.errors import Exit
+from relay.identity import begins_by_itself, open_run
+from relay.interrupts import listening
+from relay.lease import refuse_halted
+from relay.logs import close_log, open_log
+from relay.mishaps import tell
+from relay.progress import Lines, display
+from relay.redact import secrets_of
+from relay.report import duration
+from relay.session import push as push_session
+from relay.session import run_session
+from relay.signals import Reason, StopSignal
+from relay.state import RunState
+
+PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
+"""Ends that are no error."""
+BY_SIGNAL: dict[Reason, Exit] = {"sigint": Exit.SIGINT, "sigterm": Exit.SIGTERM, "stop": Exit.HANDOFF}
+
+
+def run(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    account: AccountOption = None,
+    config: ConfigOption = None,
+    target_steps: Annotated[int | None, typer.Option(help="Train to this step.", show_default=False)] = None,
+    budget_minutes: Annotated[
+        float | None, typer.Option(help="Minutes from process start to process exit.", show_default=False)
+    ] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(help="Steps between commits.", show_default=False)] = None,
+    wait: Annotated[float, typer.Option(metavar="MINUTES", help="Wait for a lease that is held.")] = 0.0,
+    new: Annotated[bool, typer.Option("--new", help="A new run is meant, however its name looks.")] = False,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")] = False,
+    progress_seconds: Annotated[float, typer.Option(help="Seconds between plain progress lines.")] = 30.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Train: take the lease, continue the newest checkpoint, commit, hand off."""
+    flags = {
+        "run": run,
+        "account": account,
+        "target_steps": target_steps,
+        "budget_minutes": budget_minutes,
+        "checkpoint.every_steps": checkpoint_every,
+        "ephemeral": True if ephemeral else None,
+    }
+    app, stop = surroundings(context), StopSignal()
+    with listening(stop):
+        resolved = app.settle(overrides, config, flags)
+        shown = display(resolved.settings.target_steps or 0, app.runtime.monotonic, progress_seconds)
+        outcome = logged(app, Opening(app, resolved, shown, stop, wait, new), train)
+    finish(app, outcome, as_json, "relay.run/1")
+
+
+def push(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    account: AccountOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Commit a checkpoint that an earlier session left on this machine; train nothing."""
+    app, stop = surroundings(context), StopSignal()
+    with listening(stop):
+        resolved = app.settle(overrides, config, {"run": run, "account": account})
+        outcome = logged(app, Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), stop), send)
+    finish(app, outcome, as_json, "relay.push/1")
+
+
+def train(opening: Opening) -> Outcome:
+    """One session. Raises RelayError for what is refused before the lease is asked for."""
+    state = found(opening)
+    target = target_of(opening.app, opening.resolved, state)
+    if state and state.head and state.step >= target:
+        return Outcome(Exit.OK, f"Step {state.step:,} is durable; the target of {target:,} is reached.", state.step)
+    return prepared(opening, target, run_session)
+
+
+def send(opening: Opening) -> Outcome:
+    """Commit what is on this machine only."""
+    return prepared(opening, target_of(opening.app, opening.resolved, found(opening)), push_session)
+
+
+def found(opening: Opening) -> RunState | None:
+    """The run as it stands, before anything is loaded. Raises BadData (65) if it is halted."""
+    app, settings = opening.app, opening.resolved.settings
+    known = open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session)
+    if known is None:
+        return None
+    refuse_halted(known.view.state)
+    return known.view.state
+
+
+def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -> Outcome:
+    """Load what trains, begin the run, make sure of the account, then act under the lease."""
+    opening.shown.aim(target)
+    if not begins_by_itself(opening.stores.ledger):
+        opening.account()
+    workload = opening.workload(target)
+    config = workload.config()
+    opened = opening.begin(config)
+    context = opening.context(opened, opening.account(), workload, config, target)
+    if opening.stop.reason in BY_SIGNAL:
+        step = opened.view.state.step
+        return Outcome(BY_SIGNAL[opening.stop.reason], f"Ended by {opening.stop.note} before training began.", step)
+    return act(context)
+
+
+def logged(app: App, opening: Opening, act: Callable[[Opening], Outcome]) -> Outcome:
+    """Act with a log file of the session's own."""
+    settings = opening.resolved.settings
+    folder = opening.resolved.path(settings.sync_dir) / "logs"
+    open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), secrets_of(app.environ))
+    try:
+        return act(opening)
+    finally:
+        opening.shown.close()
+        close_log()
+
+
+def finish(app: App, outcome: Outcome, as_json: bool, schema: str) -> None:
+    """Say how it ended, and exit with its code."""
+    if outcome.exit_code in PLANNED:
+        emit(as_json, document(outcome, schema), sentence(outcome))
+    else:
+        tell(int(outcome.exit_code), outcome.exit_code.name, sentence(outcome), None, as_json, secrets_of(app.environ))
+    raise typer.Exit(int(outcome.exit_code))
+
+
+def document(outcome: Outcome, schema: str) -> dict[str, Any]:
+    """How a session ended; durations in seconds."""
+    return {
+        "schema": schema,
+        "exit_code": int(outcome.exit_code),
+        "message": outcome.message,
+        "from_step": outcome.from_step,
+        "durable_step": outcome.durable_step,
+        "epoch": outcome.epoch,
+        "commits": outcome.commits,
+        "certified": outcome.certified,
+        "why": outcome.why,
+        "commit_interval_s": round(outcome.interval_s, 3),
+        "snapshot_to_commit_s": round(outcome.latency_s, 3),
+        "snapshots_replaced": outcome.replaced,
+        "train_s": round(outcome.train_s, 3),
+        "session_s": round(outcome.total_s, 3),
+        "unsent": str(outcome.unsent) if outcome.unsent else None,
+    }
+
+
+def sentence(outcome: Outcome) -> str:
+    """For people: what happened, what is durable, and how much a kill could have cost."""
+    if not outcome.commits:
+        return f"{outcome.message} Durable step: {outcome.durable_step:,}."
+    return (
+        f"{outcome.message} Steps {outcome.from_step:,} to {outcome.durable_step:,} in {duration(outcome.total_s)} "
+        f"({duration(outcome.train_s)} of training), {outcome.commits} commits; a kill could have cost at most "
+        f"{duration(outcome.interval_s + outcome.latency_s)} of work. Durable step: {outcome.durable_step:,}."
+    )

@@ -92,7 +92,9 @@ def _checked_body(data: bytes) -> dict[str, Any]:
 def _check_format(body: dict[str, Any], kinds: Collection[str], seq: int) -> None:
     """An intact body of another format or kind is a later version's word, not damage."""
     number, kind = body.get("format"), body.get("kind")
-    newer = isinstance(number, int) and not isinstance(number, bool) and number > FORMAT
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise NotAnEntry("its format is not a number")
+    newer = number > FORMAT
     unknown = isinstance(kind, str) and kind not in kinds
     if newer or unknown:
         what = f"format {number}" if newer else f"an entry of kind {str(kind)[:40]!r}"

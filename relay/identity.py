@@ -165,6 +165,7 @@ def begin_run(
     """
     found = open_run(stores, project, run, runtime, session=session)
     if found:
+        found.ledger.check_epochs(stores.checkpoints)
         return found
     registry = Registry(stores.ledger, runtime, session=session)
     known = registry.runs()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
@@ -56,11 +56,6 @@ def infer(
     found = providers.in_text(label)
     where = "the label" if found else "nothing in the label; set it with --provider"
     return Inference(who, who_from, found.name if found else "unknown", where)
-
-
-def settled(found: Inference, folder: Path, runtime: Runtime) -> Inference:
-    """The inference with an owner in any case: where nothing names a person, this machine's `unnamed-xxxx`."""
-    return found if found.owner else replace(found, owner=machine_owner(folder, runtime))
 
 
 def same_person(a: str, b: str) -> bool:

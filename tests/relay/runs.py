@@ -1,0 +1,143 @@
+"""Makes runs, entries and runtimes for the tests of ledger, rules and registry; no threads, no real clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from random import Random
+from typing import Any
+
+from relay.canonical import digest, dumps
+from relay.changes import Commit, Genesis, Lease, Release, TookOver
+from relay.clock import Event, Task
+from relay.entry import Entry, encode
+from relay.ledger import RunLedger, View
+from relay.names import Names
+from relay.state import Checkpoint, RunState
+from storage.base import Store
+from storage.memory import MemoryStore
+
+PROJECT, RUN = "proj", "run_a"
+NAMES = Names(PROJECT, RUN)
+
+
+class QuietRuntime:
+    """Tokens from a seed, sleeps that only add up."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random, self.slept = Random(seed), 0.0
+
+    def monotonic(self) -> float:
+        return self.slept
+
+    def wall(self) -> float:
+        return 1.7e9 + self.slept
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+    def token(self) -> str:
+        return f"{self.random.getrandbits(128):032x}"
+
+    def event(self) -> Event:
+        return threading.Event()
+
+    def lock(self) -> AbstractContextManager[object, bool | None]:
+        return threading.Lock()
+
+    def spawn(self, name: str, body: Callable[[], None]) -> Task:
+        raise AssertionError("these tests start no threads")
+
+
+class Clock:
+    """A store's clock that a test moves."""
+
+    def __init__(self, now: float = 1.7e9) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def id_of(number: int) -> str:
+    return f"{number:032x}"
+
+
+def genesis(project: str = PROJECT, run: str = RUN, **more: Any) -> Genesis:
+    plain: dict[str, Any] = {"config": {"lr": 0.1}, "config_hash": "c" * 64}
+    return Genesis(
+        project=project, run=run, run_id=id_of(1), ledger_store=id_of(2), checkpoint_store=id_of(2), **plain | more
+    )
+
+
+def checkpoint(step: int, epoch: int, names: Names = NAMES, **more: Any) -> Checkpoint:
+    manifest = names.manifest(step, epoch)
+    plain: dict[str, Any] = {"manifest": manifest, "ref": manifest, "sha256": "a" * 64, "state_hash": "b" * 64}
+    return Checkpoint(step=step, epoch=epoch, bytes=1000, **plain | more)
+
+
+class Client:
+    """One session's process: its own ledger object on a shared store."""
+
+    def __init__(self, store: Store, number: int, account: str = "account_1") -> None:
+        self.runtime = QuietRuntime(number)
+        self.session, self.account, self.epoch = id_of(1000 + number), account, 0
+        self.ledger = RunLedger(store, PROJECT, RUN, self.runtime)
+
+    def begin(self) -> View:
+        return self.ledger.begin(genesis(), session=self.session)[0]
+
+    def lease(self, **more: Any) -> View:
+        def build(state: RunState) -> Lease:
+            gone = TookOver(epoch=state.epoch, reason="silent", seconds=60.0) if state.holder else None
+            return Lease(target_steps=10_000, took_over=gone, **more)
+
+        view = self.ledger.append("lease", build, session=self.session, account=self.account)
+        self.epoch = view.state.epoch
+        return view
+
+    def append(self, kind: str, build: Callable[[RunState], Any], **more: Any) -> View:
+        return self.ledger.append(kind, build, session=self.session, account=self.account, epoch=self.epoch, **more)
+
+    def commit(self, step: int, **more: Any) -> View:
+        return self.append("commit", lambda state: Commit(checkpoint=checkpoint(step, self.epoch)), **more)
+
+    def release(self, seconds: float = 60.0) -> View:
+        return self.append("release", lambda state: Release(reason="budget", seconds=seconds))
+
+
+def begun(store: Store | None = None) -> tuple[MemoryStore | Store, Client]:
+    """A store with a run, and a client that holds its lease."""
+    store = store or MemoryStore()
+    client = Client(store, 1)
+    client.begin()
+    client.lease()
+    return store, client
+
+
+def forged(raw: bytes, base: Entry, **fields: Any) -> bytes:
+    """An entry after `raw` (whose entry is `base`), with its SHA-256 right and some fields wrong."""
+    plain: dict[str, Any] = {
+        "seq": base.seq + 1,
+        "base": base.seq,
+        "parent": digest(raw),
+        "nonce": id_of(77),
+        "kind": "incident",
+        "session": id_of(66),
+        "account": None,
+        "epoch": base.epoch,
+        "at": base.at,
+        "change": {"cause": "x", "text": "y", "step": 0},
+        "state": base.state,
+    }
+    return encode(Entry.model_validate_json(dumps(plain | fields)))
+
+
+def raw(store: Store, seq: int) -> bytes:
+    return store.get(store.ref(f"{NAMES.ledger}{seq:020d}.json"))
+
+
+def overwrite(store: Store, seq: int, data: bytes) -> None:
+    """What only damage or an outsider does."""
+    store.put(f"{NAMES.ledger}{seq:020d}.json", data)

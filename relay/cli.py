@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +14,7 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
-from relay.commands import demonstration, people, reports, sessions, settings
+from relay.commands import checks, demonstration, people, reports, sessions, settings, upkeep, weights
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData, Exit, RelayError
 from relay.mishaps import explain, log_bug, tell
@@ -39,6 +41,27 @@ class Trm:
     def target(self, config: BaseModel) -> int:
         """The preset's own length."""
         return presets.target_steps(_train_config(config).task)
+
+    def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
+        """The task."""
+        return {"task": str(pinned.get("task"))}
+
+    def pinned(self, pinned: dict[str, Any], config: BaseModel) -> TrainConfig:
+        """A run's configuration with data that is at hand; raises BadData."""
+        with _speaking_our_errors():
+            return TrainConfig.model_validate({**pinned, "data": _train_config(config).data.model_dump()})
+
+    def forked(self, pinned: dict[str, Any], changes: dict[str, Any], data_root: Path) -> dict[str, Any]:
+        """Settings are exchanged as they are; other data is read for its content's hash. Raises BadConfig, BadData."""
+        merged = copy.deepcopy(pinned)
+        for key, value in changes.items():
+            *groups, last = key.split(".")
+            reduce(lambda node, group: node.setdefault(group, {}), groups, merged)[last] = value
+        with _speaking_our_errors():
+            config = TrainConfig.model_validate(merged)
+        if any(key.startswith("data.") for key in changes):
+            return self.build(config, "cpu", data_root).config()
+        return merged
 
     def with_target(self, config: BaseModel, target: int) -> TrainConfig:
         """The length of the cosine is the target, unless it was set; without a decaying rate it does not matter."""
@@ -148,13 +171,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Train one model in turns, across many short sessions of different people, over one shared folder.",
 )
-app.command()(people.register)
-app.command()(reports.report)
-app.command()(reports.status)
-app.command("next")(reports.next_account)
-app.command()(sessions.run)
-app.command()(sessions.push)
-app.command()(demonstration.demo)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "register": people.register,
+    "report": reports.report,
+    "status": reports.status,
+    "next": reports.next_account,
+    "prepare": weights.prepare,
+    "run": sessions.run,
+    "push": sessions.push,
+    "stop": upkeep.stop,
+    "resume": upkeep.resume,
+    "verify": checks.verify,
+    "doctor": checks.doctor,
+    "evaluate": weights.evaluate,
+    "export": weights.export,
+    "init": upkeep.init,
+    "fork": upkeep.fork,
+    "gc": upkeep.gc,
+    "demo": demonstration.demo,
+}
+for name, command in COMMANDS.items():
+    app.command(name)(command)
 app.add_typer(settings.app, name="config")
 
 

@@ -25,6 +25,18 @@ class Kind(Protocol):
         """Steps to train if nobody says."""
         ...
 
+    def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
+        """The settings that choose the preset of a pinned configuration, e.g. its task."""
+        ...
+
+    def pinned(self, pinned: dict[str, Any], config: BaseModel) -> BaseModel:
+        """What a run pinned, with the data of `config`: for reading its checkpoints. Raises BadData."""
+        ...
+
+    def forked(self, pinned: dict[str, Any], changes: dict[str, Any], data_root: Path) -> dict[str, Any]:
+        """A pinned configuration with some dotted keys changed, to be pinned by a fork. Raises BadConfig or BadData."""
+        ...
+
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         """The configuration with its length filled in, where the length decides the state (a decaying rate)."""
         ...

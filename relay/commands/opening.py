@@ -68,7 +68,7 @@ class Opening:
         config = kind.with_target(self.resolved.workload, target)
         return kind.build(config, device, self.resolved.path(settings.data_dir))
 
-    def begin(self, config: dict[str, Any]) -> Opened:
+    def begin(self, config: dict[str, Any], init: bool = False) -> Opened:
         """The run, begun if it is new; refuses another pinned configuration (78)."""
         settings = self.resolved.settings
         opened = begin_run(
@@ -80,6 +80,7 @@ class Opening:
             session=self.app.session,
             new=self.new,
             ephemeral=settings.ephemeral,
+            init=init,
         )
         for note in opened.notes:
             self.tell(note)

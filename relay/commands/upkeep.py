@@ -1,0 +1,152 @@
+"""`init`, `fork`, `stop`, `resume`, `gc`: begin, branch and tend a run; each is one deliberate act of a person."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import relay
+from relay.changes import Resume
+from relay.collect import verified_manifests
+from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
+from relay.commands.opening import Opening, target_of
+from relay.commands.reading import open_stores, require
+from relay.commands.weights import choose
+from relay.config import leaves
+from relay.errors import BadConfig, UsageError
+from relay.fork import copy_checkpoint
+from relay.heartbeat import request_stop
+from relay.identity import Address, begin_run, open_run
+from relay.names import Names
+from relay.progress import Lines
+from relay.retention import deletable
+from relay.signals import StopSignal
+from storage.selftest import self_test
+
+
+def init(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin a run, and a store that has not begun; prints the address to give to the others."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run, "ephemeral": True if ephemeral else None})
+    opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True)
+    self_test(opening.stores.ledger, token=app.runtime.token)
+    opened = opening.begin(opening.workload(target_of(app, resolved, None)).config(), init=True)
+    address = str(Address(resolved.ledger_url.partition("#")[0], opened.view.state.ledger_store))
+    document = {"schema": "relay.init/1", "run": resolved.settings.run, "begun": opened.begun, "address": address}
+    emit(as_json, document, f"Give this address to the others, as RELAY_STORE or storage.url:\n{address}")
+
+
+def fork(
+    context: typer.Context,
+    to: Annotated[str, typer.Option("--to", help="Name of the new run.")],
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    step: Annotated[int | None, typer.Option("--from-step", help="A retained step.", show_default=False)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin a new run from a retained checkpoint of this one; nothing is shared with it afterwards."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    settings, source = resolved.settings, open_stores(app, resolved, read_only=False)
+    names, (parent, _) = Names(settings.project, to), require(app, resolved)
+    if open_run(source, settings.project, to, app.runtime, session=app.session):
+        raise BadConfig(f"There is a run {to} already. Choose another name with --to.")
+    chosen = choose(parent.view.state, step)
+    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
+        head, origin = copy_checkpoint(
+            parent.view, chosen.key, source.checkpoints, source.checkpoints, names, app.runtime.token(),
+            relay.__version__, Path(scratch),
+        )  # fmt: skip
+    changes = {key: value for key, value, where in resolved.values() if where.startswith("command line")}
+    changes = {key: value for key, value in changes.items() if key in leaves(app.kind.model)}
+    pinned = app.kind.forked(parent.ledger.genesis().config, changes, resolved.path(settings.data_dir))
+    begin_run(
+        source, settings.project, to, pinned, app.runtime, session=app.session,
+        new=True, ephemeral=True, init=True, origin=origin, head=head,
+    )  # fmt: skip
+    document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": chosen.step}
+    emit(
+        as_json,
+        document,
+        f"Run {to} begins at step {chosen.step:,} of {settings.run}: rotate_accounts.py run --run {to}",
+    )
+
+
+def stop(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    note: Annotated[str, typer.Option(help="A line for whoever is training.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Ask the session that holds the lease to commit and hand off; it reads this with its next heartbeat."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    opened, stores = require(app, resolved, read_only=False)
+    holder = opened.view.state.holder
+    if holder is not None:
+        request_stop(stores.ledger, opened.names, holder.epoch, note)
+    text = (
+        f"Asked {holder.account} (epoch {holder.epoch}) to stop." if holder else "Nobody is training; nothing to stop."
+    )
+    emit(as_json, {"schema": "relay.stop/1", "asked": holder.account if holder else None}, text)
+
+
+def resume(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Yes, train on although the same failure came twice.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a halted run train again."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    opened, _ = require(app, resolved, read_only=False)
+    halted = opened.view.state.halted
+    if halted is not None:
+        if not anyway:
+            raise UsageError(f"The run is halted: {halted} If you have changed that, say resume --anyway.")
+        change = Resume(why=f"resume --anyway by {resolved.settings.account}")
+        opened.ledger.append("resume", lambda _: change, session=app.session, account=None)
+    text = "The run may train again." if halted is not None else "The run is not halted."
+    emit(as_json, {"schema": "relay.resume/1", "was_halted": halted is not None}, text)
+
+
+def gc(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show; the only way there is.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which stored files retention would delete now. Sessions clean up by themselves; this deletes nothing."""
+    if not dry_run:
+        raise UsageError("Sessions delete what may go by themselves. See what that is with gc --dry-run.")
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    opened, stores = require(app, resolved)
+    state = opened.view.state
+    manifests = verified_manifests(state, stores.checkpoints, opened.names)
+    listed = list(stores.checkpoints.list(opened.names.checkpoints))
+    going = deletable(state, opened.names, listed, manifests, app.runtime.wall())
+    rows = [{"name": stat.name, "bytes": stat.size} for stat in going]
+    total = sum(stat.size for stat in going)
+    text = "\n".join([*(stat.name for stat in going), f"{len(going)} files, {total / 1e6:.1f} MB, would be deleted."])
+    emit(as_json, {"schema": "relay.gc/1", "files": rows, "bytes": total}, text)

@@ -1,0 +1,148 @@
+"""`prepare`, `evaluate`, `export`: data before a session, and what a checkpoint is worth after one."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
+from relay.commands.reading import require
+from relay.errors import BadData, StorageUnreachable, UsageError
+from relay.identity import Opened, Pair
+from relay.outbox import Outbox
+from relay.report import duration
+from relay.restore import Damaged, fetch
+from relay.state import Checkpoint, RunState
+from relay.workload import Workload
+from storage.base import StoreError
+
+SAMPLE = 2
+"""Rows timed to foretell the rest."""
+SPLITS = ("test", "valid")
+StepOption = Annotated[
+    int | None, typer.Option("--step", help="A retained step instead of the newest.", show_default=False)
+]
+
+
+def prepare(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make, read and check the data. Needs no GPU and no store."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    lines = list(app.kind.prepare(resolved.workload, resolved.path(resolved.settings.data_dir)))
+    emit(as_json, {"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))
+
+
+def evaluate(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Only the first rows.", show_default=False)] = None,
+    split: Annotated[str, typer.Option(help="test (reported) or valid (chooses the best).")] = "test",
+    step: StepOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""
+    if split not in SPLITS:
+        raise UsageError(f"--split is one of {', '.join(SPLITS)}, not {split!r}.")
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    opened, stores = require(app, resolved)
+    pinned = opened.ledger.genesis().config
+    data = resolved.path(resolved.settings.data_dir)
+    wanted = app.settle(overrides, config, {"run": run, **app.kind.identity(pinned)}).workload
+    workload = app.kind.build(app.kind.pinned(pinned, wanted), app.kind.device(resolved.settings.device), data)
+    chosen = choose(opened.view.state, step)
+    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
+        load(workload, bring(chosen, opened, stores, Path(scratch)))
+    metrics = measure(app, workload, split, rows)
+    which = role(opened.view.state, chosen)
+    document = {"schema": "relay.evaluate/1", "run": resolved.settings.run, "step": chosen.step, "which": which}
+    shown = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    emit(as_json, {**document, "split": split, "metrics": metrics}, f"step {chosen.step:,} ({which}), {split}: {shown}")
+
+
+def export(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; default ./export.", show_default=False)] = None,
+    step: StepOption = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Raw weights instead of the averaged ones.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a checkpoint's weights as step_N/ with safetensors under the reference's names."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    opened, stores = require(app, resolved)
+    chosen = choose(opened.view.state, step)
+    place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
+    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
+        folder = bring(chosen, opened, stores, Path(scratch))
+        files = list(app.kind.export(folder, place, opened.ledger.genesis().config, raw))
+    document = {"schema": "relay.export/1", "step": chosen.step, "files": files, "exact": False}
+    note = "Weights only: training cannot go on exactly from these files; `fork` does that."
+    emit(as_json, document, "\n".join([*files, note]))
+
+
+def choose(state: RunState, step: int | None) -> Checkpoint:
+    """The head, or the newest undamaged retained checkpoint of a step. Raises BadData naming the steps there are."""
+    if state.head is None:
+        raise BadData(f"Run {state.run} has no checkpoint yet. Train first: rotate_accounts.py run --run {state.run}")
+    if step is None:
+        return state.head
+    found = [c for c in state.retained if c.step == step and not c.damaged]
+    if not found:
+        steps = ", ".join(f"{c.step:,}" for c in state.retained if not c.damaged)
+        raise BadData(f"Run {state.run} retains no checkpoint of step {step:,}; it retains {steps}.")
+    return found[-1]
+
+
+def role(state: RunState, checkpoint: Checkpoint) -> str:
+    """Which checkpoint of the run this is: the final one, the best on validation, or another retained one."""
+    if state.head and checkpoint.key == state.head.key:
+        return "newest checkpoint"
+    return "best on validation" if checkpoint.key == state.best else "retained checkpoint"
+
+
+def bring(checkpoint: Checkpoint, opened: Opened, stores: Pair, scratch: Path) -> Path:
+    """The checkpoint's files, verified, on this machine. Raises BadData (65), StorageUnreachable (69)."""
+    outbox = Outbox(scratch)
+    try:
+        fetch(checkpoint, opened.view.state, stores.checkpoints, opened.names, outbox)
+    except Damaged as evidence:
+        raise BadData(f"Step {checkpoint.step:,} is damaged: {evidence}. See `verify` and `doctor`.") from evidence
+    except StoreError as error:
+        raise StorageUnreachable(f"Step {checkpoint.step:,} could not be read: {error}") from error
+    return outbox.folder(checkpoint.key)
+
+
+def load(workload: Workload, folder: Path) -> None:
+    """Raises BadData if the files do not fit the configuration."""
+    try:
+        workload.load(folder)
+    except ValueError as error:
+        raise BadData(f"The checkpoint does not fit: {error}. Give the settings the run was begun with.") from error
+
+
+def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[str, float]:
+    """Metrics of the first rows; before that, the time that all rows would take goes to stderr."""
+    total = app.kind.rows(workload, split)
+    if not total:
+        raise BadData(f"There are no {split} rows.")
+    began = app.runtime.monotonic()
+    workload.evaluate(split, min(SAMPLE, total))
+    each = (app.runtime.monotonic() - began) / min(SAMPLE, total)
+    count = min(rows or total, total)
+    say(f"All {total:,} rows would take about {duration(each * total)}; {count:,} rows take {duration(each * count)}.")
+    return dict(workload.evaluate(split, count))

@@ -192,6 +192,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)
+app.add_typer(people.app, name="accounts")
 app.add_typer(settings.app, name="config")
 
 

@@ -44,11 +44,12 @@ class Lines:
         self._first: tuple[int, float] | None = None
 
     def step(self, progress: Step) -> None:
-        """A line if the last one is old enough."""
+        """A line if the last one is old enough, and at the target."""
         now = self._monotonic()
         if self._first is None:
             self._first = (progress.step, now)
-        if self._shown_at is not None and now - self._shown_at < self._every_s:
+        rested = self._shown_at is None or now - self._shown_at >= self._every_s
+        if not rested and progress.step != self._target:
             return
         self._shown_at = now
         self.tell(f"step {progress.step:,}/{self._target:,}{self._pace(progress.step, now)}{numbers(progress.metrics)}")

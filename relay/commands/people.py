@@ -1,7 +1,8 @@
-"""`register`: add an account, saying what was inferred; it works unattended."""
+"""`register` and `accounts`: add and change accounts, saying what was inferred; they work unattended."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated
 
 import typer
@@ -9,8 +10,19 @@ import typer
 from relay.accounts import Account
 from relay.commands.common import ConfigOption, JsonOption, emit, say, surroundings
 from relay.commands.opening import writing_accounts
+from relay.commands.reading import accounts, open_stores
 from relay.inference import infer_account
 from relay.redact import printable
+from relay.status import iso
+
+
+class Mark(Enum):
+    """States a person may declare."""
+
+    ready = "ready"
+    cooling = "cooling"
+    quota_exceeded = "quota_exceeded"
+    blocked = "blocked"
 
 
 def register(
@@ -26,12 +38,11 @@ def register(
     as_json: JsonOption = False,
 ) -> None:
     """Register an account: one person's own account at one provider."""
-    app = surroundings(context)
-    resolved = app.settle(config=config)
-    found = infer_account(label, owner, provider, app.environ, app.runtime)
+    here = surroundings(context)
+    found = infer_account(label, owner, provider, here.environ, here.runtime)
     for line in found.lines:
         say(f"inferred: {line}")
-    known = writing_accounts(app, resolved)
+    known = writing_accounts(here, here.settle(config=config))
     made, fresh = known.register(account, label, found, tier=tier, gpu=gpu)
     emit(as_json, document(made, fresh), sentence(made, fresh))
 
@@ -54,3 +65,68 @@ def sentence(account: Account, fresh: bool) -> str:
     """For people."""
     what = "Registered" if fresh else "Already registered, unchanged:"
     return f"{what} {account.id} ({printable(account.label)}): {printable(account.owner)} at {account.provider}."
+
+
+app = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
+AccountId = Annotated[str, typer.Argument(metavar="ID")]
+
+
+@app.command("list")
+def list_accounts(context: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """All registered accounts."""
+    here = surroundings(context)
+    known = accounts(here, open_stores(here, here.settle(config=config), read_only=True)).all()
+    shown = [
+        {"id": item.id, "label": printable(item.label), "state": item.row.state, "until": iso(item.row.until)}
+        for item in known.values()
+    ]
+    text = "\n".join(f"{row['id']}  {row['state']}  {row['label']}" for row in shown) or "No account is registered."
+    emit(as_json, {"schema": "relay.accounts/1", "accounts": shown}, text)
+
+
+@app.command("edit")
+def edit(
+    context: typer.Context,
+    account: AccountId,
+    label: Annotated[str | None, typer.Option(show_default=False)] = None,
+    owner: Annotated[str | None, typer.Option(show_default=False)] = None,
+    provider: Annotated[str | None, typer.Option(show_default=False)] = None,
+    tier: Annotated[str | None, typer.Option(show_default=False)] = None,
+    gpu: Annotated[str | None, typer.Option(show_default=False)] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change what is known of an account."""
+    here = surroundings(context)
+    wanted = {"label": label, "owner": owner, "provider": provider, "tier": tier, "gpu": gpu}
+    changes = {key: value for key, value in wanted.items() if value is not None}
+    made = writing_accounts(here, here.settle(config=config)).edit(account, **changes)
+    emit(
+        as_json,
+        document(made, False),
+        f"{made.id}: {printable(made.label)}, {printable(made.owner)} at {made.provider}.",
+    )
+
+
+@app.command("mark")
+def mark(
+    context: typer.Context,
+    account: AccountId,
+    state: Annotated[Mark, typer.Argument(help="ready, cooling, quota_exceeded or blocked")],
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Declare an account's state, e.g. quota_exceeded when the provider refused a session."""
+    here = surroundings(context)
+    writing_accounts(here, here.settle(config=config)).set_status(account, state.value)
+    emit(as_json, {"schema": "relay.account/1", "id": account, "state": state.value}, f"{account} is {state.value}.")
+
+
+@app.command("forget")
+def forget(
+    context: typer.Context, account: AccountId, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Empty an account: label, owner and everything personal go; its id stays in the runs it trained."""
+    here = surroundings(context)
+    writing_accounts(here, here.settle(config=config)).forget(account)
+    emit(as_json, {"schema": "relay.account/1", "id": account, "state": "forgotten"}, f"{account} is forgotten.")

@@ -1,0 +1,142 @@
+"""The command line in this process, on a store in a temporary folder, with the toy in place of a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from typer.testing import CliRunner
+
+from relay.cli import app
+from relay.commands.common import App
+from relay.errors import BadConfig, BadData
+from relay.workload import Workload
+from tests.relay.toy import ToyWorkload
+
+
+class ToyData(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    train: str = "generated"
+
+
+class ToyConfig(BaseModel):
+    """A toy's pinned configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    task: str = "sudoku4"
+    seed: int = 1
+    batch_size: int = 4
+    data: ToyData = ToyData()
+
+
+@dataclass
+class Toy(ToyWorkload):
+    """A toy that pins its whole configuration."""
+
+    pinned: dict[str, Any] = field(default_factory=dict)
+
+    def config(self) -> dict[str, Any]:
+        return self.pinned
+
+
+@dataclass
+class ToyKind:
+    """The Kind of the toy."""
+
+    model: type[BaseModel] = ToyConfig
+    made: dict[str, Any] = field(default_factory=dict)
+    """Extra arguments of every toy built."""
+
+    def preset(self, task: str) -> ToyConfig:
+        if task not in ("sudoku4", "sudoku"):
+            raise BadConfig(f"There is no task {task!r}. Did you mean task=sudoku4?")
+        return ToyConfig(task=task)
+
+    def target(self, config: BaseModel) -> int:
+        return 40
+
+    def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
+        return {"task": pinned["task"]}
+
+    def pinned(self, pinned: dict[str, Any], config: BaseModel) -> BaseModel:
+        return ToyConfig.model_validate(pinned)
+
+    def forked(self, pinned: dict[str, Any], changes: dict[str, Any], data_root: Path) -> dict[str, Any]:
+        return pinned | changes
+
+    def with_target(self, config: BaseModel, target: int) -> BaseModel:
+        return config
+
+    def device(self, wanted: str) -> str:
+        return "cpu" if wanted == "auto" else wanted
+
+    def slow_here(self, config: BaseModel, device: str) -> str | None:
+        return "NO GPU: this is slow" if config.model_dump()["task"] == "sudoku" else None
+
+    def prepare(self, config: BaseModel, data_root: Path) -> Sequence[str]:
+        train = config.model_dump()["data"]["train"]
+        if train != "generated" and not Path(train).is_file():
+            raise BadData(f"{train} does not exist. Check the path in data.train.")
+        return ["train: 4 puzzles"]
+
+    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
+        self.prepare(config, data_root)
+        plain = config.model_dump(mode="json")
+        return Toy(seed=plain["seed"], pinned=plain, **self.made)
+
+    def rows(self, workload: Workload, split: str) -> int:
+        return 100
+
+    def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool) -> Sequence[str]:
+        out.mkdir(parents=True)
+        copied = out / ("raw.json" if raw else "ema.json")
+        copied.write_text((checkpoint / "ema.json").read_text())
+        return [str(copied)]
+
+
+@dataclass
+class Result:
+    """What one command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one document on stdout."""
+        return dict(json.loads(self.out))
+
+
+@dataclass
+class Desk:
+    """One person's machine: a working folder, an environment, a command line."""
+
+    folder: Path
+    environ: dict[str, str] = field(default_factory=dict)
+    kind: ToyKind = field(default_factory=ToyKind)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def __call__(self, *words: str, code: int | None = 0, **environ: str) -> Result:
+        """Run a command; fails the test on another exit code."""
+        surroundings = {"HOME": str(self.folder), "RELAY_EPHEMERAL": "1", **self.environ, **environ}
+        here = App(kind=self.kind, environ=surroundings, cwd=self.folder, root=self.folder)
+        done = CliRunner().invoke(app, list(words), obj=here, env={"HOME": str(self.folder)})
+        result = Result(done.exit_code, done.stdout, done.stderr)
+        assert code is None or result.code == code, f"{words}: {result}\n{done.exception!r}"
+        return result
+
+    def train(self, target: int, *words: str, run: str = "r", account: str = "account_1", code: int = 0) -> Result:
+        """One session."""
+        asked = ("run", "--run", run, "--account", account, "--target-steps", str(target), "--new", *words)
+        return self(*asked, code=code)
+
+    def status(self, run: str = "r") -> dict[str, Any]:
+        """relay.status/1."""
+        return self("status", "--run", run, "--json").json

@@ -31,7 +31,8 @@ class Arch(Strict):
     pos_encodings: Literal["rope", "learned", "none"] = "rope"
     mlp_t: bool = False
     """Mix over the sequence with a SwiGLU instead of attention."""
-    forward_dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    forward_dtype: Literal["bfloat16", "float32", "float64"] = "bfloat16"
+    """Type of activations; weights are float32 always. float64 serves to measure rounding (trm/parity.py)."""
     halt_max_steps: Positive = 16
     halt_exploration_prob: Annotated[float, Field(ge=0, le=1)] = 0.1
     rms_norm_eps: Annotated[float, Field(gt=0)] = 1e-5

@@ -1,6 +1,6 @@
-"""A digest of named tensors, computed where they are: the same on every device and thread count. Knows no model or file.
+"""A digest of named tensors, computed where they are, equal on every device and thread count. Knows no model or file.
 
-Each tensor's bytes are read as 64-bit words; lane j of a tensor is sum over i of word_i * weight_j(i) modulo 2^64, where
+Each tensor is read as 64-bit words; lane j of it is the sum over i of word_i * weight_j(i) modulo 2^64, where
 the weights are odd pseudo-random numbers of (tensor's name, lane, position). Integer sums do not depend on their order,
 and a changed word changes every lane, because odd numbers are invertible modulo 2^64. SHA-256 over the named lanes,
 shapes and types gives 64 hexadecimal digits. It guards against mistakes, not against forgers (PROTOCOL P9).

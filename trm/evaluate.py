@@ -55,7 +55,7 @@ class EvalProgress:
 
 
 class _Solver(nn.Module):
-    """halt_max_steps steps of the network from its initial states, as one module that `functional_call` can reweight."""
+    """halt_max_steps steps from the initial states, as one module that `functional_call` can reweight."""
 
     def __init__(self, inner: Inner) -> None:
         super().__init__()
@@ -73,10 +73,10 @@ class _Solver(nn.Module):
 
 @torch.no_grad()
 def solve(inner: Inner, batch: Batch, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-    """int64 (B, S): the predicted token of each cell. weights: parameters by name, e.g. the EMA's; None: the model's."""
+    """int64 (B, S): the predicted token of each cell. weights: parameters by name, or None for the model's."""
     solver = _Solver(inner)
     arguments = (batch.inputs, batch.puzzle_identifiers)
-    logits = solver(*arguments) if weights is None else functional_call(solver, dict(weights), arguments)
+    logits: Tensor = solver(*arguments) if weights is None else functional_call(solver, dict(weights), arguments)
     return logits.argmax(-1)
 
 

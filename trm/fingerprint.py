@@ -19,7 +19,7 @@ def fingerprint(device: torch.device) -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": str(torch.version.cuda),
-        "cudnn": str(torch.backends.cudnn.version()),
+        "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
         "triton": installed("triton"),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),

@@ -31,9 +31,14 @@ def truncated_normal(shape: tuple[int, ...], std: float, seed: int, index: int) 
     return (torch.erfinv(u) * (math.sqrt(2.0) * sigma)).clamp(-2 * sigma, 2 * sigma).float()
 
 
+def wide(x: Tensor) -> Tensor:
+    """x in float32, or in float64 if it is that already."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
 def rms_norm(x: Tensor, eps: float) -> Tensor:
     """x / rms(x) over the last axis, computed in float32, no gain."""
-    x32 = x.float()
+    x32 = wide(x)
     return (x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
 
 
@@ -77,7 +82,8 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
-        return self.down_proj(F.silu(gate) * up)
+        out: Tensor = self.down_proj(F.silu(gate) * up)
+        return out
 
 
 def rotary_tables(length: int, head_dim: int, theta: float) -> tuple[Tensor, Tensor]:
@@ -90,7 +96,7 @@ def rotary_tables(length: int, head_dim: int, theta: float) -> tuple[Tensor, Ten
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate (..., length, head_dim) by position, in float32, back in x's type."""
-    x32 = x.float()
+    x32 = wide(x)
     a, b = x32.chunk(2, dim=-1)
     return (x32 * cos + torch.cat((-b, a), dim=-1) * sin).to(x.dtype)
 
@@ -109,7 +115,8 @@ class Attention(nn.Module):
         if rotary is not None:
             q, k = rotate(q, *rotary), rotate(k, *rotary)
         mixed = F.scaled_dot_product_attention(q, k, v)
-        return self.o_proj(rearrange(mixed, "b h l d -> b l (h d)"))
+        out: Tensor = self.o_proj(rearrange(mixed, "b h l d -> b l (h d)"))
+        return out
 
 
 class Block(nn.Module):

@@ -36,7 +36,7 @@ def loss_and_metrics(output: Output) -> tuple[Tensor, Tensor]:
     """
     scored = output.labels != IGNORE
     divisor = scored.sum(-1).clamp(min=1)
-    lm_loss = (stablemax_cross_entropy(output.logits, output.labels).sum(-1) / divisor).sum()
+    lm_loss = (stablemax_cross_entropy(output.logits, output.labels) / divisor[:, None]).sum()
     with torch.no_grad():
         right = (output.logits.argmax(-1) == output.labels) & scored
         exact = right.sum(-1) == scored.sum(-1)

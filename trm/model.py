@@ -15,9 +15,9 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from trm.config import Arch
-from trm.layers import Block, CastedEmbedding, CastedLinear, rotary_tables, truncated_normal
+from trm.layers import Block, CastedEmbedding, CastedLinear, rotary_tables, truncated_normal, wide
 
-DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Inner(nn.Module):
 
     def embed(self, inputs: Tensor, puzzle_rows: Tensor | None) -> Tensor:
         """int32 (B, S) and float32 (B, ndim) or None -> (B, L, D): the prefix slots, then the tokens (1.6)."""
-        embedding = self.embed_tokens(inputs)
+        embedding: Tensor = self.embed_tokens(inputs)
         if puzzle_rows is not None:
             width = self.arch.hidden_size
             room = self.arch.prefix_len * width - self.arch.puzzle_emb_ndim
@@ -135,7 +135,7 @@ class Inner(nn.Module):
     def heads(self, z_H: Tensor) -> tuple[Tensor, Tensor]:
         """z_H (B, L, D) -> logits (B, S, V) in its type, and float32 (B, 2): halt and continue logits of slot 0."""
         logits = self.lm_head(z_H)[:, self.arch.prefix_len :]
-        return logits, self.q_head(z_H[:, 0]).float()
+        return logits, wide(self.q_head(z_H[:, 0]))
 
     def forward(
         self, z_H: Tensor, z_L: Tensor, inputs: Tensor, puzzle_rows: Tensor | None

@@ -38,7 +38,7 @@ def state_hash(tensors: Mapping[str, Tensor], step: int, seed: int) -> str:
 
 
 class Snapshot:
-    """The state's tensors, copied on its device; on a GPU the copy is only queued, and `save` waits for it elsewhere."""
+    """The state's tensors, copied on its device. On a GPU the copy is only queued, and `save` waits for it."""
 
     def __init__(self, state: TrainState, document: StateDocument, loss: Tensor) -> None:
         """loss: float64 sum of the losses since the previous snapshot; it is not finite if one of them was not."""
@@ -49,9 +49,7 @@ class Snapshot:
         self._names = ("loss", *floats)
         self._flags = torch.stack([loss.isfinite().all(), *(value.isfinite().all() for value in floats.values())])
         self._device = state.device
-        self._copied = torch.cuda.Event() if self._device.type == "cuda" else None
-        if self._copied is not None:
-            self._copied.record()
+        self._copied = _event() if self._device.type == "cuda" else None
 
     @cached_property
     def finite(self) -> Finite:
@@ -65,7 +63,7 @@ class Snapshot:
         """Write every file into an empty folder, fsynced, while training goes on."""
         if self._copied is None:
             return self._save(folder)
-        stream = torch.cuda.Stream(self._device)
+        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         stream.wait_event(self._copied)
         with torch.cuda.stream(stream):
             return self._save(folder)
@@ -74,6 +72,13 @@ class Snapshot:
         found = state_hash(self._tensors, self.step, self._document.seed)
         files = save(folder, {name: _to_host(value) for name, value in self._tensors.items()}, self._document)
         return Saved(self.step, found, files)
+
+
+def _event() -> torch.cuda.Event:
+    """A mark in the current stream, at what is queued so far."""
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return event
 
 
 def _to_host(value: Tensor) -> Tensor:

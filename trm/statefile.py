@@ -19,7 +19,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-FORMAT = 1
 FILES = {
     "weights.safetensors": ("raw/", "ema/"),
     "optimizer.safetensors": ("m/", "v/"),
@@ -45,7 +44,7 @@ class StateDocument(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    format: Literal[1] = FORMAT
+    format: Literal[1] = 1
     step: Annotated[int, Field(ge=0, lt=2**53)]
     seed: Annotated[int, Field(ge=0, lt=2**31)]
     config: dict[str, Any]
@@ -57,7 +56,7 @@ class StateDocument(BaseModel):
 
 
 def save(folder: Path, tensors: Mapping[str, Tensor], document: StateDocument) -> tuple[str, ...]:
-    """Write all files into an existing empty folder, fsynced; their names, sorted. tensors: `TrainState.canonical()`."""
+    """Write all files into an empty folder, fsynced; their names, sorted. tensors: `TrainState.canonical()`."""
     for file, prefixes in FILES.items():
         chosen = {name: value.cpu().contiguous() for name, value in tensors.items() if name.startswith(prefixes)}
         save_file(chosen, folder / file)

@@ -88,7 +88,8 @@ class TrmWorkload:
         train = self.data.train
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
         self._state: TrainState | None = None
-        self._reset_meters()
+        self._meter = Meter(self.device)
+        self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
 
     @property
     def state(self) -> TrainState:
@@ -137,8 +138,8 @@ class TrmWorkload:
             code=installed("trm-relay"),
             fingerprint=self.fingerprint(),
         )
-        taken = Snapshot(self.state, document, self._since_snapshot)
-        self._since_snapshot = torch.zeros_like(self._since_snapshot)
+        taken = Snapshot(self.state, document, self._loss_since_snapshot)
+        self._loss_since_snapshot.zero_()
         return taken
 
     def digest(self) -> StepDigest:
@@ -156,13 +157,13 @@ class TrmWorkload:
         self, split: str, rows: int | None, progress: Callable[[EvalProgress], None] = lambda _: None
     ) -> dict[str, float]:
         """exact_accuracy, cell_accuracy and n of the EMA weights on 'valid' or 'test'; {} if there are no such rows."""
-        dataset = {"valid": lambda: self.data.valid, "test": lambda: self.data.test}[split]()
+        dataset = self.data.valid if split == "valid" else self.data.test
         if dataset is None:
             return {}
         self._prepare()
         chunk = _EVAL_CHUNK.get(self.device.type, 128)
-        inner, weights = self.state.model.inner, self.state.eval_weights()
-        return {k: float(v) for k, v in vars(evaluate(inner, dataset, rows, weights, chunk, progress)).items()}
+        found = evaluate(self.state.model.inner, dataset, rows, self.state.eval_weights(), chunk, progress)
+        return {"exact_accuracy": found.exact_accuracy, "cell_accuracy": found.cell_accuracy, "n": float(found.n)}
 
     def fingerprint(self) -> dict[str, str]:
         """The environment, as short strings."""
@@ -183,7 +184,7 @@ class TrmWorkload:
         config, state = self._config, self.state
         metrics = self._step(state, self.data.train.batch_at(config.seed, state.step, config.batch_size))
         self._meter.add(metrics)
-        self._since_snapshot += metrics[-2:].sum()
+        self._loss_since_snapshot += metrics[-2:].sum()
 
     def _report_metrics(self) -> dict[str, float]:
         """Means since the last report; waits for the device."""
@@ -193,13 +194,13 @@ class TrmWorkload:
 
     def _reset_meters(self) -> None:
         self._meter = Meter(self.device)
-        self._since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._loss_since_snapshot.zero_()
 
     def _wait_for_previous(self, in_flight: deque[torch.cuda.Event]) -> None:
         """Let a GPU lag at most one step behind, so that steps are counted when they are done."""
         if self.device.type != "cuda":
             return
-        event = torch.cuda.Event()
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         in_flight.append(event)
         if len(in_flight) > 1:
@@ -210,4 +211,4 @@ class TrmWorkload:
         torch.set_num_threads(self._config.threads)
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

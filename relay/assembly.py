@@ -68,6 +68,11 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         still_ours=heartbeat.still_ours,
         tell=ctx.listener.tell,
     )
+
+    def after_commit() -> None:
+        ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
+        housekeeper()
+
     writer = Writer(
         runtime=ctx.runtime,
         store=ctx.checkpoint_store,
@@ -77,7 +82,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         budget=budget,
         facts=ctx.facts,
         verdict=verdict,
-        housekeeping=housekeeper,
+        housekeeping=after_commit,
         workers=plan.workers,
     )
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell)

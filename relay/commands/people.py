@@ -28,7 +28,7 @@ class Mark(Enum):
 def register(
     context: typer.Context,
     account: Annotated[str, typer.Argument(metavar="ID", help="e.g. account_1")],
-    label: Annotated[str, typer.Argument(help='What people call it, e.g. "John\'s Colab".')],
+    label: Annotated[str, typer.Argument(metavar="LABEL", help='What people call it, e.g. "John\'s Colab".')],
     owner: Annotated[str | None, typer.Option(help="The person whose account it is.", show_default=False)] = None,
     provider: Annotated[str | None, typer.Option(help="colab, kaggle, local …", show_default=False)] = None,
     tier: Annotated[str | None, typer.Option(help="free, pro …", show_default=False)] = None,

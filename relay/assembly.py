@@ -69,9 +69,10 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         tell=ctx.listener.tell,
     )
 
-    def after_commit() -> None:
-        ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
-        housekeeper()
+    def after_commit(short_of_space: bool) -> None:
+        if not short_of_space:
+            ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
+        housekeeper(short_of_space)
 
     writer = Writer(
         runtime=ctx.runtime,

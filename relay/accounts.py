@@ -79,9 +79,11 @@ class Accounts:
 
     def get(self, account: str) -> Account:
         """One account. Raises BadConfig (78) with the nearest id, BadData (65) if its object is damaged."""
-        state = self.registry.read()
         with speaking(self.store):
-            return self._existing(state, account)
+            try:
+                return self._existing(self.registry.read(), account)
+            except BadData:  # an edit moves the object: look where the newest entry says
+                return self._existing(self.registry.read(), account)
 
     def register(
         self, account: str, label: str, found: Inference, *, tier: str | None = None, gpu: str | None = None

@@ -18,6 +18,7 @@ SHARED_LOGINS = frozenset({"root", "jovyan", "kaggle", "colab", "ubuntu", "user"
 """Login names that notebooks and images share: they name nobody."""
 
 _POSSESSIVE = re.compile(r"^\W*(?P<name>[^\W\d_](?:[^\W_]|[ .-])*?)(?:['’]s|(?<=s)['’])(?=\s|$)")
+_NOT_NAMES = frozenset({"it", "that", "this", "there", "here", "what", "let", "today"})
 _UNNAMED = re.compile(r"unnamed-[0-9a-f]{4}")
 
 
@@ -80,10 +81,11 @@ def machine_owner(folder: Path, runtime: Runtime) -> str:
 
 def _owner(label: str, owner: str | None, environ: Mapping[str, str], login: str) -> tuple[str | None, str]:
     possessive = _POSSESSIVE.match(clean(label, 200))
+    named = possessive["name"] if possessive and possessive["name"].casefold() not in _NOT_NAMES else None
     choices = (
         (owner, "--owner"),
         (environ.get("RELAY_OWNER"), "RELAY_OWNER"),
-        (possessive["name"] if possessive else None, "the label"),
+        (named, "the label"),
         (login if login.casefold() not in SHARED_LOGINS else None, "the login name"),
     )
     for text, origin in choices:

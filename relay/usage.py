@@ -84,10 +84,12 @@ def week(now: float, zone: str, day: str, hour: int = 0) -> tuple[float, float]:
 
 
 def _pruned(usage: dict[str, Usage], oldest: float) -> dict[str, Usage]:
-    return {
+    stale = {account: one for account, one in usage.items() if one.intervals and one.intervals[0][1] < oldest}
+    fresh = {
         account: one.model_copy(update={"intervals": tuple(i for i in one.intervals if i[1] >= oldest)})
-        for account, one in usage.items()
+        for account, one in stale.items()
     }
+    return {**usage, **fresh}
 
 
 def _bounded(usage: dict[str, Usage]) -> dict[str, Usage]:

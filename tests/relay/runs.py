@@ -9,11 +9,12 @@ from random import Random
 from typing import Any
 
 from relay.canonical import digest, dumps
-from relay.changes import Commit, Genesis, Lease, Release, TookOver
+from relay.changes import By, Commit, Genesis, Lease, Release, TookOver
 from relay.clock import Event, Task
 from relay.entry import Entry, encode
 from relay.ledger import RunLedger, View
 from relay.names import Names
+from relay.rules import apply
 from relay.state import Checkpoint, RunState
 from storage.base import Store
 from storage.memory import MemoryStore
@@ -116,22 +117,30 @@ def begun(store: Store | None = None) -> tuple[MemoryStore | Store, Client]:
     return store, client
 
 
-def forged(raw: bytes, base: Entry, **fields: Any) -> bytes:
-    """An entry after `raw` (whose entry is `base`), with its SHA-256 right and some fields wrong."""
+def forged(raw: bytes, last: Entry, /, **fields: Any) -> bytes:
+    """An entry after `raw` (whose entry is `last`), with its SHA-256 right and some fields wrong."""
     plain: dict[str, Any] = {
-        "seq": base.seq + 1,
-        "base": base.seq,
+        "seq": last.seq + 1,
+        "base": last.seq,
         "parent": digest(raw),
         "nonce": id_of(77),
         "kind": "incident",
         "session": id_of(66),
         "account": None,
-        "epoch": base.epoch,
-        "at": base.at,
+        "epoch": last.epoch,
+        "at": last.at,
         "change": {"cause": "x", "text": "y", "step": 0},
-        "state": base.state,
+        "state": last.state,
     }
     return encode(Entry.model_validate_json(dumps(plain | fields)))
+
+
+def follower(raw: bytes, last: Entry, state: RunState, /, **fields: Any) -> bytes:
+    """A proper incident entry after `raw` (whose entry is `last`), as somebody without the lease writes it."""
+    change = {"cause": "note", "text": "hello", "step": 0, "failure": None}
+    by = By(id_of(66), None, last.epoch, last.at)
+    after = apply(state, "incident", change, by, tuple(range(fields.get("base", last.seq) + 1, fields.get("seq", 0))))
+    return forged(raw, last, change=change, state=after.model_dump(mode="json"), **fields)
 
 
 def raw(store: Store, seq: int) -> bytes:

@@ -1,0 +1,249 @@
+"""Accounts: registering, editing, forgetting, and what a provider allows (P12, DESIGN 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from relay.accounts import MAX_BYTES, Account, Accounts
+from relay.errors import BadConfig, BadData, Exit, PolicyRefused
+from relay.owners import infer
+from relay.policy import shipped
+from relay.registry import Registry, RegistryState
+from storage.base import Store
+from storage.memory import MemoryStore
+from tests.relay.runs import QuietRuntime, id_of
+
+
+def accounts(store: Store, number: int = 1) -> Accounts:
+    registry = Registry(store, QuietRuntime(number), session=id_of(number))
+    registry.begin(id_of(5))
+    return Accounts(registry, shipped())
+
+
+def register(known: Accounts, account: str, label: str, login: str = "maria", **flags: Any) -> tuple[Account, bool]:
+    found = infer(label, flags.pop("owner", None), flags.pop("provider", None), {}, login, shipped())
+    return known.register(account, label, found, **flags)
+
+
+def test_the_guide_s_lines_register_as_written() -> None:
+    known = accounts(MemoryStore())
+    john, new = register(known, "account_1", "John's Colab")
+    assert (john.owner, john.provider, john.label, new) == ("John", "colab", "John's Colab", True)
+    kaggle, _ = register(known, "account_3", "Kaggle - Project 1")
+    assert (kaggle.owner, kaggle.provider) == ("maria", "kaggle")
+    backup, _ = register(known, "account_11", "Backup Account")
+    assert (backup.owner, backup.provider) == ("maria", "unknown")
+    assert list(known.all()) == ["account_1", "account_11", "account_3"]
+
+
+def test_registering_the_same_again_changes_nothing_whoever_does_it() -> None:
+    store = MemoryStore()
+    first, _ = register(accounts(store), "account_3", "Kaggle - Project 1", gpu="T4")
+    before = [stat.name for stat in store.list("")]
+    again, new = register(accounts(store, 2), "account_3", "Kaggle - Project 1", login="peter")
+    assert (again, new) == (first, False)
+    assert [stat.name for stat in store.list("")] == before
+
+
+@pytest.mark.parametrize(
+    ("label", "flags"),
+    [
+        ("Mary's Colab", {}),
+        ("John's Colab", {"owner": "Mary"}),
+        ("John's Colab", {"provider": "kaggle"}),
+        ("John's Colab", {"tier": "pro"}),
+    ],
+)
+def test_an_id_that_is_taken_is_78_with_the_edit_command(label: str, flags: dict[str, str]) -> None:
+    known = accounts(MemoryStore())
+    register(known, "account_1", "John's Colab")
+    with pytest.raises(BadConfig, match="accounts edit account_1") as error:
+        register(known, "account_1", label, **flags)
+    assert error.value.exit_code == Exit.BAD_CONFIG
+    assert known.get("account_1").label == "John's Colab"
+
+
+def test_a_second_account_of_one_person_where_one_is_allowed_is_77() -> None:
+    known = accounts(MemoryStore())
+    register(known, "account_3", "Kaggle - Project 1")
+    with pytest.raises(PolicyRefused) as error:
+        register(known, "account_4", "Kaggle - Project 2", login="  MARIA ")
+    text = str(error.value)
+    assert error.value.exit_code == Exit.POLICY
+    assert all(part in text for part in ("account_3", "Kaggle", "1 per person", "kaggle.com/terms", "--owner"))
+    assert list(known.all()) == ["account_3"]
+    register(known, "account_4", "Kaggle - Project 2", owner="Peter")
+    register(known, "account_5", "Maria's Colab")
+    register(known, "account_6", "somewhere else", provider="newcloud", owner="Peter")
+    with pytest.raises(PolicyRefused):
+        register(known, "account_7", "there again", provider="newcloud", owner="Peter")
+
+
+def test_own_machines_are_not_limited() -> None:
+    known = accounts(MemoryStore())
+    for number, label in enumerate(("my laptop", "the lab", "lab 2", "slurm a", "slurm b", "this machine", "old PC")):
+        register(known, f"account_{number}", label)
+    assert len(known.all()) == 7
+
+
+def test_an_edit_may_not_go_round_the_policy() -> None:
+    known = accounts(MemoryStore())
+    register(known, "account_1", "Ana's Kaggle")
+    register(known, "account_2", "Ben's Kaggle")
+    with pytest.raises(PolicyRefused):
+        known.edit("account_2", owner="ana")
+    register(known, "account_3", "x", owner="Ana", provider="local")
+    with pytest.raises(PolicyRefused):
+        known.edit("account_3", provider="kaggle")
+    assert known.edit("account_2", label="Ben's second try").owner == "Ben"
+
+
+class Meeting(Accounts):
+    """Runs `meanwhile` once, between building a change and sending it."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def _put(self, account: Account, replaces: str | None) -> Any:
+        put = super()._put(account, replaces)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile:
+            meanwhile()
+        return put
+
+
+def meeting(store: MemoryStore) -> Meeting:
+    return Meeting(Registry(store, QuietRuntime(9), session=id_of(9)), shipped())
+
+
+def test_two_people_editing_at_once_both_get_their_way() -> None:
+    store = MemoryStore()
+    other = accounts(store)
+    register(other, "account_1", "Ana's Colab")
+    mine = meeting(store)
+    mine.meanwhile = lambda: other.edit("account_1", zone="Europe/Berlin")
+    edited = mine.edit("account_1", label="Ana in Berlin")
+    assert (edited.zone, edited.label, edited.revision) == ("Europe/Berlin", "Ana in Berlin", 3)
+    assert accounts(store, 3).get("account_1") == other.get("account_1") == edited
+
+
+def test_two_people_changing_and_changing_back_lose_nothing() -> None:
+    store = MemoryStore()
+    other = accounts(store)
+    register(other, "account_1", "one")
+    other.edit("account_1", label="two")
+    mine = meeting(store)
+    mine.meanwhile = lambda: other.edit("account_1", label="one")
+    assert mine.edit("account_1", label="two").revision == 4
+    assert accounts(store, 3).get("account_1").label == "two"
+
+
+def test_two_people_registering_one_id_at_once() -> None:
+    store = MemoryStore()
+    other = accounts(store)
+    mine = meeting(store)
+    mine.meanwhile = lambda: register(other, "account_1", "Ben's Colab")
+    with pytest.raises(BadConfig, match='registered as "Ben\'s Colab"'):
+        register(mine, "account_1", "Ana's Colab")
+    mine.meanwhile = lambda: register(other, "account_2", "Kaggle A")
+    with pytest.raises(PolicyRefused):
+        register(mine, "account_3", "Kaggle B")
+    assert list(accounts(store, 3).all()) == ["account_1", "account_2"]
+
+
+def test_an_edit_that_lost_the_object_under_a_reader_is_read_again() -> None:
+    store = MemoryStore()
+    writer, reader = accounts(store), accounts(store, 2)
+    register(writer, "account_1", "Ana's Colab")
+    stale: list[RegistryState | None] = [reader.registry.read()]
+    writer.edit("account_1", label="new")
+    newest = reader.registry.read
+    reader.registry.read = lambda: stale.pop() if stale else newest()  # type: ignore[method-assign]
+    listed = reader.all()["account_1"]
+    assert listed.account and listed.account.label == "new"
+
+
+def test_forget_empties_an_account_everywhere() -> None:
+    store = MemoryStore()
+    known = accounts(store)
+    register(known, "account_1", "Zebulon's Colab", owner="Zebulon")
+    known.edit("account_1", contact="zeb@example.org")
+    known.forget("account_1")
+    for stat in store.list(""):
+        content = store.get(stat.ref).lower()
+        assert b"zeb" not in content, stat.name
+    assert known.all()["account_1"].label == "account_1"
+    known.forget("account_1")
+    for act in (lambda: known.get("account_1"), lambda: known.edit("account_1", label="x")):
+        with pytest.raises(BadConfig, match="forgotten"):
+            act()
+
+
+def test_an_unknown_account_is_78_with_the_nearest() -> None:
+    known = accounts(MemoryStore())
+    with pytest.raises(BadConfig, match="Registered are: none"):
+        known.get("account_1")
+    register(known, "account_1", "Ana's Colab")
+    with pytest.raises(BadConfig, match="Did you mean account_1"):
+        known.get("acount_1")
+    for act in (lambda: known.set_status("x", "ready"), lambda: known.edit("x", label="y"), lambda: known.forget("x")):
+        with pytest.raises(BadConfig):
+            act()
+
+
+def test_a_declared_state_is_kept() -> None:
+    known = accounts(MemoryStore())
+    register(known, "account_1", "Ana's Colab")
+    known.set_status("account_1", "quota_exceeded", until=1.9e9)
+    row = known.all()["account_1"].row
+    assert (row.state, row.until) == ("quota_exceeded", 1.9e9)
+
+
+def test_a_damaged_object_hides_one_account_only() -> None:
+    store = MemoryStore()
+    known = accounts(store)
+    register(known, "account_1", "Ana's Colab")
+    register(known, "account_2", "Ben's Colab")
+    name = next(stat.name for stat in store.list("registry/accounts/account_1/"))
+    for data in (b"{}", b"\xff", b"x" * 5000, store.get(store.ref(name)).replace(b"Ana", b"Eve")):
+        store.put(name, data)
+        fresh = accounts(store, 3)
+        assert fresh.all()["account_1"].account is None
+        assert fresh.all()["account_2"].label == "Ben's Colab"
+        with pytest.raises(BadData, match="missing or damaged"):
+            fresh.get("account_1")
+
+
+def test_texts_from_strangers_are_short_and_printable() -> None:
+    known = accounts(MemoryStore())
+    account, _ = register(known, "account_1", "Ana\x1b[31m's\n" + "Colab " * 50, owner="\u202eA\x00na")
+    assert account.owner == "A na" and "\x1b" not in account.label and len(account.label) <= 60
+    with pytest.raises(BadConfig, match="at most 1000"):
+        register(known, "account_2", "\U0001f600" * 60, owner="\U0001f600" * 40)
+    assert len(known.store.get(next(iter(known.store.list("registry/accounts/"))).ref)) <= MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        ({"password": "x"}, "no field password"),
+        ({"label": " \n"}, "label cannot be empty"),
+        ({"zone": "Mars/Olympus"}, "IANA"),
+        ({"provider": "not a name!"}, "provider"),
+    ],
+)
+def test_a_wrong_edit_is_78(fields: dict[str, str], match: str) -> None:
+    known = accounts(MemoryStore())
+    register(known, "account_1", "Ana's Colab")
+    with pytest.raises(BadConfig, match=match):
+        known.edit("account_1", **fields)
+    assert known.get("account_1").revision == 1
+
+
+def test_the_registry_s_entries_hold_no_names() -> None:
+    store = MemoryStore()
+    register(accounts(store), "account_1", "Zebulon's Colab")
+    for stat in store.list("registry/ledger/"):
+        assert b"Zeb" not in store.get(stat.ref)

@@ -1,0 +1,306 @@
+"""Void, rotted, missing and forged entries: all readers agree and believe nothing that does not follow (I1, I2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from relay.canonical import ZEROS, digest, dumps
+from relay.changes import Commit, Noted
+from relay.entry import Entry, NewerFormat, decode, encode
+from relay.errors import BadData, Exit
+from relay.ledger import MACHINE, RunLedger, View
+from relay.state import RunState
+from storage.base import Ref
+from storage.memory import MemoryStore
+from storage.wrapper import Wrapper
+from tests.relay.runs import (
+    NAMES,
+    PROJECT,
+    RUN,
+    Client,
+    QuietRuntime,
+    begun,
+    checkpoint,
+    follower,
+    forged,
+    id_of,
+    overwrite,
+    raw,
+)
+
+
+def reader(store: Any) -> RunLedger:
+    return RunLedger(store, PROJECT, RUN, QuietRuntime())
+
+
+def entry(store: MemoryStore, seq: int) -> Entry:
+    return decode(raw(store, seq), MACHINE.kinds, seq)
+
+
+def worked() -> tuple[MemoryStore, Client]:
+    """Slots: 0 genesis, 1 lease, 2 commit 10, 3 commit 20."""
+    store = MemoryStore()
+    client = begun(store)[1]
+    client.commit(10)
+    client.commit(20)
+    return store, client
+
+
+def everybody(store: MemoryStore, *others: RunLedger) -> View:
+    """The view of a fresh reader, which readers that know older entries and a walk through all must share."""
+    view = reader(store).read()
+    for other in others:
+        seen = other.read()
+        assert (seen.seq, seen.digest, seen.state) == (view.seq, view.digest, view.state)
+    walked = list(reader(store).walk(view.seq))
+    assert (walked[-1].seq, walked[-1].digest, walked[-1].state) == (view.seq, view.digest, view.state)
+    return view
+
+
+def wrong(store: MemoryStore, **fields: Any) -> bytes:
+    """A well-sealed entry for slot 4 that is wrong in some fields."""
+    return forged(raw(store, 3), entry(store, 3), **fields)
+
+
+def stolen_commit(store: MemoryStore) -> bytes:
+    """Somebody without the lease claims a checkpoint, with the state that would follow."""
+    head = checkpoint(999, 1).model_dump(mode="json")
+    state = entry(store, 3).state | {"step": 999, "head": head}
+    change = Commit(checkpoint=checkpoint(999, 1)).model_dump(mode="json")
+    return wrong(store, kind="commit", change=change, state=state)
+
+
+def with_state(**changed: Any) -> Callable[[MemoryStore], bytes]:
+    return lambda store: wrong(store, state=entry(store, 3).state | changed)
+
+
+VOID: dict[str, Callable[[MemoryStore], bytes]] = {
+    "garbage": lambda store: b"\x00garbage",
+    "empty": lambda store: b"",
+    "too long": lambda store: b"x" * 300_000,
+    "torn": lambda store: raw(store, 3)[:-40],
+    "replayed": lambda store: raw(store, 3),
+    "deep": lambda store: b"[" * 100_000,
+    "another parent": lambda store: follower(raw(store, 3), entry(store, 3), state_of(store), parent="9" * 64),
+    "passing over a valid entry": lambda store: follower(
+        raw(store, 3), entry(store, 3), state_of(store, 2), seq=4, base=2, parent=digest(raw(store, 3))
+    ),
+    "from nothing": lambda store: follower(
+        raw(store, 3), entry(store, 3), state_of(store), base=-1, parent=digest(raw(store, 3))
+    ),
+    "a second genesis": lambda store: wrong(store, kind="genesis", change=entry(store, 0).change),
+    "stolen": stolen_commit,
+    "a state that does not follow": with_state(step=5),
+    "a state that is none": with_state(step="x"),
+    "a halt from nowhere": with_state(halted="send money"),
+    "a change that is none": lambda store: wrong(store, change={"x": 1}),
+    "an old epoch": lambda store: wrong(store, epoch=0),
+}
+
+
+def state_of(store: MemoryStore, seq: int = 3) -> RunState:
+    return RunState.model_validate_json(dumps(entry(store, seq).state))
+
+
+def test_the_forger_of_these_tests_can_write_a_proper_entry() -> None:
+    store, client = worked()
+    overwrite(store, 4, follower(raw(store, 3), entry(store, 3), state_of(store)))
+    view = everybody(store, client.ledger)
+    assert (view.entry.seq, view.state.incidents[-1].text, view.damage) == (4, "hello", ())
+
+
+@pytest.mark.parametrize("name", VOID)
+def test_i2_a_void_entry_keeps_its_slot_and_changes_nothing(name: str) -> None:
+    store, client = worked()
+    behind, good = reader(store), client.ledger.read()
+    behind.read()
+    overwrite(store, 4, VOID[name](store))
+    view = everybody(store, client.ledger, behind)
+    assert (view.seq, view.entry, view.state) == (4, good.entry, good.state)
+    assert [damage.slot for damage in view.damage] == [4]
+    after = client.commit(30)
+    assert (after.seq, after.entry.base, after.state.step) == (5, 3, 30)
+    assert after.state.incidents[-1].cause == "void-entry" and "slot 4" in after.state.incidents[-1].text
+    client.commit(40)
+    view = everybody(store, behind)
+    assert (view.state.step, view.state.incidents_total) == (40, 1)
+
+
+def test_several_void_entries_in_a_row_are_one_incident() -> None:
+    store, client = worked()
+    behind = reader(store)
+    behind.read()
+    for seq, name in enumerate(("garbage", "replayed", "torn", "empty"), start=4):
+        overwrite(store, seq, VOID[name](store))
+    after = everybody(store, behind)
+    assert (after.seq, after.entry.seq, len(after.damage)) == (7, 3, 4)
+    view = client.commit(30)
+    assert (view.seq, view.state.incidents_total) == (8, 1)
+    assert "slots 4 to 7" in view.state.incidents[-1].text
+    overwrite(store, 9, b"again")
+    assert everybody(store, behind).state.step == 30
+
+
+@pytest.mark.parametrize("how", [b"", b"rot", None])
+def test_an_entry_that_rots_under_an_intact_one_costs_nothing(how: bytes | None) -> None:
+    store, client = worked()
+    behind = reader(store)
+    behind.read()
+    client.commit(30)
+    client.commit(40)
+    good = client.ledger.read().state
+    broken = how if how is not None else raw(store, 4)[:200] + b"#" + raw(store, 4)[201:]
+    overwrite(store, 4, broken)
+    view = everybody(store, behind)
+    assert (view.seq, view.state) == (5, good)
+    assert view.damage and view.damage[-1].slot == 4
+    assert client.commit(50).state.incidents_total == 0
+    assert everybody(store, behind).state.step == 50
+
+
+def test_a_forged_entry_on_garbage_is_not_believed() -> None:
+    """It names the garbage as its parent, so nothing rotted: the garbage was there first."""
+    store, _ = worked()
+    overwrite(store, 4, b"garbage")
+    claim = entry(store, 3).model_copy(
+        update={"seq": 5, "base": 4, "parent": digest(b"garbage"), "nonce": id_of(9), "session": id_of(8)}
+    )
+    overwrite(store, 5, encode(claim))
+    assert everybody(store).entry.seq == 3
+
+
+def test_a_base_that_rots_under_void_entries_costs_nothing() -> None:
+    store, client = worked()
+    overwrite(store, 4, b"void")
+    client.commit(30)
+    overwrite(store, 3, b"rot")
+    view = reader(store).read()
+    assert (view.seq, view.state.step) == (5, 30)
+    assert 3 in [damage.slot for damage in view.damage]
+
+
+def test_a_rotted_tail_is_void_and_a_rotted_lease_shows_by_its_epoch() -> None:
+    store, client = worked()
+    other = Client(store, 2, "account_2")
+    other.lease()
+    store.put(NAMES.heartbeat(2), b"alive")
+    overwrite(store, 4, b"rot")
+    assert reader(store).read().state.epoch == 1
+    with pytest.raises(BadData, match=r"heartbeat[.]2 is of epoch 2, .* an entry has been lost") as error:
+        reader(store).check_epochs(store)
+    assert error.value.exit_code == Exit.BAD_DATA
+    assert client.commit(30).state.step == 30, "the old holder never lost its lease as the log stands"
+
+
+def test_a_bad_read_is_read_again() -> None:
+    store, _ = worked()
+
+    class Flaky(Wrapper):
+        bad = 2
+
+        def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+            data = super().read_range(ref, start, length)
+            self.bad -= 1
+            return data if self.bad % 2 == 0 else data[:-9]
+
+    view = reader(Flaky(store)).read()
+    assert (view.state.step, view.damage) == (20, ())
+
+
+def test_i1_a_hole_is_damage_never_a_tail() -> None:
+    for missing in range(4):
+        store, client = worked()
+        for step in (30, 40, 50):
+            client.commit(step)
+        behind = reader(store)
+        behind.read()
+        store.delete(store.ref(f"{NAMES.ledger}{missing:020d}.json"))
+        if missing == 0:
+            store.delete(store.ref(NAMES.ledger.removesuffix("/") + ".hint"))
+        fresh = reader(store)
+        try:
+            assert fresh.read().state.step == 50, "a hole far below may go unseen by a cheap read, but is no tail"
+        except BadData as error:
+            assert f"{missing:020d}" in str(error)
+        with pytest.raises(BadData, match=f"{missing:020d}"):
+            list(fresh.walk(6))
+
+
+def test_i1_a_lost_newest_entry_is_noticed_by_who_knew_it_and_by_a_hint() -> None:
+    store, client = worked()
+    store.delete(store.ref(f"{NAMES.ledger}{3:020d}.json"))
+    before = [stat.name for stat in store.list("")]
+    for act in (client.ledger.read, lambda: client.commit(30)):
+        with pytest.raises(BadData, match=f"{3:020d}") as error:
+            act()
+        assert error.value.exit_code == Exit.BAD_DATA
+    client.ledger.chain.log.publish_hint(3, ZEROS)
+    with pytest.raises(BadData, match=f"{3:020d}"):
+        reader(store).read()
+    assert [s.name for s in store.list("") if not s.name.endswith(".hint")] == [
+        name for name in before if not name.endswith(".hint")
+    ]
+
+
+def test_i1_a_slot_beyond_the_tail_proves_a_hole() -> None:
+    store, _ = worked()
+    overwrite(store, 9, raw(store, 3))
+    with pytest.raises(BadData, match=r"slot 4 .*is empty, but later slots are not"):
+        reader(store).read()
+
+
+def test_a_log_without_a_valid_entry_is_65() -> None:
+    store = MemoryStore()
+    for seq in range(3):
+        overwrite(store, seq, b"nothing")
+    with pytest.raises(BadData, match="none of the 3 entries"):
+        reader(store).peek()
+
+
+def test_a_genesis_after_garbage_begins_the_run() -> None:
+    store = MemoryStore()
+    with pytest.raises(BadData):
+        overwrite(store, 0, b"garbage")
+        reader(store).peek()
+
+
+@pytest.mark.parametrize("fields", [{"kind": "merge"}, {"format": 2}])
+def test_a_newer_entry_stops_older_clients_with_78(fields: dict[str, Any]) -> None:
+    store, client = worked()
+    body = entry(store, 3).model_dump(mode="json") | {"seq": 4, "base": 3, "parent": digest(raw(store, 3))} | fields
+    overwrite(store, 4, dumps({"body": body, "sha256": digest(dumps(body))}))
+    for act in (client.ledger.read, reader(store).read, lambda: client.commit(30)):
+        with pytest.raises(NewerFormat) as error:
+            act()
+        assert error.value.exit_code == Exit.BAD_CONFIG
+    assert len(list(store.list(NAMES.ledger))) == 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_an_outsider_appends_all_readers_agree_and_training_goes_on(seed: int) -> None:
+    store, client = worked()
+    chance, readers = Random(seed), [reader(store) for _ in range(3)]
+    step = 20
+    for _ in range(16):
+        if chance.random() < 0.5:
+            tail = reader(store).read()
+            junk = chance.choice(
+                [
+                    chance.randbytes(chance.randrange(400)),
+                    raw(store, chance.randrange(tail.seq + 1)),
+                    forged(raw(store, tail.seq), tail.entry, seq=tail.seq + 1, state=tail.entry.state | {"step": 7}),
+                    forged(raw(store, tail.seq), tail.entry, seq=tail.seq + 1, base=chance.randrange(tail.seq + 1)),
+                ]
+            )
+            overwrite(store, tail.seq + 1, junk)
+        else:
+            step += 10
+            assert client.commit(step).state.step == step
+            if step % 100 == 0:
+                client.append("incident", lambda state: Noted(cause="note", text="t", step=1))
+        some = chance.sample(readers, 2)
+        assert everybody(store, *some).state.step == step

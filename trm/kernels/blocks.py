@@ -1,0 +1,130 @@
+"""A block of the network with a hand-written backward pass, over packed weights. Knows no recursion and no training.
+
+Weights are cast and packed once a step. Weight gradients of the calls in a step are summed in float32 where they are
+made, in the order of the calls; `finish` writes them to the flat gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trm.kernels.layout import CHUNK, PAD, PAIR, pair_rows, unpair_rows
+from trm.kernels.parts import Parts
+
+_PARTS = 33
+"""Parts of the batch whose token-mixer gradients are summed apart: 4 x 33 programs fill the 132 multiprocessors."""
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left.T @ right, summed and kept in float32."""
+    if total.dtype == left.dtype:
+        total.addmm_(left.T, right)
+    else:
+        torch.addmm(total, left.T, right, out_dtype=torch.float32, out=total)
+
+
+@dataclass
+class Saved:
+    """What a block's backward pass reads."""
+
+    mixer: tuple[Tensor, ...]
+    y1: Tensor
+    """(B, L, D): after the mixer's norm."""
+    gu: Tensor
+    hidden: Tensor
+    y2: Tensor
+    rstd2: Tensor
+
+
+class TokenMixer:
+    """x <- rms_L(x + SwiGLU over the sequence)."""
+
+    def __init__(
+        self, prefix: str, params: Mapping[str, Tensor], grads: Mapping[str, Tensor], parts: Parts,
+        dtype: torch.dtype, eps: float,
+    ) -> None:  # fmt: skip
+        names = [f"{prefix}mlp_t.{part}.weight" for part in ("gate_up_proj", "down_proj")]
+        self.source, self.target = [params[n] for n in names], [grads[n] for n in names]
+        self.part, self.eps = parts.mixer, eps
+        rows, device = len(self.source[0]), self.source[0].device
+        self.wgu = torch.zeros(rows, PAD, dtype=dtype, device=device)
+        self.wd = torch.zeros(rows // 2, PAD, dtype=dtype, device=device)
+        self.dwgu = torch.zeros(_PARTS, rows, PAD, device=device)
+        self.dwd = torch.zeros(_PARTS, rows // 2, PAD, device=device)
+
+    def pack(self) -> None:
+        """Cast the parameters."""
+        pair_rows(self.source[0], self.wgu, CHUNK)
+        self.wd[:, : len(self.source[1])].copy_(self.source[1].T)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """(B, L, D) -> the same shape, and what `backward` needs."""
+        y, rstd = self.part.forward(x, self.wgu, self.wd, self.eps)
+        return y, (x, y, rstd)
+
+    def backward(self, saved: tuple[Tensor, ...], dy: Tensor, dx: Tensor, first: bool) -> None:
+        """Write the input's gradient into dx; start (`first`) or go on summing the weights' gradients."""
+        x, y, rstd = saved
+        dr = self.part.input_grad(x, y, rstd, dy, self.wgu, self.wd, dx)
+        self.part.weight_grad(x, dr, self.wgu, self.wd, self.dwgu, self.dwd, not first)
+
+    def finish(self) -> None:
+        """Write the flat gradients."""
+        unpair_rows(self.dwgu.sum(0), self.target[0], CHUNK)
+        self.target[1].copy_(self.dwd.sum(0)[:, : len(self.target[1])].T)
+
+
+class FastBlock:
+    """A mixer, then x <- rms(x + SwiGLU over channels)."""
+
+    def __init__(
+        self, prefix: str, params: Mapping[str, Tensor], grads: Mapping[str, Tensor], parts: Parts,
+        dtype: torch.dtype, eps: float, mixer: TokenMixer,
+    ) -> None:  # fmt: skip
+        names = [f"{prefix}mlp.{part}.weight" for part in ("gate_up_proj", "down_proj")]
+        self.source, self.target = [params[n] for n in names], [grads[n] for n in names]
+        self.parts, self.eps, self.mixer = parts, eps, mixer
+        self.wgu, self.wd = (torch.empty_like(w, dtype=dtype) for w in self.source)
+        self.dwgu = torch.zeros_like(self.source[0])
+
+    def pack(self) -> None:
+        """Cast the parameters."""
+        self.mixer.pack()
+        pair_rows(self.source[0], self.wgu, PAIR)
+        self.wd.copy_(self.source[1])
+
+    def start(self) -> None:
+        """Forget the last step's gradients."""
+        self.dwgu.zero_()
+        self.target[1].zero_()
+
+    def forward(
+        self, x: Tensor, injection: Tensor | None, keep: bool, keep_y: bool = True
+    ) -> tuple[Tensor, Tensor, Saved | None]:
+        """x (B, L, D) -> (y, y + injection, what `backward` needs if `keep`). y only if `keep_y`."""
+        y1, mixed = self.mixer.forward(x)
+        rows = y1.flatten(0, 1)
+        hidden, gu = self.parts.channel.gate_up(rows, self.wgu, keep)
+        m = hidden @ self.wd.T
+        inj = None if injection is None else injection.flatten(0, 1)
+        y2, z, rstd2 = self.parts.norm.forward(rows, m, self.eps, inj, keep or keep_y)
+        saved = Saved(mixed, y1, gu, hidden, y2, rstd2) if keep else None
+        return y2.view_as(x), z.view_as(x), saved
+
+    def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
+        """Write the gradient of x into dx (B, L, D), given that of y."""
+        dr = self.parts.norm.backward(dy.flatten(0, 1), saved.y2, saved.rstd2)
+        add_product(self.target[1], dr, saved.hidden)
+        dgu = self.parts.channel.hidden_grad(dr, self.wd, saved.gu)
+        add_product(self.dwgu, dgu, saved.y1.flatten(0, 1))
+        dy1 = dr.addmm_(dgu, self.wgu)
+        self.mixer.backward(saved.mixer, dy1.view_as(dy), dx, first)
+
+    def finish(self) -> None:
+        """Write the flat gradients."""
+        self.mixer.finish()
+        unpair_rows(self.dwgu, self.target[0], PAIR)

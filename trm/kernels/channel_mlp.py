@@ -1,0 +1,85 @@
+# mypy: disable-error-code="no-untyped-def"
+"""Channel SwiGLU with fused activations: matrix products whose epilogues never write what the next one can compute.
+
+Gate and up rows of the weight alternate in blocks of PAIR, so that one tile holds both; the gradients of gate and up
+keep that order. Matrix products without an epilogue are left to cuBLAS, which is faster there (docs/records). Knows no
+recursion.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from trm.kernels.device_math import join_pair, split_pair, swiglu, swiglu_grad
+from trm.kernels.layout import PAIR
+
+TOKENS, DEPTH = 128, 64
+"""Tile: tokens, and inputs a loop iteration reads."""
+
+
+@triton.jit
+def _gate_up(x, w, h, gu, rows, K: tl.constexpr, I: tl.constexpr, KEEP: tl.constexpr, PROGRAMS: tl.constexpr,
+             BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
+    """h (rows, I) = swiglu(x @ w.T) with w (2I, K) paired; KEEP: also the products, gu (rows, 2I), paired."""
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM) * (I // BN), PROGRAMS):
+        m, n = (tile // (I // BN)) * BM, (tile % (I // BN)) * BN
+        both = tl.zeros((BM, 2 * BN), tl.float32)
+        for k in range(0, K, BK):
+            both = tl.dot(x.load([m, k]), w.load([2 * n, k]).T, both)
+        gate, up = split_pair(both, BM, BN)
+        h.store([m, n], swiglu(gate, up).to(h.dtype))
+        if KEEP:
+            gu.store([m, 2 * n], both.to(gu.dtype))
+
+
+@triton.jit
+def _hidden_grad(dr, wd, gu, dgu, rows, K: tl.constexpr, I: tl.constexpr, PROGRAMS: tl.constexpr, BM: tl.constexpr,
+                 BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
+    """dgu (rows, 2I), paired: the SwiGLU's gradient, where the hidden gradient is dr (rows, K) @ wd (K, I)."""
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM) * (I // BN), PROGRAMS):
+        m, n = (tile // (I // BN)) * BM, (tile % (I // BN)) * BN
+        dh = tl.zeros((BM, BN), tl.float32)
+        for k in range(0, K, BK):
+            dh = tl.dot(dr.load([m, k]), wd.load([k, n]), dh)
+        gate, up = split_pair(gu.load([m, 2 * n]).to(tl.float32), BM, BN)
+        dgate, dup, _ = swiglu_grad(gate, up, dh)
+        dgu.store([m, 2 * n], join_pair(dgate, dup, BM, BN).to(dgu.dtype))
+
+
+def _programs(device: torch.device, per_multiprocessor: int) -> int:
+    """Programs of a persistent grid."""
+    if device.type != "cuda":
+        return per_multiprocessor
+    return per_multiprocessor * torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
+    """(hidden (rows, I), products (rows, 2I) in paired order, or hidden again unless `keep`)."""
+    rows, width = x.shape
+    inner = len(w) // 2
+    h = x.new_empty(rows, inner)
+    gu = x.new_empty(rows, 2 * inner) if keep else h
+    programs = _programs(x.device, 2)
+    _gate_up[(programs,)](
+        TensorDescriptor.from_tensor(x, [TOKENS, DEPTH]), TensorDescriptor.from_tensor(w, [2 * PAIR, DEPTH]),
+        TensorDescriptor.from_tensor(h, [TOKENS, PAIR]), TensorDescriptor.from_tensor(gu, [TOKENS, 2 * PAIR]),
+        rows, width, inner, keep, programs, TOKENS, PAIR, DEPTH, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return h, gu
+
+
+def hidden_grad(dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:
+    """dgu (rows, 2I), paired, from dr (rows, D), wd (D, I) and the kept products."""
+    rows, width = dr.shape
+    dgu = torch.empty_like(gu)
+    programs = _programs(dr.device, 2)
+    _hidden_grad[(programs,)](
+        TensorDescriptor.from_tensor(dr, [TOKENS, DEPTH]), TensorDescriptor.from_tensor(wd, [DEPTH, PAIR]),
+        TensorDescriptor.from_tensor(gu, [TOKENS, 2 * PAIR]), TensorDescriptor.from_tensor(dgu, [TOKENS, 2 * PAIR]),
+        rows, width, wd.shape[1], programs, TOKENS, PAIR, DEPTH, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return dgu

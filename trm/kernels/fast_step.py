@@ -1,0 +1,176 @@
+"""A training step of fused kernels, captured in one CUDA graph. Knows no files, no data sources and no relay.
+
+The same function as trm/train.py's EagerStep up to rounding, on the same TrainState. Between steps the carry lives in
+this object's buffers, and `state.carry` names them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from trm.act import Carry, exploration
+from trm.config import Arch
+from trm.data.dataset import IGNORE, Batch
+from trm.kernels.blocks import FastBlock, TokenMixer
+from trm.kernels.heads import Heads
+from trm.kernels.layout import PAD
+from trm.kernels.parts import Parts, fused_parts
+from trm.kernels.recursion import Recursion
+from trm.model import DTYPES, Sizes
+from trm.optim import sign_sgd_
+from trm.schedule import lr_scale
+from trm.train import TrainState
+
+
+def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | None:
+    """Why the fused step cannot run here, as half a sentence; None if it can."""
+    device = torch.device(device)
+    if device.type != "cuda":
+        return "it needs a GPU"
+    if torch.cuda.get_device_capability(device) < (9, 0):
+        return f"{torch.cuda.get_device_name(device)} is older than Hopper, whose bulk copies the kernels use"
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    if not arch.mlp_t or arch.forward_dtype != "bfloat16" or arch.pos_encodings == "learned":
+        return "only the bfloat16 MLP mixer without learned positions has fused kernels"
+    if sizes.seq_len + arch.prefix_len > PAD or arch.hidden_size & (arch.hidden_size - 1) or arch.hidden_size < 128:
+        return f"its kernels take sequences up to {PAD} and hidden sizes that are powers of two from 128"
+    return None
+
+
+def available(device: torch.device | str, arch: Arch, sizes: Sizes) -> bool:
+    """Whether the fused step can run here."""
+    return unavailable(device, arch, sizes) is None
+
+
+class FastStep:
+    """A Step (trm/train.py). One object serves one TrainState."""
+
+    def __init__(self, state: TrainState, parts: Parts | None = None, graph: bool = True) -> None:
+        self.state, self.parts = state, parts or fused_parts()
+        self.name = f"{self.parts.name}{'-graph' if graph else ''}"
+        config, device = state.config, state.device
+        arch, dtype = config.arch, DTYPES[config.arch.forward_dtype]
+        params, grads = state.params.views, state.grads.views
+        blocks = []
+        for index in range(arch.L_layers):
+            prefix = f"inner.L_level.layers.{index}."
+            mixer = TokenMixer(prefix, params, grads, self.parts, dtype, arch.rms_norm_eps)
+            blocks.append(FastBlock(prefix, params, grads, self.parts, dtype, arch.rms_norm_eps, mixer))
+        self.recursion, self.heads = Recursion(arch, blocks), Heads(params, grads, dtype)
+        self.carry = Carry(**{f.name: getattr(state.carry, f.name).clone() for f in fields(Carry)})
+        self.batch = Batch(self.carry.inputs.clone(), self.carry.labels.clone(), self.carry.puzzle_identifiers.clone())
+        self.counter = torch.zeros((), dtype=torch.int64, device=device)
+        self.rates = torch.zeros(3, device=device)
+        self.table_lr = torch.zeros((), dtype=torch.float64, device=device)
+        self.metrics = torch.zeros(7, dtype=torch.float64, device=device)
+        self.graph = self._capture() if graph else None
+
+    def __call__(self, state: TrainState, batch: Batch) -> Tensor:
+        """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
+        if state is not self.state:
+            raise ValueError("this FastStep was built for another TrainState: build one for each")
+        self._load(batch)
+        if self.graph is None:
+            self._run()
+        else:
+            self.graph.replay()
+        state.step += 1
+        return self.metrics.clone()
+
+    def _load(self, batch: Batch) -> None:
+        """Put what changes from step to step where the kernels read it."""
+        state, config = self.state, self.state.config
+        for name in ("inputs", "labels", "puzzle_identifiers"):
+            getattr(self.batch, name).copy_(getattr(batch, name))
+        if state.carry is not self.carry:
+            for f in fields(Carry):
+                getattr(self.carry, f.name).copy_(getattr(state.carry, f.name))
+            state.carry = self.carry
+        self.counter.fill_(state.step)
+        scale, t = lr_scale(config, state.step + 1), state.step + 1
+        lr = config.lr * scale
+        self.rates[0].fill_(1 - lr * config.weight_decay)
+        self.rates[1].fill_(lr / (1 - config.beta1**t))
+        self.rates[2].fill_(1 / math.sqrt(1 - config.beta2**t))
+        self.table_lr.fill_(config.puzzle_emb_lr * scale)
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        """Compile and warm up on the real buffers, put the state back, and record the step."""
+        live = [*self.state.tensors().values(), *(getattr(self.carry, f.name) for f in fields(Carry))]
+        before = [tensor.clone() for tensor in live]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                self._run()
+        torch.cuda.current_stream().wait_stream(stream)
+        for tensor, value in zip(live, before, strict=True):
+            tensor.copy_(value)
+        del before
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._run()
+        return graph
+
+    @torch.no_grad()
+    def _run(self) -> None:
+        """The whole step, in the order of reference/trm.md 5.4, on this object's buffers."""
+        state, model = self.state, self.state.model
+        for block in self.recursion.blocks:
+            block.pack()
+            block.start()
+        self.heads.pack()
+        carry = model.refill(self.carry, self.batch)
+        embedding = model.inner.embed(carry.inputs, model.inner.puzzle_rows(carry.puzzle_identifiers))
+        z_H, z_L, tape = self.recursion.forward(carry.z_H, carry.z_L, embedding)
+        logits = self.heads.forward(z_H)
+        prefix, vocab = state.config.arch.prefix_len, state.sizes.vocab_size
+        grad, rows = self.parts.loss.loss_and_grad(logits, carry.labels, prefix, vocab, IGNORE)
+        grads = self.recursion.backward(tape, self.heads.backward(z_H, grad))
+        for block in self.recursion.blocks:
+            block.finish()
+        self._halt(carry, z_H, z_L, logits[:, 0, vocab].float(), rows)
+        self._update(carry, grads)
+
+    def _halt(self, carry: Carry, z_H: Tensor, z_L: Tensor, q: Tensor, rows: Tensor) -> None:
+        """Decide who halts, write the new carry and the metrics. rows: lm loss, halting loss, right, scored."""
+        config = self.state.config
+        min_halt = exploration(config.arch, config.seed, self.counter, len(q), q.device)
+        steps = carry.steps + 1
+        halted = self.state.model.decide(steps, q[:, None], min_halt)
+        new = Carry(z_H, z_L, steps, halted, carry.inputs, carry.labels, carry.puzzle_identifiers)
+        for f in fields(Carry):
+            getattr(self.carry, f.name).copy_(getattr(new, f.name))
+        lm, q_loss, right, scored = rows.double().unbind(1)
+        exact = right == scored
+        sums = torch.stack((
+            torch.ones_like(lm), right / scored.clamp(min=1), exact.double(), ((q >= 0) == exact).double(),
+            steps.double(),
+        ))  # fmt: skip
+        counted = halted & (scored > 0)
+        self.metrics.copy_(torch.cat(((sums * counted).sum(-1), torch.stack((lm.sum(), q_loss.sum())))))
+
+    def _update(self, carry: Carry, grads: Tensor) -> None:
+        """Puzzle table, then parameters and EMA. grads: (L_cycles, B, L, D), of the embedding."""
+        state, config = self.state, self.state.config
+        arch, views = config.arch, state.grads.views
+        scale = math.sqrt(arch.hidden_size)
+        tokens = self.parts.embedding.token_grad(carry.inputs, grads, arch.prefix_len, state.sizes.vocab_size)
+        views["inner.embed_tokens.embedding_weight"].copy_(tokens * scale)
+        if arch.puzzle_emb_ndim:
+            prefix = grads[:, :, : arch.prefix_len].float().sum(0).flatten(1)[:, : arch.puzzle_emb_ndim] * scale
+            table = state.model.inner.puzzle_emb.weights
+            sign_sgd_(table, carry.puzzle_identifiers, prefix, self.table_lr, config.puzzle_emb_weight_decay)
+        ema = None if state.ema is None else state.ema.buffer
+        self.parts.optimizer.adam_atan2_ema_(
+            state.params.buffer, state.grads.buffer, state.m.buffer, state.v.buffer, ema, self.rates,
+            (config.beta1, config.beta2), config.ema_rate,
+        )  # fmt: skip

@@ -1,0 +1,41 @@
+"""How weights and gate/up products are laid out for the fused kernels. Knows no Triton.
+
+A tile must hold a gate and its up value, so the two halves of a SwiGLU's first weight alternate in blocks of rows.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+PAD = 128
+"""Width of the token mixer's packed weights: the longest sequence it takes."""
+CHUNK = 32
+"""Block of the token mixer's inner units."""
+PAIR = 64
+"""Block of the channel MLP's inner units."""
+
+
+def pair_rows(source: Tensor, target: Tensor, block: int) -> None:
+    """Copy (2N, K), one half after the other, into (2N, >= K), blocks of the halves alternating; casts."""
+    rows, width = source.shape
+    pairs = source.view(2, rows // 2 // block, block, width).transpose(0, 1)
+    target.view(rows // 2 // block, 2, block, -1)[..., :width].copy_(pairs)
+
+
+def unpair_rows(source: Tensor, target: Tensor, block: int) -> None:
+    """The inverse of `pair_rows`."""
+    rows, width = target.shape
+    pairs = source.view(rows // 2 // block, 2, block, -1)[..., :width]
+    target.view(2, rows // 2 // block, block, width).copy_(pairs.transpose(0, 1))
+
+
+def split_columns(both: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """(..., 2N) in alternating blocks -> its two halves (..., N)."""
+    pairs = both.unflatten(-1, (-1, 2, block))
+    return pairs.select(-2, 0).flatten(-2), pairs.select(-2, 1).flatten(-2)
+
+
+def join_columns(left: Tensor, right: Tensor, block: int) -> Tensor:
+    """The inverse of `split_columns`."""
+    return torch.stack((left.unflatten(-1, (-1, block)), right.unflatten(-1, (-1, block))), dim=-2).flatten(-3)

@@ -1,0 +1,70 @@
+# mypy: disable-error-code="no-untyped-def"
+"""Fused residual, RMS norm over channels and injection, forward and backward; know nothing of what they normalise."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+ROWS = 8
+"""Token rows of a program."""
+
+
+@triton.jit
+def _forward(x_ptr, m_ptr, inj_ptr, y_ptr, z_ptr, rstd_ptr, eps, T, D: tl.constexpr, R: tl.constexpr,
+             Y: tl.constexpr, Z: tl.constexpr):  # fmt: skip
+    rows = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    real = (rows < T)[:, None]
+    at = rows[:, None] * D + tl.arange(0, D)[None, :]
+    kind: tl.constexpr = x_ptr.dtype.element_ty
+    r = tl.load(x_ptr + at, mask=real, other=0.0).to(tl.float32) + tl.load(m_ptr + at, mask=real, other=0.0)
+    r = r.to(kind).to(tl.float32)
+    rstd = 1.0 / tl.sqrt(tl.sum(r * r, axis=1) / D + eps)
+    y = (r * rstd[:, None]).to(kind)
+    tl.store(rstd_ptr + rows, rstd, mask=rows < T)
+    if Y:
+        tl.store(y_ptr + at, y, mask=real)
+    if Z:
+        z = y.to(tl.float32) + tl.load(inj_ptr + at, mask=real, other=0.0)
+        tl.store(z_ptr + at, z.to(kind), mask=real)
+
+
+@triton.jit
+def _backward(dy_ptr, y_ptr, rstd_ptr, dr_ptr, T, D: tl.constexpr, R: tl.constexpr):
+    rows = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    real = (rows < T)[:, None]
+    at = rows[:, None] * D + tl.arange(0, D)[None, :]
+    y = tl.load(y_ptr + at, mask=real, other=0.0).to(tl.float32)
+    dy = tl.load(dy_ptr + at, mask=real, other=0.0).to(tl.float32)
+    rstd = tl.load(rstd_ptr + rows, mask=rows < T, other=0.0)
+    dr = rstd[:, None] * (dy - y * (tl.sum(y * dy, axis=1) / D)[:, None])
+    tl.store(dr_ptr + at, dr.to(dr_ptr.dtype.element_ty), mask=real)
+
+
+def forward(
+    x: Tensor, m: Tensor, eps: float, injection: Tensor | None = None, keep: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(y, z, rstd): y = rms(x + m) over the last axis, z = y + injection, rstd float32 (rows,).
+
+    x, m: (rows, D), D a power of two. Without injection z is y; with it and without `keep`, y is not stored (z again).
+    """
+    rows, width = x.shape
+    wants_y = keep or injection is None
+    z = torch.empty_like(x) if injection is not None else x
+    y = torch.empty_like(x) if wants_y else z
+    rstd = x.new_empty(rows, dtype=torch.float32)
+    _forward[(triton.cdiv(rows, ROWS),)](
+        x, m, x if injection is None else injection, y, z, rstd, eps, rows, width, ROWS, wants_y,
+        injection is not None, num_warps=4,
+    )  # fmt: skip
+    return y, (y if injection is None else z), rstd
+
+
+def backward(dy: Tensor, y: Tensor, rstd: Tensor) -> Tensor:
+    """Gradient of x + m, (rows, D)."""
+    rows, width = dy.shape
+    dr = torch.empty_like(dy)
+    _backward[(triton.cdiv(rows, ROWS),)](dy, y, rstd, dr, rows, width, ROWS, num_warps=4)
+    return dr

@@ -1,0 +1,150 @@
+"""What each fused kernel computes, in plain PyTorch: the definition, and the part to switch to. Knows no Triton.
+
+Same names, arguments and layouts as the kernels' own launchers, on any device and type.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trm.ema import ema_
+from trm.kernels.layout import CHUNK, PAIR, join_columns, split_columns
+from trm.layers import rms_norm
+from trm.losses import stablemax_cross_entropy
+
+
+def swiglu_grad(gate: Tensor, up: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """(d gate, d up) of silu(gate) * up."""
+    s = torch.sigmoid(gate)
+    return grad * up * s * (1 + gate * (1 - s)), grad * gate * s
+
+
+def norm_grad(dy: Tensor, y: Tensor, rstd: Tensor) -> Tensor:
+    """Gradient of r where y = rms(r) over the last axis; rstd without that axis."""
+    dy32, y32 = dy.to(rstd.dtype), y.to(rstd.dtype)
+    return (rstd[..., None] * (dy32 - y32 * (y32 * dy32).mean(-1, keepdim=True))).to(dy.dtype)
+
+
+class PlainMixer:
+    """trm/kernels/token_mixer.py."""
+
+    @classmethod
+    def _products(cls, xt: Tensor, wgu: Tensor) -> tuple[Tensor, Tensor]:
+        return split_columns(xt @ wgu[:, : xt.shape[-1]].T, CHUNK)
+
+    @classmethod
+    def forward(cls, x: Tensor, wgu: Tensor, wd: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """x (B, L, D) -> y (B, L, D) and 1/rms over L (B, D)."""
+        xt = x.transpose(1, 2)
+        gate, up = cls._products(xt, wgu)
+        r = xt + (F.silu(gate) * up) @ wd[:, : x.shape[1]]
+        wide = torch.promote_types(x.dtype, torch.float32)
+        rstd = torch.rsqrt(r.to(wide).square().mean(-1) + eps)
+        return rms_norm(r, eps).transpose(1, 2).contiguous(), rstd
+
+    @classmethod
+    def input_grad(
+        cls, x: Tensor, y: Tensor, rstd: Tensor, dy: Tensor, wgu: Tensor, wd: Tensor, dx: Tensor
+    ) -> Tensor:
+        """Write dx; return dr, the gradient of what the norm was applied to (B, L, D)."""
+        xt, length = x.transpose(1, 2), x.shape[1]
+        dr = norm_grad(dy.transpose(1, 2), y.transpose(1, 2), rstd)
+        gate, up = cls._products(xt, wgu)
+        dgu = join_columns(*swiglu_grad(gate, up, dr @ wd[:, :length].T), CHUNK)
+        dx.copy_((dr + dgu @ wgu[:, :length]).transpose(1, 2))
+        return dr.transpose(1, 2).contiguous()
+
+    @classmethod
+    def weight_grad(cls, x: Tensor, dr: Tensor, wgu: Tensor, wd: Tensor, dwgu: Tensor, dwd: Tensor, add: bool) -> None:
+        """All in part 0 of dwgu (parts, 2I, PAD) and dwd (parts, I, PAD)."""
+        xt, drt, length = x.transpose(1, 2), dr.transpose(1, 2), x.shape[1]
+        gate, up = cls._products(xt, wgu)
+        dgu = join_columns(*swiglu_grad(gate, up, drt @ wd[:, :length].T), CHUNK)
+        if not add:
+            dwgu.zero_()
+            dwd.zero_()
+        dwgu[0, :, :length] += torch.einsum("bdi,bld->il", dgu, x)
+        dwd[0, :, :length] += torch.einsum("bdi,bld->il", F.silu(gate) * up, dr)
+
+
+class PlainChannel:
+    """trm/kernels/channel_mlp.py."""
+
+    @classmethod
+    def gate_up(cls, x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
+        """(hidden (rows, I), products (rows, 2I) in paired order)."""
+        both = x @ w.T
+        gate, up = split_columns(both, PAIR)
+        return F.silu(gate) * up, both
+
+    @classmethod
+    def hidden_grad(cls, dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:
+        """dgu (rows, 2I), paired."""
+        gate, up = split_columns(gu, PAIR)
+        return join_columns(*swiglu_grad(gate, up, dr @ wd), PAIR)
+
+
+class PlainNorm:
+    """trm/kernels/norm.py."""
+
+    @staticmethod
+    def forward(
+        x: Tensor, m: Tensor, eps: float, injection: Tensor | None = None, keep: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(y, z, rstd): y = rms(x + m), z = y + injection."""
+        r = x + m
+        wide = torch.promote_types(x.dtype, torch.float32)
+        rstd = torch.rsqrt(r.to(wide).square().mean(-1) + eps)
+        y = rms_norm(r, eps)
+        return y, (y if injection is None else y + injection), rstd
+
+    @staticmethod
+    def backward(dy: Tensor, y: Tensor, rstd: Tensor) -> Tensor:
+        """Gradient of x + m."""
+        return norm_grad(dy, y, rstd)
+
+
+def loss_and_grad(logits: Tensor, labels: Tensor, prefix: int, vocab: int, ignore: int) -> tuple[Tensor, Tensor]:
+    """trm/kernels/loss.py, by autograd through the definition in trm/losses.py."""
+    with torch.enable_grad():
+        x = logits.detach().requires_grad_()
+        words = x[:, prefix:, :vocab]
+        scored = labels != ignore
+        count = scored.sum(-1)
+        lm = stablemax_cross_entropy(words, labels).sum(-1) / count.clamp(min=1)
+        right = ((words.argmax(-1) == labels) & scored).sum(-1)
+        q = x[:, 0, vocab].float()
+        q_loss = F.binary_cross_entropy_with_logits(q, (right == count).to(q.dtype), reduction="none")
+        (grad,) = torch.autograd.grad((lm.sum() + 0.5 * q_loss.sum()) / len(x), x)
+    return grad, torch.stack((lm.detach().float(), q_loss.detach(), right.float(), count.float()), dim=1)
+
+
+@torch.no_grad()
+def adam_atan2_ema_(
+    p: Tensor,
+    grad: Tensor,
+    m: Tensor,
+    v: Tensor,
+    ema: Tensor | None,
+    step_rates: Tensor,
+    betas: tuple[float, float],
+    ema_rate: float,
+) -> None:
+    """trm/kernels/optimizer.py: trm/optim.py's update with its rates on the device."""
+    decay, size, correction = step_rates.unbind()
+    p.mul_(decay)
+    m.lerp_(grad, 1 - betas[0])
+    v.mul_(betas[1]).addcmul_(grad, grad, value=1 - betas[1])
+    p.sub_(size * torch.atan2(m, v.sqrt() * correction))
+    if ema is not None:
+        ema_(ema, p, ema_rate)
+
+
+def token_grad(ids: Tensor, d: Tensor, prefix: int, vocab: int) -> Tensor:
+    """trm/kernels/embedding.py: float32 (vocab, D)."""
+    chosen = F.one_hot(ids.long(), vocab).to(d.dtype).flatten(0, 1)
+    return torch.stack([chosen.T @ call[:, prefix:].flatten(0, 1) for call in d]).float().sum(0)
+
+

@@ -1,38 +1,38 @@
 #!/usr/bin/env bash
 # One session of the relay: set this machine up, prepare the data, train, report, say what comes next.
-# All variables are optional: ACCOUNT_ID, ACCOUNT_LABEL, RUN_NAME, RELAY_STORE, RELAY_BUDGET_MINUTES, ... and every
-# setting of config_multi_account.yaml. PYTHON names the interpreter; pip's own variables (PIP_INDEX_URL ...) apply.
+# Every variable is optional: ACCOUNT_ID, RUN_NAME, RELAY_STORE, RELAY_BUDGET_MINUTES, ... (config_multi_account.yaml);
+# PYTHON names the interpreter; pip's own variables (PIP_INDEX_URL, ...) decide where packages come from.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 say() { printf '\n== %s\n' "$*" >&2; }
+stop() { say "$*"; exit 78; }
 
 # 1. An interpreter: the active one (Colab, Kaggle, venv, conda), else our own in .venv.
 python=${PYTHON:-python3}
-if [[ -z ${VIRTUAL_ENV:-}${CONDA_PREFIX:-}${COLAB_RELEASE_TAG:-}${KAGGLE_KERNEL_RUN_TYPE:-} && ! -e /var/colab/hostname ]]; then
+active=${VIRTUAL_ENV:-}${CONDA_PREFIX:-}${COLAB_RELEASE_TAG:-}${KAGGLE_KERNEL_RUN_TYPE:-}
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || stop "Python 3.11 or newer is needed: set PYTHON=..."
+if [[ -z $active && ! -e /var/colab/hostname ]]; then
   if [[ ! -x .venv/bin/pip ]]; then
-    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-      { say "This Python cannot make environments. Install python$version-venv (Debian: sudo apt install python$version-venv)."; exit 78; }
-    say "Making .venv with Python $version"
+    package=python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || stop "Please install $package first: sudo apt install $package"
     "$python" -m venv .venv
   fi
   python=.venv/bin/python
 fi
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-  { say "Python 3.11 or newer is needed; name one with PYTHON=python3.12 bash multi_account_workflow.sh"; exit 78; }
 
-# 2. Packages, only if one is missing; a torch or numpy that is already here is pinned, never replaced.
-if ! "$python" -c 'import einops, filelock, numpy, pydantic, rich, safetensors, tenacity, torch, typer, yaml' 2>/dev/null; then
+# 2. Packages, if one is missing. A torch or numpy that is here already is pinned, never replaced.
+if ! "$python" -c 'import einops, filelock, numpy, pydantic, rich, safetensors, tenacity, torch, typer, yaml' 2>/dev/null
+then
   say "Installing packages (once)"
   pins=$(mktemp)
-  "$python" -m pip list --format=freeze --disable-pip-version-check 2>/dev/null | grep -E '^(torch|numpy)==' >"$pins" || true
+  "$python" -m pip list --format=freeze 2>/dev/null | grep -E '^(torch|numpy)==' >"$pins" || true
   "$python" -m pip install --quiet --disable-pip-version-check -c "$pins" -e '.[train]'
 fi
 relay() { "$python" rotate_accounts.py "$@"; }
 
 # 3. Without a store of your own the run lives in ./relay_store.
 if ! relay config show | grep '^storage\..*url = .' >/dev/null; then
-  say "No store configured: the run lives in ./relay_store. On a machine that is thrown away, nothing outlives it."
+  say "No store configured: the run lives in ./relay_store. If this machine is thrown away, nothing outlives it."
   export RELAY_EPHEMERAL=1
 fi
 
@@ -41,12 +41,12 @@ relay prepare
 code=0; relay run || code=$?
 relay report
 case $code in
-  0)  say "The target is reached. Next: python rotate_accounts.py evaluate | export" ;;
+  0)  say "The target is reached. What is it worth? python rotate_accounts.py evaluate" ;;
   75) say "Handed off; the run goes on:"; relay next ;;
-  73) say "Somebody else is training this run. Try later, or wait: python rotate_accounts.py run --wait 10" ;;
+  73) say "Somebody else is training this run. Try later, or: python rotate_accounts.py run --wait 10" ;;
   74) say "The newest checkpoint is on this machine only. Do not delete it: python rotate_accounts.py push" ;;
-  76) say "Another session took over while this one was away. Nothing is lost; start again when it ends." ;;
+  76) say "Another session took over while this one was away. Nothing else is lost; run again later." ;;
   65 | 69 | 77 | 78) say "Not trained (exit $code, reason above). Advice: python rotate_accounts.py doctor" ;;
-  *)  say "Ended with exit $code. Work up to the durable step above is safe; the same command goes on." ;;
+  *)  say "Ended with exit $code. The durable step above is safe; the same command goes on from there." ;;
 esac
 exit "$code"

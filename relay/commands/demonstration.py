@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from relay.commands.common import JsonOption, Overrides, emit, say, speaks_utf8, surroundings
 from relay.demo import RELAYED, UNBROKEN, Demo, prepare
@@ -18,7 +18,7 @@ from relay.errors import Exit
 def demo(
     context: typer.Context,
     overrides: Overrides = None,
-    steps: Annotated[int, typer.Option(min=8, help="Steps to train.")] = 400,
+    steps: Annotated[int, typer.Option(min=160, help="Steps to train.")] = 400,
     folder: Annotated[
         Path | None, typer.Option(help="Keep everything here; emptied first.", show_default=False)
     ] = None,
@@ -42,14 +42,16 @@ def demo(
 def show(found: dict[str, Any]) -> None:
     """Both hashes side by side, and the verdict."""
     console = Console(safe_box=not speaks_utf8(), highlight=False)
-    table = Table("run", "sessions", "state hash at the end")
+    table = Table("run", "sessions", Column("state hash at the end", overflow="fold"))
     sessions = f"killed at {found['killed_at_step']:,}, resumed from {found['resumed_from_step']:,}"
     table.add_row(RELAYED, sessions, found["state_hash"][RELAYED])
     table.add_row(UNBROKEN, "one, unbroken", found["state_hash"][UNBROKEN])
-    console.print(table, soft_wrap=True)
+    console.print(table)
     if found["equal"]:
         console.print(
             "EQUAL: killed, handed over and resumed, the training state is the same, bit for bit.", style="green"
         )
     else:
-        console.print("NOT EQUAL: the two ends differ. Please report this with the output above.", style="red")
+        console.print(
+            "NOT EQUAL: the two ends differ. Please report this with the output above.", style="red", soft_wrap=True
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -92,6 +92,7 @@ class Opening:
         known, name = accounts(self.app, self.stores), self.resolved.settings.account
         if begins_by_itself(self.stores.ledger) and name not in known.all():
             found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime)
+            found = replace(found, provider_from="this machine")
             known.register(name, name, found)
             self.tell(f"NEW account {name}: {', '.join(found.lines)}")
         known.get(name)

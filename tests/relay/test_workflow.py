@@ -1,0 +1,127 @@
+"""multi_account_workflow.sh with a stand-in for Python: which interpreter, what is installed, which code comes out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "multi_account_workflow.sh"
+STAND_IN = r"""#!/usr/bin/env bash
+echo "$* [$0 ephemeral=${RELAY_EPHEMERAL:-}]" >>"$CALLS"
+case "$*" in
+  *"import ensurepip"*) exit "${NO_ENSUREPIP:-0}" ;;
+  *"version_info[:2]"*) echo 3.12 ;;
+  *"version_info <"*) exit "${TOO_OLD:-0}" ;;
+  *"import einops"*) exit "${MISSING:-0}" ;;
+  "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/pip ;;
+  "-m pip list"*) printf 'numpy==2.1.0\nrequests==2.0\ntorch==2.11.0+cu128\ntorchvision==0.1\n' ;;
+  "-m pip install"*) while [ "$1" != -c ]; do shift; done; sed 's/^/pinned /' "$2" >>"$CALLS" ;;
+  *"config show"*) echo "run = r"; echo "storage.url = ${STORE:-}"; echo "storage.ledger_url = " ;;
+  *"rotate_accounts.py prepare") exit "${PREPARE_CODE:-0}" ;;
+  *"rotate_accounts.py run") exit "${RUN_CODE:-0}" ;;
+esac
+"""
+
+
+@dataclass
+class Machine:
+    """A folder with the script, and a PATH whose python3 is the stand-in."""
+
+    folder: Path
+
+    def run(self, **environ: str) -> subprocess.CompletedProcess[str]:
+        surroundings = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CALLS": str(self.folder / "calls")}
+        return subprocess.run(
+            ["bash", str(self.folder / SCRIPT.name)],
+            cwd="/",
+            env=surroundings | environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    @property
+    def calls(self) -> list[str]:
+        return (self.folder / "calls").read_text().splitlines()
+
+    def called(self, words: str) -> list[str]:
+        return [call for call in self.calls if words in call]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").write_text(STAND_IN)
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    shutil.copy(SCRIPT, tmp_path)
+    return Machine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "active",
+    [
+        {"VIRTUAL_ENV": "/v"},
+        {"CONDA_PREFIX": "/c"},
+        {"COLAB_RELEASE_TAG": "x"},
+        {"KAGGLE_KERNEL_RUN_TYPE": "Batch"},
+    ],
+)
+def test_an_active_interpreter_is_used_as_it_is(machine: Machine, active: dict[str, str]) -> None:
+    assert machine.run(**active).returncode == 0
+    assert not machine.called("-m venv") and not machine.called("pip install")
+    assert machine.called("rotate_accounts.py run")
+
+
+def test_elsewhere_an_environment_is_made_once(machine: Machine) -> None:
+    machine.run()
+    machine.run()
+    assert len(machine.called("-m venv .venv")) == 1
+    assert all(".venv/bin/python" in call for call in machine.called("rotate_accounts.py"))
+
+
+def test_without_ensurepip_it_names_the_package(machine: Machine) -> None:
+    done = machine.run(NO_ENSUREPIP="1")
+    assert done.returncode == 78 and "python3.12-venv" in done.stderr
+    assert not machine.called("rotate_accounts.py")
+
+
+def test_an_old_python_is_refused_with_the_fix(machine: Machine) -> None:
+    done = machine.run(TOO_OLD="1", VIRTUAL_ENV="/v")
+    assert done.returncode == 78 and "PYTHON=" in done.stderr
+
+
+def test_installing_pins_the_torch_and_numpy_that_are_there(machine: Machine) -> None:
+    machine.run(MISSING="1", VIRTUAL_ENV="/v")
+    assert machine.called("pinned") == ["pinned numpy==2.1.0", "pinned torch==2.11.0+cu128"]
+
+
+@pytest.mark.parametrize(("store", "ephemeral"), [("", "1"), ("file:///mnt/shared", "")])
+def test_ephemeral_is_set_only_when_no_store_was_configured(machine: Machine, store: str, ephemeral: str) -> None:
+    done = machine.run(STORE=store, VIRTUAL_ENV="/v")
+    assert machine.called("rotate_accounts.py run")[0].endswith(f"ephemeral={ephemeral}]")
+    assert ("nothing outlives it" in done.stderr) == bool(ephemeral)
+
+
+@pytest.mark.parametrize("code", [0, 1, 65, 69, 73, 74, 75, 76, 77, 78, 130, 143])
+def test_every_exit_code_comes_out_after_the_report_and_a_word_of_advice(machine: Machine, code: int) -> None:
+    done = machine.run(RUN_CODE=str(code), VIRTUAL_ENV="/v")
+    assert done.returncode == code
+    assert machine.called("rotate_accounts.py report")
+    assert bool(machine.called("rotate_accounts.py next")) == (code == 75)
+    assert ("push" in done.stderr) == (code == 74)
+    assert done.stderr.strip().splitlines()[-1].startswith("== ")
+
+
+def test_a_failed_preparation_spends_no_session(machine: Machine) -> None:
+    assert machine.run(PREPARE_CODE="65", VIRTUAL_ENV="/v").returncode == 65
+    assert not machine.called("rotate_accounts.py run")
+
+
+def test_it_is_short_and_readable() -> None:
+    lines = SCRIPT.read_text().splitlines()
+    assert len(lines) <= 55 and max(map(len, lines)) <= 120

@@ -21,8 +21,8 @@ if [[ -z $active && ! -e /var/colab/hostname ]]; then
 fi
 
 # 2. Packages, if one is missing. A torch or numpy that is here already is pinned, never replaced.
-if ! "$python" -c 'import einops, filelock, numpy, pydantic, rich, safetensors, tenacity, torch, typer, yaml' 2>/dev/null
-then
+needed='import einops, filelock, numpy, pydantic, rich, safetensors, tenacity, torch, typer, yaml'
+if ! "$python" -c "$needed" 2>/dev/null; then
   say "Installing packages (once)"
   pins=$(mktemp)
   "$python" -m pip list --format=freeze 2>/dev/null | grep -E '^(torch|numpy)==' >"$pins" || true

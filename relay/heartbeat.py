@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from relay.canonical import NotCanonical, dumps, loads
 from relay.clock import Runtime, Task
+from relay.errors import RelayError
 from relay.names import Names
 from relay.signals import StopSignal
 from storage.base import Missing, Stat, Store, StoreError, TooLong
@@ -29,7 +30,7 @@ class Heartbeat:
         superseded: Callable[[], bool],
         signal: StopSignal,
     ) -> None:
-        """`store` is a client without retries. `superseded` re-reads the tail; it raises StoreError if it cannot."""
+        """`store` is a client without retries. `superseded` re-reads the tail; it raises a RelayError if it cannot."""
         self._runtime, self._store, self._names, self._epoch = runtime, store, names, epoch
         self._ttl, self._superseded, self._signal = ttl_s, superseded, signal
         self._over = runtime.event()
@@ -69,7 +70,7 @@ class Heartbeat:
     def still_ours(self) -> bool:
         """Look at the tail if the last sign of life is more than TTL/2 old. False (and the session is told) if fenced.
 
-        Raises StoreError if the tail cannot be read.
+        Raises StorageUnreachable if the tail cannot be read.
         """
         if self._runtime.monotonic() - self._last_beat <= self._ttl / 2:
             return self._signal.reason != "fenced"
@@ -88,7 +89,7 @@ class Heartbeat:
                     return
                 self._beat()
                 self._read_request()
-            except StoreError:
+            except (StoreError, RelayError):
                 continue  # the next append decides; silence only lets others take over
 
     def _alive(self) -> bool:

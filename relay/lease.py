@@ -222,6 +222,6 @@ def held_text(state: RunState, held: Held) -> str:
     holder = held.holder
     return (
         f"Run {state.project}/{state.run} is being trained by {holder.account} since {iso(holder.since)} (last sign "
-        f"of life {held.silent_s:.0f} s ago, at step {state.step:,}). Its lease can be taken over in {held.left_s:.0f} s at "
+        f"of life {held.silent_s:.0f} s ago, step {state.step:,}). It can be taken over in {held.left_s:.0f} s at "
         f"the earliest if it falls silent. Wait for it with --wait MINUTES, or run again later."
     )

@@ -104,7 +104,8 @@ class Outbox:
     def tidy(self, state: RunState) -> None:
         """Remove what older epochs left but the head's backup and the newest few that were never committed."""
         known = {c.key for c in state.retained} | {r.key for r in state.retired}
-        unsent = [packed.key for packed in self.all() if packed.key not in known and packed.step > state.step]
+        older = [packed for packed in self.all() if packed.epoch < state.epoch and packed.step > state.step]
+        unsent = [packed.key for packed in older if packed.key not in known]
         kept = {*unsent[-KEPT_UNSENT:], *([state.head.key] if state.head else [])}
         for key in self._keys():
             if key[1] < state.epoch and key not in kept:

@@ -18,7 +18,7 @@ COMPILE_S = 1800.0
 """Longest first step: compiling, capturing, filling caches."""
 EVALUATE_S = 3600.0
 FIRST_COMMIT_S = 60.0
-"""Until an upload has been measured, a commit is due this soon."""
+"""Until an upload has been measured, a commit is due this soon, and after a tenth of a short budget."""
 
 
 class NonFinite(Exception):
@@ -140,7 +140,7 @@ class Trainer:
     def _time_due(self) -> bool:
         every = self._plan.every_s
         if not self._budget.measured.known("upload"):
-            every = min(every, FIRST_COMMIT_S)
+            every = min(every, FIRST_COMMIT_S, 0.1 * (self._plan.limits.budget_s or every))
         return self._now() - self._snapped_at >= every and self._workload.step != self._snapped_step
 
     def _boundary(self) -> int:

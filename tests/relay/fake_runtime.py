@@ -82,9 +82,11 @@ class World:
         """Drive until every thread of a main body has ended. Raises the first error of a thread, or on a deadlock."""
         end = self.now + limit_s
         while True:
-            self.fibers = [fiber for fiber in self.fibers if not fiber.done or fiber.error]
-            for fiber in self.fibers:
+            ended = [fiber for fiber in self.fibers if fiber.done]
+            self.fibers = [fiber for fiber in self.fibers if not fiber.done]
+            for fiber in ended:
                 if fiber.error:
+                    fiber.process.dead = True
                     raise fiber.error
             if not any(fiber.process.main is fiber for fiber in self.fibers):
                 return

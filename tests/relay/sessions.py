@@ -135,6 +135,8 @@ class Lab:
     world: World = field(default_factory=World)
     shared: MemoryStore | None = None
     count: int = 0
+    told: list[str] = field(default_factory=list)
+    """What the newest session told people."""
 
     def __post_init__(self) -> None:
         self.shared = self.shared or MemoryStore(clock=lambda: self.world.now)
@@ -164,7 +166,7 @@ class Lab:
         store = ProcessStore(self.shared, process, delay_s)
         workload = workload or ToyWorkload()
         workload.sleep = process.sleep
-        told: list[str] = []
+        told = self.told = []
         limits = Limits(started=process.monotonic(), budget_s=budget_s)
         defaults = {"target_steps": 100, "every_steps": 10, "evaluate_every": 0, "workers": 1, "limits": limits}
         ctx = Context(

@@ -1,0 +1,64 @@
+"""Copies one retained checkpoint under a new run's own prefix, verified; nothing is shared with the parent (P7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relay.changes import Key
+from relay.checkpoint import Facts, put_manifest
+from relay.errors import BadData, StorageUnreachable
+from relay.ledger import View
+from relay.names import Names
+from relay.outbox import LocalFile, Outbox, Packed
+from relay.restore import Damaged, fetch
+from relay.state import Checkpoint, Origin
+from relay.workload import StepDigest
+from storage.base import Store, StoreError
+from storage.transfer import upload
+
+
+def copy_checkpoint(
+    parent: View, key: Key, source: Store, target: Store, names: Names, run_id: str, code_version: str, scratch: Path
+) -> tuple[Checkpoint, Origin]:
+    """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under `names`.
+
+    `scratch` is a folder on this machine for the download. Raises BadData (65) if the parent does not retain `key` or
+    it is damaged, StorageUnreachable (69).
+    """
+    state, old = parent.state, Names(parent.state.project, parent.state.run)
+    checkpoint = state.checkpoint(key)
+    if checkpoint is None:
+        steps = ", ".join(f"{c.step:,}" for c in state.retained) or "none"
+        raise BadData(f"Run {state.run} retains no checkpoint of step {key[0]:,}. It retains steps {steps}.")
+    outbox = Outbox(scratch)
+    try:
+        manifest = fetch(checkpoint, state, source, old, outbox)
+        keys = {file.name: names.checkpoint(key[0], 0) + file.name for file in manifest.files}
+        files = upload(target, outbox.folder(key), keys)
+        packed = Packed(
+            project=names.project,
+            run=names.run,
+            run_id=run_id,
+            step=key[0],
+            epoch=0,
+            parent=None,
+            state_hash=manifest.state_hash,
+            files=tuple(LocalFile(name=f.name, size=f.size, sha256=f.sha256) for f in manifest.files),
+            config_hash=manifest.config_hash,
+            fingerprint=manifest.fingerprint,
+            metrics=manifest.metrics,
+        )
+        facts = Facts(manifest.config_hash, manifest.fingerprint, code_version)
+        promised = manifest.next
+        following = StepDigest(promised.step, promised.path, promised.digest) if promised else None
+        head = put_manifest(target, names, packed, files, following, facts, checkpoint.metric)
+    except Damaged as evidence:
+        raise BadData(f"Step {key[0]:,} of run {state.run} is damaged and cannot be forked: {evidence}") from evidence
+    except StoreError as error:
+        raise StorageUnreachable(f"The checkpoint could not be copied: {error}") from error
+    finally:
+        outbox.remove(key)
+    origin = Origin(
+        project=state.project, run=state.run, entry=parent.digest, step=key[0], state_hash=manifest.state_hash
+    )
+    return head, origin

@@ -1,0 +1,88 @@
+"""A session stops in time for its last commit, by what was measured."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.budget import SAMPLES, Budget, Limits, Measured
+
+seconds = st.floats(0.001, 100)
+
+
+def budget(total: float | None = 1000.0, **measured: float) -> Budget:
+    known = Measured({f"{kind}_s": value for kind, value in measured.items()})
+    return Budget(Limits(started=0.0, budget_s=total, margin_s=3.0), known)
+
+
+def test_the_earlier_of_two_clocks_rules() -> None:
+    limits = Limits(started=100.0, budget_s=3000.0, machine_started=0.0, machine_limit_s=1000.0)
+    assert limits.ends() == {"budget": 3100.0, "machine": 1000.0}
+    assert limits.deadline == 1000.0
+    assert Limits(started=0.0).deadline == math.inf
+
+
+def test_without_limits_nothing_stops() -> None:
+    free = budget(None, step=1, upload=5)
+    assert not free.should_stop(1e12) and free.may_upload(1e12) and free.may_evaluate(1e12)
+    free.cut(10.0)
+    assert free.should_stop(10.0)
+
+
+@given(st.floats(1, 100), seconds, seconds, seconds, seconds)
+@settings(max_examples=50, deadline=None)
+def test_what_is_allowed_to_begin_ends_before_the_deadline(
+    step: float, snapshot: float, save: float, upload: float, append: float
+) -> None:
+    """One more step, then the end with everything as slow as it ever was, is over by the deadline."""
+    it = budget(1000.0, step=step, snapshot=snapshot, save=save, upload=upload, append=append)
+    now = 0.0
+    while not it.should_stop(now):
+        now += step
+    if now > 0:
+        assert now + snapshot + max(save + upload, step) + 2 * append + 3.0 <= 1000.0
+
+
+def test_the_upload_in_flight_is_counted() -> None:
+    it = budget(100.0, step=1, upload=10)
+    assert not it.should_stop(60.0)
+    assert it.should_stop(60.0, inflight_rest=15.0)
+
+
+def test_no_background_upload_begins_that_would_meet_the_final_snapshot() -> None:
+    it = budget(100.0, step=0.1, snapshot=0, save=0, upload=10, append=0)  # doubled, for a single sample
+    assert it.may_upload(100 - 3 - 20 - 20 - 0.1)
+    assert not it.may_upload(100 - 3 - 20 - 20 + 0.1)
+
+
+@pytest.mark.parametrize(
+    ("now", "rest", "plan"),
+    [(0, None, "both"), (0, 30, "both"), (70, 15, "final"), (95, 3, "inflight"), (95, None, "both")],
+)
+def test_the_end_keeps_the_highest_step_that_can_become_durable(now: float, rest: float | None, plan: str) -> None:
+    it = budget(100.0, save=0, upload=10, append=0)
+    assert it.plan_end(now, rest) == plan
+
+
+def test_small_samples_are_trusted_less_and_old_ones_forgotten() -> None:
+    measured = Measured()
+    assert measured.high("upload", 7.0) == 7.0
+    measured.add("upload", 10.0)
+    assert measured.high("upload") == 20.0
+    for _ in range(SAMPLES):
+        measured.add("upload", 1.0)
+    assert measured.high("upload") == pytest.approx(1.05)
+
+
+def test_the_next_session_starts_from_what_this_one_measured() -> None:
+    measured = Measured()
+    measured.add("upload", 3.0)
+    assert Measured(measured.summary()).known("upload")
+    assert not Measured({"upload_s": -1.0, "append_s": 1e9, "step": 1.0}).known("append")
+
+
+def test_an_unmeasured_upload_takes_little_of_a_short_budget() -> None:
+    assert not budget(20.0).should_stop(10.0)

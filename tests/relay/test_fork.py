@@ -1,0 +1,47 @@
+"""A fork is a copy under its own prefix that goes on from the same state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay.errors import BadData, Exit
+from relay.fork import copy_checkpoint
+from relay.ledger import RunLedger
+from relay.names import Names
+from relay.retention import Keep
+from tests.relay.sessions import PROJECT, RUN, Lab, genesis
+from tests.relay.toy import hash_of, state_at
+
+
+def fork(lab: Lab, step: int, tmp: Path) -> None:
+    view = RunLedger(lab.shared, PROJECT, RUN, lab.world.process()).read()
+    target = genesis("branch")
+    head, origin = copy_checkpoint(
+        view, (step, 1), lab.shared, lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp / "scratch"
+    )
+    begun = target.model_copy(update={"head": head, "origin": origin})
+    RunLedger(lab.shared, PROJECT, "branch", lab.world.process()).begin(begun, session="0" * 32)
+
+
+def test_a_fork_trains_on_exactly_and_needs_nothing_of_its_parent(lab: Lab, tmp_path: Path) -> None:
+    lab.run(lab.session(target_steps=40, keep=Keep(9)))
+    fork(lab, 20, tmp_path)
+    for stat in list(lab.shared.list(f"checkpoints/{PROJECT}/{RUN}/")):
+        lab.shared.delete(stat.ref)
+    outcome = lab.run(lab.session("bob", run="branch", target_steps=60))
+    assert (outcome.exit_code, outcome.from_step, outcome.certified) == (Exit.OK, 20, "exact")
+    state = lab.state("branch")
+    assert state.head.state_hash == hash_of(60, state_at(60))
+    assert (state.origin.run, state.origin.step) == (RUN, 20)
+    assert not list((tmp_path / "scratch").glob("step_*"))
+
+
+def test_only_what_is_retained_and_sound_can_be_forked(lab: Lab, tmp_path: Path) -> None:
+    lab.run(lab.session(target_steps=40))
+    with pytest.raises(BadData, match=r"retains steps 20, 30, 40"):
+        fork(lab, 25, tmp_path)
+    lab.damage("step_30.e1/ema.json", lambda data: data + b" ")
+    with pytest.raises(BadData, match="damaged"):
+        fork(lab, 30, tmp_path)

@@ -1,0 +1,104 @@
+"""What lies in sync/ is used only if it is complete, intact and really the run's next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay.outbox import LocalFile, Outbox, Packed, hashed
+from relay.state import RunState
+from tests.relay.test_retention import HASH, Story
+from tests.relay.toy import ToyWorkload
+
+CONFIG = Story().state.config_hash
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Outbox:
+    return Outbox(tmp_path / "sync")
+
+
+def story(commits: int = 2) -> RunState:
+    told = Story()
+    told.lease()
+    for _ in range(commits):
+        told.commit(None)
+    return told.state
+
+
+def keep(outbox: Outbox, state: RunState, step: int, **changes: object) -> Packed:
+    toy = ToyWorkload()
+    toy.start()
+    toy.step = step
+    key = (step, int(changes.get("epoch", 1)))
+    saved = toy.snapshot().save(outbox.fresh(key))
+    files = [(name, *hashed(outbox.folder(key) / name)) for name in saved.files]
+    packed = Packed(
+        project=state.project,
+        run=state.run,
+        run_id=state.run_id,
+        step=step,
+        epoch=key[1],
+        parent=state.head.key if state.head else None,
+        state_hash=HASH,
+        config_hash=state.config_hash,
+        fingerprint={},
+        files=tuple(LocalFile(name=name, size=size, sha256=sha) for name, size, sha in files),
+    ).model_copy(update=changes)
+    outbox.seal(packed)
+    return packed
+
+
+def test_a_sealed_checkpoint_of_the_present_head_can_be_pushed(outbox: Outbox) -> None:
+    state = story()
+    packed = keep(outbox, state, 35)
+    keep(outbox, state, 30)
+    assert outbox.pushable(state) == packed
+
+
+@pytest.mark.parametrize(
+    "changes", [{"parent": (10, 1)}, {"parent": None}, {"run_id": "f" * 32}, {"config_hash": "b" * 64}]
+)
+def test_any_other_is_not_pushed(outbox: Outbox, changes: dict[str, object]) -> None:
+    state = story()
+    keep(outbox, state, 35, **changes)
+    assert outbox.pushable(state) is None
+
+
+def test_neither_is_one_that_is_behind_incomplete_or_changed(outbox: Outbox) -> None:
+    state = story()
+    keep(outbox, state, 20)
+    keep(outbox, state, 35)
+    (outbox.folder((35, 1)) / "state.json").write_text("{}")
+    keep(outbox, state, 40)
+    (outbox.root / "step_40.e1.json").unlink()
+    keep(outbox, state, 45)
+    (outbox.root / "step_45.e1.json").write_text("{")
+    assert outbox.pushable(state) is None
+
+
+def test_a_link_in_place_of_a_file_is_not_followed(outbox: Outbox, tmp_path: Path) -> None:
+    state = story()
+    keep(outbox, state, 35)
+    file = outbox.folder((35, 1)) / "state.json"
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    assert outbox.pushable(state) is None
+
+
+def test_adopting_gives_it_the_new_epoch(outbox: Outbox) -> None:
+    state = story()
+    adopted = outbox.adopt(keep(outbox, state, 35), 7)
+    assert adopted.key == (35, 7) and outbox.intact(adopted)
+    assert [packed.key for packed in outbox.all()] == [(35, 7)]
+
+
+def test_tidying_keeps_the_heads_backup_and_the_newest_unsent(outbox: Outbox) -> None:
+    state = story()
+    for step in (5, 20, 31, 32, 33):
+        keep(outbox, state, step)
+    keep(outbox, state, 40, epoch=2)
+    outbox.tidy(state.model_copy(update={"epoch": 2}))
+    assert [packed.key for packed in outbox.all()] == [(20, 1), (32, 1), (33, 1), (40, 2)]
+    assert outbox.bytes() > 0

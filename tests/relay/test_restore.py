@@ -1,0 +1,144 @@
+"""Going back: damage is proved, named and survived; nothing is deleted, and a run never restarts at 0 (P7)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from relay.errors import Exit
+from relay.restore import Damaged, read_manifest
+from storage.base import Denied, Unavailable
+from tests.relay.sessions import Lab
+from tests.relay.toy import hash_of, state_at
+
+
+def flip(data: bytes) -> bytes:
+    return data[:7] + bytes([data[7] ^ 1]) + data[8:]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "flipped": flip,
+    "truncated": lambda data: data[:-1],
+    "emptied": lambda data: b"",
+    "grown": lambda data: data + b" ",
+    "missing": lambda data: None,
+    "huge": lambda data: b"x" * 2_000_000,
+}
+
+
+@pytest.mark.parametrize("file", ["state.json", "ema.json", "manifest.json"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_i6_a_damaged_newest_checkpoint_is_left_by_a_rewind_with_evidence(lab: Lab, file: str, damage: str) -> None:
+    lab.run(lab.session(target_steps=40))
+    broken = lab.damage(f"step_40.e1/{file}", DAMAGES[damage])
+    before = {stat.name for stat in lab.shared.list("checkpoints/")}
+    outcome = lab.run(lab.session("bob", target_steps=60))
+    assert outcome.exit_code == Exit.OK, outcome.message
+    state = lab.state()
+    assert state.step == 60 and state.head.state_hash == hash_of(60, state_at(60))
+    assert "rewind" in lab.kinds()
+    (incident,) = [i for i in state.incidents if i.cause == "rewind"]
+    assert "step_40.e1" in incident.text
+    assert before <= {stat.name for stat in lab.shared.list("checkpoints/")}, "nothing is deleted"
+    assert [c.key for c in state.retained if c.damaged] == [(40, 1)]
+    assert broken.endswith(file)
+
+
+def test_reaching_the_damaged_step_again_compares_the_states(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40))
+    lab.damage("step_40.e1/state.json", flip)
+    lab.run(lab.session("bob", target_steps=60))
+    (incident,) = [i for i in lab.state().incidents if i.cause == "recomputed"]
+    assert "the same state" in incident.text
+
+
+def test_two_damaged_checkpoints_are_left_by_one_rewind(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40))
+    lab.damage("step_40.e1/state.json", flip)
+    lab.damage("step_30.e1/manifest.json", flip)
+    outcome = lab.run(lab.session("bob", target_steps=60))
+    assert outcome.exit_code == Exit.OK and outcome.certified == "exact"
+    assert lab.kinds().count("rewind") == 1
+    assert lab.state().links[-1].from_step == 20
+
+
+def test_i6_with_no_sound_checkpoint_it_never_restarts_at_0(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40))
+    for step in (20, 30, 40):
+        lab.damage(f"step_{step}.e1/state.json", flip)
+    second = lab.session("bob", target_steps=60)
+    outcome = lab.run(second)
+    assert outcome.exit_code == Exit.BAD_DATA
+    assert all(f"step_{step}.e1" in outcome.message for step in (20, 30, 40))
+    assert not second.workload.trained and lab.state().step == 40
+    assert "rewind" not in lab.kinds() and lab.state().holder is None
+
+
+@pytest.mark.parametrize("error", [Denied("no"), Unavailable("later")])
+def test_a_refusal_is_no_damage(lab: Lab, error: Exception) -> None:
+    lab.run(lab.session(target_steps=40))
+    second = lab.session("bob", target_steps=60)
+
+    def fail(verb: str, name: str) -> None:
+        if verb == "read_range" and "step_40" in name:
+            raise error
+
+    second.store.fail = fail
+    outcome = lab.run(second)
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE
+    assert "rewind" not in lab.kinds() and lab.state().holder is None
+
+
+def test_wrong_bytes_read_only_once_are_no_damage(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40))
+    second = lab.session("bob", target_steps=60)
+    lies = iter([b"", b"{}"])
+    honest = second.store.read_range
+    second.store.read_range = lambda ref, start, length: (
+        next(lies, None) or honest(ref, start, length) if "state.json" in ref else honest(ref, start, length)
+    )
+    assert lab.run(second).exit_code == Exit.OK
+    assert "rewind" not in lab.kinds()
+
+
+def test_an_intact_checkpoint_that_does_not_fit_is_gone_back_from(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40))
+    second = lab.session("bob", target_steps=60)
+    fits = second.workload.load
+
+    def load(folder: Path) -> None:
+        if json.loads((folder / "state.json").read_text())["step"] == 40:
+            raise ValueError("unknown tensor")
+        fits(folder)
+
+    second.workload.load = load
+    assert lab.run(second).exit_code == Exit.OK
+    assert any("unknown tensor" in i.text for i in lab.state().incidents)
+
+
+def test_the_local_backup_is_used_instead_of_a_download(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40, machine="a"))
+    second = lab.session("bob", target_steps=60, machine="a")
+    lab.run(second)
+    assert not [call for call in second.store.calls if call[0] == "read_range" and "step_40.e1" in call[1]]
+
+
+def test_a_damaged_local_backup_is_fetched_afresh(lab: Lab) -> None:
+    first = lab.session(target_steps=40, machine="a")
+    lab.run(first)
+    (first.ctx.outbox.folder((40, 1)) / "state.json").write_text("{}")
+    (first.ctx.outbox.folder((40, 1)) / "stranger").write_text("!")
+    outcome = lab.run(lab.session("bob", target_steps=60, machine="a"))
+    assert outcome.exit_code == Exit.OK and "rewind" not in lab.kinds()
+
+
+def test_i3_an_entry_that_points_elsewhere_is_not_followed(lab: Lab) -> None:
+    """A Ref that is not that of its own key is damage, whatever lies there."""
+    lab.run(lab.session(target_steps=40))
+    state = lab.state()
+    wrong = state.head.model_copy(update={"ref": "runs/toys/chain/ledger/00000000000000000000.json"})
+    with pytest.raises(Damaged, match="somewhere else"):
+        read_manifest(wrong, state, lab.shared, lab.session().ctx.names)

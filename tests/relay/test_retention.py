@@ -1,0 +1,263 @@
+"""What stays and what may go: no view, however old, ever allows deleting what any later state retains (P8, I8)."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.changes import By
+from relay.collect import delete
+from relay.keeping import KEPT_CHECKPOINTS
+from relay.manifest import FileEntry, Manifest
+from relay.names import Names
+from relay.retention import GRACE_S, Keep, deletable, to_retire
+from relay.rules import apply
+from relay.state import Checkpoint, RunState
+from storage.base import Denied, Ref, Stat
+from storage.memory import MemoryStore
+from tests.relay.sessions import PROJECT, RUN, Lab, genesis
+
+NAMES = Names(PROJECT, RUN)
+HASH = "a" * 64
+
+
+def manifest_of(key: tuple[int, int]) -> Manifest:
+    files = tuple(
+        FileEntry(name=name, key=NAMES.checkpoint(*key) + name, ref=NAMES.checkpoint(*key) + name, size=1, sha256=HASH)
+        for name in ("a.bin", "b.bin")
+    )
+    step, epoch = key
+    return Manifest(
+        project=PROJECT, run=RUN, step=step, epoch=epoch, state_hash=HASH, files=files, config_hash=HASH,
+        fingerprint={}, code_version="1",
+    )  # fmt: skip
+
+
+def checkpoint(key: tuple[int, int], metric: float | None = None) -> Checkpoint:
+    name = NAMES.manifest(*key)
+    return Checkpoint(
+        step=key[0], epoch=key[1], manifest=name, ref=name, sha256=HASH, state_hash=HASH, bytes=3, metric=metric
+    )
+
+
+class Story:
+    """A run lived through by the real rules, with the files its sessions left."""
+
+    def __init__(self) -> None:
+        self.now, self.session = 1000.0, "0" * 32
+        self.state = apply(None, "genesis", genesis().model_dump(mode="json"), By(self.session, None, 0, self.now))
+        self.states = [self.state]
+        self.files: dict[str, float] = {}
+
+    def do(self, kind: str, change: dict[str, object], epoch: int | None = None) -> None:
+        self.now += 10
+        by = By(self.session, "alice", self.state.epoch if epoch is None else epoch, self.now)
+        self.state = apply(self.state, kind, change, by)
+        self.states.append(self.state)
+
+    def lease(self) -> None:
+        holder = self.state.holder
+        gone = {"epoch": holder.epoch, "reason": "dead", "seconds": 1.0} if holder else None
+        self.session = f"{self.state.epoch + 1:032x}"
+        self.do("lease", {"ttl_s": 10.0, "target_steps": 9, "took_over": gone}, self.state.epoch + 1)
+
+    def upload(self, key: tuple[int, int]) -> None:
+        for name in ("a.bin", "b.bin", "manifest.json"):
+            self.files[NAMES.checkpoint(*key) + name] = self.now
+
+    def commit(self, metric: float | None) -> None:
+        key = (self.state.step + 10, self.state.epoch)
+        self.upload(key)
+        self.do("commit", {"checkpoint": checkpoint(key, metric).model_dump(mode="json")})
+
+    def garbage(self) -> None:
+        self.upload((self.state.step + 5, self.state.epoch))
+
+    def rewind(self) -> None:
+        good = self.state.undamaged
+        if len(good) > 1 and not self.state.committed_by(self.state.epoch):
+            self.do("rewind", {"damaged": [good[-1].key], "to": good[-2].key, "evidence": "bad"})
+
+    def retire(self, keep: Keep) -> None:
+        going = to_retire(self.state, keep)
+        if going:
+            self.do("retire", {"retire": [list(key) for key in going]})
+
+    def listed(self) -> list[Stat]:
+        return [Stat(name, name, 1, modified) for name, modified in sorted(self.files.items())]
+
+
+def verified(state: RunState) -> dict[tuple[int, int], Manifest]:
+    return {c.key: manifest_of(c.key) for c in state.retained}
+
+
+STEPS = st.lists(
+    st.sampled_from(["lease", "commit", "commit", "best", "garbage", "rewind", "retire", "wait", "clean"]), max_size=40
+)
+
+
+@given(STEPS, st.integers(2, 4), st.sampled_from([0, 20, 30]), st.booleans(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_i8_no_view_of_any_age_deletes_what_a_state_retains(
+    steps: list[str], last: int, every: int, short: bool, data: st.DataObject
+) -> None:
+    story, keep = Story(), Keep(last, every)
+    story.lease()
+    for step in steps:
+        if step == "commit":
+            story.commit(None)
+        elif step == "best":
+            story.commit(data.draw(st.floats(0, 1)))
+        elif step == "wait":
+            story.now += GRACE_S
+        elif step == "retire":
+            story.retire(keep)
+        elif step == "clean":
+            view = data.draw(st.sampled_from(story.states))  # a zombie's view, as old as it likes
+            shown = [stat for stat in story.listed() if data.draw(st.booleans())]
+            going = deletable(view, NAMES, shown, verified(view), story.now, short_of_space=short)
+            for stat in going[: data.draw(st.integers(0, len(going)))]:  # it may die half way
+                del story.files[stat.name]
+        else:
+            getattr(story, step)()
+        assert_retained_files_exist(story)
+
+
+def assert_retained_files_exist(story: Story) -> None:
+    for c in story.state.retained:
+        assert {c.manifest, *(f.key for f in manifest_of(c.key).files)} <= set(story.files)
+
+
+@given(STEPS, st.integers(2, 4), st.sampled_from([0, 20]))
+@settings(max_examples=60, deadline=None)
+def test_retire_is_always_allowed_and_keeps_what_the_rules_keep(steps: list[str], last: int, every: int) -> None:
+    story, keep = Story(), Keep(last, every)
+    story.lease()
+    for step in steps:
+        if step in ("lease", "rewind", "garbage"):
+            getattr(story, step)()
+        elif step in ("commit", "best"):
+            story.commit(0.5 if step == "best" else None)
+        elif step == "retire":
+            story.retire(keep)  # the rules raise if they refuse it
+            good = [c.key for c in story.state.undamaged]
+            assert story.state.head is None or story.state.head.key in good
+            assert len(good) >= min(KEPT_CHECKPOINTS, len(good))
+            assert story.state.best is None or story.state.best in good
+
+
+def committed(*steps: int) -> Story:
+    story = Story()
+    story.lease()
+    for _ in steps:
+        story.commit(None)
+    return story
+
+
+def names(stats: list[Stat]) -> list[str]:
+    return [stat.name.removeprefix(NAMES.checkpoints) for stat in stats]
+
+
+def test_retired_files_go_after_an_hour_manifests_last() -> None:
+    story = committed(10, 20, 30)
+    story.retire(Keep(2))
+    assert deletable(story.state, NAMES, story.listed(), verified(story.state), story.now + GRACE_S - 1) == []
+    going = deletable(story.state, NAMES, story.listed(), verified(story.state), story.now + GRACE_S)
+    assert names(going) == ["step_10.e1/a.bin", "step_10.e1/b.bin", "step_10.e1/manifest.json"]
+    now = deletable(story.state, NAMES, story.listed(), verified(story.state), story.now, short_of_space=True)
+    assert names(now) == names(going)
+
+
+def test_unretired_files_of_the_newest_epoch_never_go_those_of_older_ones_do() -> None:
+    story = committed(10)
+    story.garbage()
+    late = story.now + 100 * GRACE_S
+    assert deletable(story.state, NAMES, story.listed(), verified(story.state), late, short_of_space=True) == []
+    story.lease()
+    going = deletable(story.state, NAMES, story.listed(), verified(story.state), late)
+    assert names(going) == ["step_15.e1/a.bin", "step_15.e1/b.bin", "step_15.e1/manifest.json"]
+
+
+def test_one_unverified_manifest_and_nothing_goes() -> None:
+    story = committed(10, 20, 30)
+    story.retire(Keep(2))
+    known = verified(story.state)
+    del known[story.state.head.key]
+    assert deletable(story.state, NAMES, story.listed(), known, story.now + 2 * GRACE_S) == []
+
+
+def test_a_file_named_by_a_retained_manifest_of_another_folder_stays() -> None:
+    story = committed(10, 20, 30)
+    story.retire(Keep(2))
+    known = verified(story.state)
+    shared = NAMES.checkpoint(10, 1) + "a.bin"
+    head = known[story.state.head.key]
+    entry = FileEntry(name="a.bin", key=shared, ref=shared, size=1, sha256=HASH)
+    known[story.state.head.key] = head.model_copy(update={"files": (entry,)})
+    going = deletable(story.state, NAMES, story.listed(), known, story.now + 2 * GRACE_S)
+    assert shared not in [stat.name for stat in going]
+
+
+def test_other_names_in_the_folder_are_left_alone() -> None:
+    story = committed(10)
+    story.lease()
+    for name in ("notes.txt", "step_1.e1/sub/x", "step_01.e1/x", "step_5.e1.bak/x"):
+        story.files[NAMES.checkpoints + name] = 0.0
+    assert deletable(story.state, NAMES, story.listed(), verified(story.state), 1e12, short_of_space=True) == []
+
+
+def test_every_nth_stays_and_thins_out_before_the_entry_is_full() -> None:
+    story = Story()
+    story.lease()
+    for _ in range(200):
+        story.commit(None)
+        story.retire(Keep(2, every=10))
+    assert len(story.state.retained) < 60
+    assert story.state.retained[0].step % 20 == 0
+
+
+def test_a_damaged_checkpoint_stays_until_enough_lie_beyond_it() -> None:
+    story = committed(10, 20, 30)
+    story.lease()
+    story.rewind()
+    story.commit(None)
+    story.retire(Keep(2))
+    assert (30, 1) in {c.key for c in story.state.retained if c.damaged}
+    for _ in range(2):
+        story.commit(None)
+    story.retire(Keep(2))
+    assert not [c for c in story.state.retained if c.damaged]
+
+
+def test_a_folder_that_could_not_be_emptied_keeps_its_manifest() -> None:
+    story = committed(10, 20, 30)
+    story.retire(Keep(2))
+    store = MemoryStore()
+    for name in story.files:
+        store.put(name, b"x")
+    going = deletable(story.state, NAMES, story.listed(), verified(story.state), story.now + GRACE_S)
+    stubborn = going[1].ref
+    remove = store.delete
+
+    def refuse(ref: Ref) -> None:
+        if ref == stubborn:
+            raise Denied("locked")
+        remove(ref)
+
+    store.delete = refuse
+    assert delete(going, store, NAMES, lambda: True) == set()
+    left = [stat.name for stat in store.list(NAMES.checkpoint(10, 1))]
+    assert NAMES.manifest(10, 1) in left and len(left) == 2
+    store.delete = remove
+    assert delete(going, store, NAMES, lambda: True) == {(10, 1)}
+
+
+def test_a_session_cleans_up_behind_itself_an_hour_later(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=20_000, every_steps=500, keep=Keep(2)))
+    steps = sorted({NAMES.parse_checkpoint(stat.name)[0] for stat in lab.shared.list(NAMES.checkpoints)})
+    assert steps[-1] == 20_000 and len(steps) > 2, "those of the last hour are still there"
+    lab.world.now += 2 * GRACE_S
+    lab.run(lab.session("bob", target_steps=21_000, every_steps=500, keep=Keep(2)))
+    left = sorted({NAMES.parse_checkpoint(stat.name)[0] for stat in lab.shared.list(NAMES.checkpoints)})
+    assert len(left) <= 5
+    assert {c.step for c in lab.state().retained} == {20_500, 21_000}

@@ -23,7 +23,7 @@ ENVIRONMENT_NAMES = {
 }
 """Keys whose variable is not RELAY_ and the key in capitals."""
 
-READ_ELSEWHERE = frozenset({"RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED", "RELAY_TRACEBACK", "RELAY_HOME"})
+READ_ELSEWHERE = frozenset({"RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED"})
 """Variables of ours that are not settings."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from relay.errors import Exit, RelayError
 from relay.signals import Reason, StopSignal
 
 MEANING: dict[signal.Signals, Reason] = {
@@ -14,6 +15,21 @@ MEANING: dict[signal.Signals, Reason] = {
     signal.SIGINT: "sigint",
     signal.SIGUSR1: "stop",
 }
+
+BY_REASON: dict[Reason, Exit] = {
+    "sigint": Exit.SIGINT,
+    "sigterm": Exit.SIGTERM,
+    "stop": Exit.HANDOFF,
+    "fenced": Exit.FENCED,
+}
+
+
+class Interrupted(RelayError):
+    """A signal ended the session before it held the lease."""
+
+    def __init__(self, reason: Reason, note: str) -> None:
+        super().__init__(f"Ended by {note or reason} before training began; nothing was trained.")
+        self.exit_code = BY_REASON[reason]
 
 
 @contextmanager

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from relay.accounts import Account
+from relay.accounts import Account, Accounts
 from relay.commands.common import ConfigOption, JsonOption, emit, say, surroundings
 from relay.commands.opening import writing_accounts
 from relay.commands.reading import accounts, open_stores
 from relay.inference import infer_account
+from relay.owners import Inference
 from relay.redact import printable
 from relay.status import iso
 
@@ -43,8 +44,19 @@ def register(
     for line in found.lines:
         say(f"inferred: {line}")
     known = writing_accounts(here, here.settle(config=config))
-    made, fresh = known.register(account, label, found, tier=tier, gpu=gpu)
+    made, fresh = add(known, account, label, found, tier, gpu)
     emit(as_json, document(made, fresh), sentence(made, fresh))
+
+
+def add(
+    known: Accounts, account: str, label: str, found: Inference, tier: str | None, gpu: str | None
+) -> tuple[Account, bool]:
+    """Register, or describe an account that `run` had to register by its bare id. Whether it is new."""
+    listed = known.all().get(account)
+    if listed and listed.account and listed.account.label == account != label:
+        wanted = {"label": label, "owner": found.owner, "provider": found.provider, "tier": tier, "gpu": gpu}
+        return known.edit(account, **{key: value for key, value in wanted.items() if value is not None}), True
+    return known.register(account, label, found, tier=tier, gpu=gpu)
 
 
 def document(account: Account, fresh: bool) -> dict[str, object]:

@@ -30,12 +30,11 @@ from relay.redact import secrets_of
 from relay.report import duration
 from relay.session import push as push_session
 from relay.session import run_session
-from relay.signals import Reason, StopSignal
+from relay.signals import StopSignal
 from relay.state import RunState
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""
-BY_SIGNAL: dict[Reason, Exit] = {"sigint": Exit.SIGINT, "sigterm": Exit.SIGTERM, "stop": Exit.HANDOFF}
 
 
 def run(
@@ -121,9 +120,7 @@ def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -
     config = workload.config()
     opened = opening.begin(config)
     context = opening.context(opened, opening.account(), workload, config, target)
-    if opening.stop.reason in BY_SIGNAL:
-        step = opened.view.state.step
-        return Outcome(BY_SIGNAL[opening.stop.reason], f"Ended by {opening.stop.note} before training began.", step)
+    opening.heed()
     return act(context)
 
 

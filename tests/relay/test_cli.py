@@ -151,6 +151,12 @@ def test_duplicate_account_is_idempotent_or_refused_with_the_fix(desk: Desk) -> 
     assert "account_1" in desk("register", "account_1", "Maria's Kaggle", code=78).err
 
 
+def test_an_account_that_run_registered_by_its_id_can_be_described_later(desk: Desk) -> None:
+    desk.train(3)
+    assert "John at colab" in desk("register", "account_1", "John's Colab").out
+    assert desk("accounts", "list", "--json").json["accounts"][0]["label"] == "John's Colab"
+
+
 def test_a_second_account_of_one_person_at_one_provider_is_refused(desk: Desk) -> None:
     desk("register", "account_1", "John's Colab")
     refused = desk("register", "account_2", "Colab too", "--owner", "John", code=77)

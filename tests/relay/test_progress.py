@@ -9,9 +9,9 @@ import signal
 import pytest
 from rich.console import Console
 
-from relay.interrupts import listening
+from relay.interrupts import Interrupted, listening
 from relay.progress import Bar, Lines, display, numbers
-from relay.signals import StopSignal
+from relay.signals import Reason, StopSignal
 from relay.workload import Progress
 
 
@@ -54,6 +54,11 @@ def test_signals_ask_the_session_to_end_and_handlers_are_put_back(number: signal
         os.kill(os.getpid(), number)
         assert stop.reason == reason
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])
+def test_a_signal_before_the_lease_keeps_its_exit_code(reason: Reason, code: int) -> None:
+    assert Interrupted(reason, "SIGX").exit_code == code
 
 
 def test_a_second_interrupt_stops_at_once() -> None:

@@ -188,7 +188,8 @@ class Accounts:
         if found is None:
             raise BadData(
                 f"{self.store.address}: the object of account {account} is missing or damaged. Training is not "
-                f"affected. Remove it with `python rotate_accounts.py accounts forget {account}` and register anew."
+                f"affected. Restore it from a backup of the storage, or forget it with `python rotate_accounts.py "
+                f"accounts forget {account}` and register under another id."
             )
         return found
 

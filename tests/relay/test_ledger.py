@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pytest
@@ -25,6 +26,7 @@ from tests.relay.runs import (
     begun,
     checkpoint,
     follower,
+    forged,
     genesis,
     id_of,
     overwrite,
@@ -120,6 +122,23 @@ def test_a_change_is_built_again_on_what_another_wrote_meanwhile() -> None:
 
     view = holder.append("commit", build)
     assert (seen, view.state.incidents_total, view.state.step) == ([0, 1], 1, 10)
+
+
+def test_threads_racing_for_slots_land_every_intent_once() -> None:
+    store, _ = begun()
+
+    def write(number: int) -> None:
+        client = Client(store, number)
+        for text in range(15):
+            note = Noted(cause="note", text=f"{number}.{text}", step=0)
+            client.ledger.append("incident", lambda s, note=note: note, session=client.session, account=None)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(10, 14)))
+    slots = list(Client(store, 99).ledger.entries(0, len(seqs(store))))
+    texts = [slot.entry.change["text"] for slot in slots[2:] if slot.entry]
+    assert sorted(texts) == sorted(f"{n}.{t}" for n in range(10, 14) for t in range(15))
+    assert Client(store, 98).ledger.read().state.incidents_total == 60
 
 
 def test_a_session_whose_lease_was_taken_is_fenced_and_changes_nothing() -> None:
@@ -326,6 +345,17 @@ def test_reading_10000_entries_costs_few_requests(hinted: bool, reads: int) -> N
     store.counts.clear()
     assert ledger.read().seq == 9_999
     assert store.reads <= 2 and store.counts["list"] == 0
+
+
+def test_an_entry_that_claims_to_pass_over_the_whole_log_costs_few_requests() -> None:
+    inner = MemoryStore()
+    long_log(inner, 10_000)
+    last = decode(raw(inner, 9_999), MACHINE.kinds, 9_999)
+    overwrite(inner, 10_000, forged(raw(inner, 9_999), last, base=0))
+    store = CountingStore(inner)
+    view = RunLedger(store, PROJECT, RUN, QuietRuntime()).read()
+    assert (view.seq, view.entry.seq) == (10_000, 9_999)
+    assert store.reads <= 45
 
 
 def test_a_reader_far_behind_reads_only_the_newest() -> None:

@@ -89,6 +89,9 @@ VOID: dict[str, Callable[[MemoryStore], bytes]] = {
     "passing over a valid entry": lambda store: follower(
         raw(store, 3), entry(store, 3), state_of(store, 2), seq=4, base=2, parent=digest(raw(store, 3))
     ),
+    "calling a valid entry void": lambda store: follower(
+        raw(store, 3), entry(store, 3), state_of(store), seq=4, base=2, parent=digest(raw(store, 3))
+    ),
     "from nothing": lambda store: follower(
         raw(store, 3), entry(store, 3), state_of(store), base=-1, parent=digest(raw(store, 3))
     ),

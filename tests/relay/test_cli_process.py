@@ -1,0 +1,51 @@
+"""The program as people start it: fast to start, torch only where it trains, ASCII where the terminal has no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, str(ROOT / "rotate_accounts.py")]
+
+
+def start(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("RELAY_", "ACCOUNT_", "RUN_"))}
+    surroundings = {**kept, "HOME": str(folder), **environ}
+    return subprocess.run([*PROGRAM, *words], cwd=folder, env=surroundings, capture_output=True, timeout=120)
+
+
+def test_commands_that_only_read_never_import_torch(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
+    for words in (["status", "--json"], ["report"], ["register", "account_1", "John's Colab"], ["config", "show"]):
+        done = start(tmp_path, *words, PYTHONPATH=str(tmp_path))
+        assert done.returncode == 0, done.stderr.decode()
+
+
+def test_without_torch_training_names_the_install_line(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
+    done = start(tmp_path, "prepare", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 78
+    assert b"pip install 'trm-relay[train]'" in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_the_box_falls_back_to_ascii_where_stdout_is_not_utf8(tmp_path: Path) -> None:
+    plain = start(tmp_path, "report", PYTHONIOENCODING="ascii").stdout.decode("ascii")
+    fancy = start(tmp_path, "report", PYTHONIOENCODING="utf-8").stdout.decode("utf-8")
+    assert plain.startswith("+====") and fancy.startswith("╔════")
+
+
+def test_an_error_under_json_is_the_only_thing_on_stdout(tmp_path: Path) -> None:
+    done = start(tmp_path, "run", "bach_size=3", "--json")
+    assert done.returncode == 78
+    assert json.loads(done.stdout)["schema"] == "relay.error/1"
+
+
+def test_the_module_is_the_same_program(tmp_path: Path) -> None:
+    kept = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "relay.cli", "status", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, timeout=120, check=True)
+    assert done.stdout == start(tmp_path, "status", "--json").stdout

@@ -40,6 +40,7 @@ def test_nobodys_settings_reach_the_demonstration(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_killed_resumed_and_unbroken_end_in_the_same_bytes(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "rotate_accounts.py"), "demo", "--steps", "160", "--json"]
     environ = {**os.environ, "HOME": str(tmp_path)}

@@ -125,7 +125,7 @@ class Committer:
             left = until - self._runtime.monotonic()
             if left <= 0 or at_once():
                 return False
-            self._runtime.sleep(min(left, 0.05))
+            self._runtime.sleep(min(max(left, 0.01), 0.05))
         return self.failure is None
 
     def settle(self, until: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from relay.budget import Budget
@@ -140,7 +141,7 @@ class Trainer:
     def _time_due(self) -> bool:
         every = self._plan.every_s
         if not self._budget.measured.known("upload"):
-            every = min(every, FIRST_COMMIT_S, 0.1 * (self._plan.limits.budget_s or every))
+            every = min(every, FIRST_COMMIT_S, 0.1 * (self._plan.limits.budget_s or math.inf))
         return self._now() - self._snapped_at >= every and self._workload.step != self._snapped_step
 
     def _boundary(self) -> int:

@@ -12,6 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+TICK = 1e-5
+"""Every wait takes at least this long: a loop of waits shorter than a double can tell apart would stand still."""
+
 
 class Killed(BaseException):
     """SIGKILL: raised inside every thread of a dead machine's process, and by everything it then touches."""
@@ -43,7 +46,7 @@ class _Fiber:
         """Give the turn away until `ready()` or the timeout; returns ready()."""
         self.process.check()
         self.ready_when = ready
-        self.wake_at = float("inf") if timeout is None else self.world.now + max(0.0, timeout)
+        self.wake_at = float("inf") if timeout is None else self.world.now + max(TICK, timeout)
         self.world.baton.release()
         self.go.acquire()
         self.process.check()

@@ -122,9 +122,10 @@ def _hub_split(config: TrainConfig, root: Path, tell: Tell) -> tuple[Tokens, Tok
     """The split of Sudoku-Extreme's training file, kept in small files: reading all of it takes a minute."""
     name = f"seed{config.seed}-{config.data.train_rows}.csv"
     train, valid = (root / "sudoku-extreme" / f"{part}-{name}" for part in ("train", "valid"))
-    if not (train.exists() and valid.exists()):
+    if not train.exists():
         every = read_csv(files.sudoku_extreme(root, "train.csv", tell))
-        parts = split(every, config.data.train_rows, config.seed)
-        for path, tokens in zip((train, valid), parts, strict=True):
-            write_csv(path, "sudoku-extreme", tokens or parts[0])
-    return read_csv(train), read_csv(valid)
+        kept, spare = split(every, config.data.train_rows, config.seed)
+        if spare is not None:
+            write_csv(valid, "sudoku-extreme", spare)
+        write_csv(train, "sudoku-extreme", kept)
+    return read_csv(train), read_csv(valid) if valid.exists() else None

@@ -66,6 +66,9 @@ def download(url: str, path: Path) -> None:
     """Store what the address serves. Raises DataError if it cannot be had whole; then nothing is stored."""
     try:
         response = urllib.request.urlopen(url, timeout=TIMEOUT_S)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise _no_download(url, path, error) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise _no_download(url, path, error) from error
     with response, replacing(path) as file:

@@ -30,6 +30,13 @@ ENDS: dict[End, tuple[Exit, str]] = {
     "fenced": (Exit.FENCED, "fenced"),
 }
 
+FAILURES: dict[Exit, str] = {
+    Exit.BAD_DATA: "bad data",
+    Exit.STORAGE_UNREACHABLE: "storage unreachable",
+    Exit.LEASE_HELD: "account trains another run",
+    Exit.UPLOAD_FAILED: "last upload failed",
+}
+
 
 def run_session(ctx: Context) -> Outcome:
     """Take the lease, restore, train, commit, hand off. Never raises a RelayError: it becomes the outcome.
@@ -149,9 +156,16 @@ class _Holding:
         if isinstance(error, Exception) and not isinstance(error, RelayError):
             record_crash(parts.lease, parts.ctx.facts, error, parts.ctx.workload.step)
         if not isinstance(error, Fenced) and parts.ctx.signal.reason != "fenced":
-            _release(parts, self.reason or (type(error).__name__ if error else "ended"))
+            _release(parts, self.reason or _why(error))
         parts.heartbeat.stop()
         parts.ctx.locks.drop(parts.ctx.session)
+
+
+def _why(error: BaseException | None) -> str:
+    """The end of a session that went wrong, for its link."""
+    if isinstance(error, RelayError):
+        return FAILURES.get(error.exit_code, "failed")
+    return "crashed" if isinstance(error, Exception) else "interrupted"
 
 
 def _release(parts: Parts, reason: str) -> None:

@@ -86,6 +86,7 @@ def test_a_failed_final_upload_is_74_and_the_next_run_there_commits_it(lab: Lab)
     assert outcome.exit_code == Exit.UPLOAD_FAILED
     assert outcome.unsent is not None and (outcome.unsent / "state.json").exists()
     assert str(outcome.unsent) in outcome.message and "push --run chain" in outcome.message
+    assert lab.state().links[-1].end == "open", "nothing could be said any more"
     kept = int(outcome.unsent.name.split("_")[1].split(".")[0])
     assert kept > outcome.durable_step
     lab.world.now += 1000

@@ -1,1 +1,9 @@
 """Tensors: the Tiny Recursive Model, its loss, optimizers, data and exact state; imports nothing of ours."""
+
+import os
+
+# Both must be set before torch starts its threads and CUDA. Threads that wait sleep instead of spinning: on a machine
+# with anything else to do, spinning makes two threads several times slower than one. The workspace setting makes
+# cuBLAS deterministic.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -5,7 +5,6 @@ It has the methods of relay/workload.py's Workload protocol and imports none of 
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -209,6 +208,5 @@ class TrmWorkload:
     def _prepare(self) -> None:
         """Process-wide settings that decide bits; repeated by each entry point, because threads have their own."""
         torch.set_num_threads(self._config.threads)
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -1,0 +1,43 @@
+"""Weights under the reference's names, out and in."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from trm.interop import export_weights, import_weights, plain_name
+
+
+def test_export_and_import_are_inverse(make, tmp_path) -> None:
+    state = make(5)
+    export_weights(state, tmp_path / "raw.safetensors", ema=False)
+    export_weights(state, tmp_path / "ema.safetensors")
+    fresh = make(0, seed=9)
+    import_weights(fresh, tmp_path / "raw.safetensors")
+    assert torch.equal(fresh.params.buffer, state.params.buffer)
+    assert torch.equal(fresh.ema.buffer, state.params.buffer)
+    assert torch.equal(fresh.model.inner.puzzle_emb.weights, state.model.inner.puzzle_emb.weights)
+    import_weights(fresh, tmp_path / "ema.safetensors")
+    assert torch.equal(fresh.params.buffer, state.ema.buffer)
+    assert all(name.startswith("model.inner.") for name in load_file(tmp_path / "ema.safetensors"))
+
+
+def test_wrapper_prefixes_are_stripped() -> None:
+    names = {plain_name(f"{prefix}inner.lm_head.weight") for prefix in ("", "model.", "_orig_mod.model.")}
+    assert names == {"inner.lm_head.weight"}
+
+
+def test_what_does_not_fit_is_named(make, tmp_path) -> None:
+    state = make(0)
+    path = tmp_path / "w.safetensors"
+    weights = {name: value.clone() for name, value in state.model.state_dict().items()}
+    save_file(weights | {"inner.more": torch.zeros(1)}, path)
+    with pytest.raises(ValueError, match=r"unknown tensor 'inner\.more'"):
+        import_weights(state, path)
+    save_file(weights | {"inner.lm_head.weight": torch.zeros(2, 16)}, path)
+    with pytest.raises(ValueError, match=r"inner\.lm_head\.weight is \(2, 16\)"):
+        import_weights(state, path)
+    path.write_bytes(b"not safetensors at all")
+    with pytest.raises(ValueError, match="not a safetensors file"):
+        import_weights(state, path)

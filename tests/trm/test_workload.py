@@ -1,0 +1,131 @@
+"""The workload the relay drives, on small 4x4 Sudoku."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from trm.config import TrainConfig
+from trm.tasks import preset
+from trm.workload import REPORT_EVERY, Progress, TrmWorkload
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def small(**changes) -> TrainConfig:
+    config = preset("sudoku4")
+    arch = config.arch.model_copy(update={"hidden_size": 16, "expansion": 1.0, "L_layers": 1, "puzzle_emb_ndim": 16})
+    data = config.data.model_copy(update={"train_rows": 100})
+    settings = {"batch_size": 8, "threads": 1, "arch": arch, "data": data} | changes
+    return config.model_copy(update=settings)
+
+
+@pytest.fixture
+def workload(tmp_path) -> TrmWorkload:
+    made = TrmWorkload(small(), tmp_path, "cpu")
+    made.start()
+    return made
+
+
+def go(workload: TrmWorkload, until: int) -> list[Progress]:
+    seen: list[Progress] = []
+    workload.advance(until, lambda: False, seen.append)
+    return seen
+
+
+def test_advance_stops_between_steps_and_reports(workload) -> None:
+    seen = go(workload, REPORT_EVERY + 3)
+    assert [p.step for p in seen] == [REPORT_EVERY, REPORT_EVERY + 3]
+    assert seen[0].metrics["lm_loss"] > 0
+    answers = iter([False, False, True])
+    workload.advance(100, lambda: next(answers), lambda _: None)
+    assert workload.step == REPORT_EVERY + 5
+    assert go(workload, 1) == []
+
+
+def test_a_fresh_process_continues_bit_for_bit(workload, tmp_path) -> None:
+    go(workload, 4)
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    saved = workload.snapshot().save(folder)
+    assert saved.state_hash == workload.digest().digest
+    go(workload, 9)
+    code = f"""
+from pathlib import Path
+from trm.config import TrainConfig
+from trm.workload import TrmWorkload
+w = TrmWorkload(TrainConfig.model_validate_json({small().model_dump_json()!r}), Path({str(tmp_path)!r}), "cpu")
+w.load(Path({str(folder)!r}))
+w.advance(9, lambda: False, lambda _: None)
+print(w.digest().digest)
+"""
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == workload.digest().digest
+
+
+def test_a_checkpoint_that_does_not_fit_leaves_the_state(workload, tmp_path) -> None:
+    go(workload, 2)
+    other = TrmWorkload(small(batch_size=4), tmp_path, "cpu")
+    other.start()
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    other.snapshot().save(folder)
+    before = workload.digest()
+    with pytest.raises(ValueError, match=r"carry\.safetensors"):
+        workload.load(folder)
+    assert workload.digest() == before
+
+
+def test_a_loss_that_is_not_finite_is_seen_once(workload) -> None:
+    go(workload, 2)
+    assert workload.snapshot().finite.ok
+    workload.state.params.views["inner.lm_head.weight"].fill_(float("nan"))
+    go(workload, 3)
+    assert not workload.snapshot().finite.ok
+
+
+def test_config_names_data_by_content_and_no_length_it_does_not_need(tmp_path) -> None:
+    plain = TrmWorkload(small(total_steps=50), tmp_path, "cpu").config()
+    assert json.loads(json.dumps(plain)) == plain
+    assert plain["data"]["train"].startswith("sha256:")
+    assert "total_steps" not in plain
+    cosine = TrmWorkload(small(total_steps=50, lr_min_ratio=0.1), tmp_path, "cpu").config()
+    assert cosine["total_steps"] == 50
+
+
+def test_evaluation_leaves_the_state_untouched(workload) -> None:
+    go(workload, 3)
+    before = workload.digest()
+    found = workload.evaluate("valid", 20)
+    assert found.keys() == {"exact_accuracy", "cell_accuracy", "n"}
+    assert found["n"] == 20
+    assert workload.evaluate("test", 5)["n"] == 5
+    assert workload.digest() == before
+
+
+def test_fingerprint_and_path_name_what_decides_bits_and_nobody(workload) -> None:
+    found = workload.fingerprint()
+    assert {"device", "torch", "python", "instructions", "threads", "blas", "onednn"} <= found.keys()
+    assert all(isinstance(value, str) and len(value) < 100 for value in found.values())
+    assert found["threads"] == "1"
+    assert workload.digest().path == "eager cpu float32 batch=8 threads=1"
+
+
+def test_it_has_the_methods_of_the_relays_protocol() -> None:
+    text = (ROOT / "relay" / "workload.py").read_text()
+    methods = {name for name in vars(TrmWorkload) if not name.startswith("_")}
+    assert {"start", "load", "advance", "snapshot", "digest", "evaluate", "fingerprint", "config", "step"} <= methods
+    assert "import relay" not in inspect.getsource(sys.modules["trm.workload"])
+    assert all(f"def {name}(" in text for name in ("start", "load", "advance", "snapshot", "digest", "evaluate"))
+
+
+def test_threads_are_the_configs(workload) -> None:
+    torch.set_num_threads(2)
+    go(workload, 1)
+    assert torch.get_num_threads() == 1

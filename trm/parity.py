@@ -246,8 +246,8 @@ def table(cases: list[Case]) -> str:
         lines.append(
             "rounding: this network amplifies rounding errors: ours misses its own computation in float64 too.\n"
             "The fixture is within 10 times that distance until rounding decides signs of updates; after that only\n"
-            "the evaluation of its final weights is compared. On a CPU that rounds as the fixture's did (Intel with\n"
-            f"AVX512; this one: {torch.backends.cpu.get_cpu_capability()}) everything agrees to the tolerance."
+            "the evaluation of its final weights is compared. A CPU that rounds as the fixture's did (Intel with\n"
+            f"AVX512; this one: {torch.backends.cpu.get_cpu_capability()}) is expected to meet the tolerance."
         )
     return "\n".join(lines)
 

@@ -49,7 +49,9 @@ def show(found: dict[str, Any]) -> None:
     console.print(table)
     if found["equal"]:
         console.print(
-            "EQUAL: killed, handed over and resumed, the training state is the same, bit for bit.", style="green"
+            "EQUAL: killed, handed over and resumed, the training state is the same, bit for bit.",
+            style="green",
+            soft_wrap=True,
         )
     else:
         console.print(

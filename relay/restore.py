@@ -1,4 +1,4 @@
-"""Finds the newest retained checkpoint that is intact and fits, and loads it (P7); deletes and appends nothing."""
+"""Finds the newest retained checkpoint that is intact and loads it (P7); deletes and appends nothing."""
 
 from __future__ import annotations
 
@@ -106,9 +106,18 @@ def _load(workload: Workload, outbox: Outbox, checkpoint: Checkpoint) -> None:
     try:
         workload.load(outbox.folder(checkpoint.key))
     except ValueError as error:
-        raise Damaged(f"its files are intact but do not fit this training: {_line(error)}") from error
+        raise BadData(_unfit(checkpoint, _line(error))) from error
     if workload.step != checkpoint.step:
-        raise Damaged(f"its files hold step {workload.step}")
+        raise BadData(_unfit(checkpoint, f"its files hold step {workload.step}"))
+
+
+def _unfit(checkpoint: Checkpoint, why: str) -> str:
+    """Every hash is right, so this is no damage and no reason to go back (P7): this program cannot read it."""
+    return (
+        f"Checkpoint step_{checkpoint.step}.e{checkpoint.epoch} is intact, but this program cannot continue it: {why}. "
+        f"Nothing was changed. Most likely a newer version wrote it: upgrade trm-relay and run again. Otherwise see "
+        f"`verify`, or `fork` from an older checkpoint."
+    )
 
 
 def _own_ref(store: Store, key: str, ref: str) -> Ref:

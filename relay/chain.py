@@ -144,8 +144,8 @@ class Chain(Generic[S]):
         if known.seq < 0:
             hint = self.log.hint()
             tail = self.log.tail(hint.seq if hint else None)
-            if self.log.listed_beyond(tail):
-                raise BadData(hole(self.log, tail + 1))
+            if lost := self.log.gaps(tail):  # a bisection can step over a hole; a listing cannot (I1)
+                raise BadData(hole(self.log, lost[0]))
             return self.reader.newest(tail) if tail >= 0 else known
         tail = self.log.tail(known.seq)
         if tail - known.seq > STRIDE:

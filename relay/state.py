@@ -10,23 +10,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from relay.wording import clean
+from relay.wording import clean, escaped
 
 FORMAT = 1
 MAX_LINKS = 100
 """At this many links the next lease must move the oldest half to a history object."""
 MAX_INCIDENTS = 20
 MAX_FAILURES = 8
-MAX_RETAINED = 64
-MAX_RETIRED = 300
-MAX_ACCOUNTS = 600
-MAX_INTERVALS = 2500
+MAX_RETAINED = 48
+MAX_RETIRED = 200
+MAX_ACCOUNTS = 520
+MAX_INTERVALS = 1500
 """Over all accounts of a run; beyond it the busiest account's oldest two become one of the same total length."""
 
 
 def cut(limit: int) -> Callable[[Any], Any]:
-    """A validator that makes text printable and at most `limit` characters long."""
-    return lambda value: clean(value, limit) if isinstance(value, str) else value
+    """A validator that makes text printable and at most `limit` bytes long as JSON: a state must fit into an entry."""
+    return lambda value: clean(value, limit, escaped) if isinstance(value, str) else value
 
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
@@ -37,12 +37,12 @@ Epoch = Annotated[int, Field(ge=0, lt=2**53)]
 Time = Annotated[float, Field(ge=0, lt=1e11)]
 """Unix seconds by the store's clock."""
 Text = Annotated[str, BeforeValidator(cut(500))]
-Line = Annotated[str, BeforeValidator(cut(200))]
-"""Text and Line are for people: control characters go, and what is too long is cut."""
-Exact = Annotated[str, Field(max_length=200)]
-"""A name, a Ref, a path: never changed, refused if too long."""
+Line = Annotated[str, BeforeValidator(cut(100))]
+"""Text and Line are for people: control characters go, and what is too long as JSON is cut."""
+Exact = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{0,200}$")]
+"""A name, a Ref, a path in ASCII: never changed, refused if too long."""
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
-Metrics = Annotated[dict[Annotated[str, Field(max_length=64)], float], Field(max_length=32)]
+Metrics = Annotated[dict[Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,64}$")], float], Field(max_length=32)]
 Certified = Literal["exact", "not-exact", "unknown"]
 
 

@@ -9,16 +9,26 @@ from pydantic import BaseModel
 
 from relay.canonical import dumps
 from relay.changes import By, Commit, Lease, Noted, Refused, Release, Resume, Retire, Rewind, TookOver
+from relay.entry import MAX_BYTES, Entry, encode
+from relay.names import Names
 from relay.rules import apply, links_to_archive
 from relay.state import (
     MAX_ACCOUNTS,
+    MAX_FAILURES,
+    MAX_INCIDENTS,
+    MAX_INTERVALS,
     MAX_LINKS,
     MAX_RETAINED,
+    MAX_RETIRED,
     Failure,
     History,
+    Incident,
+    Link,
     NextDigest,
     Origin,
+    Retired,
     RunState,
+    Usage,
 )
 from tests.relay.runs import NAMES, checkpoint, genesis, id_of
 
@@ -329,3 +339,37 @@ def test_a_malformed_change_is_refused_not_a_crash(kind: str) -> None:
         with pytest.raises(Refused) as error:
             apply(None if kind == "genesis" else state, kind, change, by(1))
         assert "\n" not in str(error.value)
+
+
+def test_the_largest_state_there_can_be_fits_into_an_entry() -> None:
+    wide, long = "\U0001f600" * 500, "x" * 200
+    head = checkpoint(2**53 - 1, 2**53 - 1, names=Names("p" * 64, "r" * 64), ref=long, committed_at=1.7e9 + 1 / 7)
+    head = head.model_copy(update={"next": NextDigest(step=2**53 - 1, path=long, digest="d" * 64), "metric": 1 / 3})
+    at, step = 1.7e9 + 1 / 7, 2**53 - 1
+    link = Link(epoch=step, account="a" * 64, from_step=step, to_step=step, commits=step, certified="not-exact",
+                why=wide, started=at, seconds=1e6 / 7, ended=at, end=wide)  # fmt: skip
+    shares = [MAX_INTERVALS // MAX_ACCOUNTS + (n < MAX_INTERVALS % MAX_ACCOUNTS) for n in range(MAX_ACCOUNTS)]
+    full = leased(new()).model_copy(
+        update={
+            "origin": Origin(project="p" * 64, run="r" * 64, entry="e" * 64, step=step, state_hash="b" * 64),
+            "head": head,
+            "retained": (head,) * MAX_RETAINED,
+            "retired": (Retired(step=step, epoch=step, at=at),) * MAX_RETIRED,
+            "best": head.key,
+            "metrics": {f"{n:064d}": 1 / 3 for n in range(32)},
+            "links": (link,) * MAX_LINKS,
+            "usage": {
+                f"{n:064d}": Usage(sessions=999, steps=10**6, seconds=1e6 / 7, intervals=((10**9, 10**9 + 1),) * share)
+                for n, share in enumerate(shares)
+            },
+            "incidents": (Incident(at=at, epoch=step, step=step, account="a" * 64, cause=wide, text=wide),)
+            * MAX_INCIDENTS,
+            "failures": (Failure(cause=wide, step=step, config_hash="c" * 64, fingerprint="f" * 64),) * MAX_FAILURES,
+            "halted": wide[:50],
+        }
+    )
+    change = Commit(checkpoint=head, certified="unknown", why=wide, metrics=full.metrics)
+    plain = {"seq": step, "base": step - 1, "parent": "f" * 64, "nonce": id_of(1), "kind": "commit"}
+    rest = {"session": id_of(2), "account": "a" * 64, "epoch": step, "at": at}
+    both = {"change": change.model_dump(mode="json"), "state": full.model_dump(mode="json")}
+    assert 200_000 < len(encode(Entry.model_validate_json(dumps(plain | rest | both)))) <= MAX_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.wording import clean
+from relay.wording import clean, escaped
 
 
 @given(st.text(), st.integers(1, 50))
@@ -20,3 +20,11 @@ def test_clean_text_is_one_short_printable_line_and_stays_as_it_is(text: str, li
 def test_what_would_hide_or_reorder_text_goes() -> None:
     assert clean("a\x1b[31mb\r\nc\u202ed\u200b e\u2028f", 99) == "a [31mb cd e f"
     assert clean("John’s Colab – é 日本", 99) == "John’s Colab – é 日本"
+
+
+@given(st.text(), st.integers(1, 50))
+def test_text_can_be_cut_by_its_size_in_json(text: str, limit: int) -> None:
+    cut = clean(text, limit, escaped)
+    assert escaped(cut) <= limit
+    assert clean(cut, limit, escaped) == cut
+    assert clean(text, limit).startswith(cut)

@@ -42,8 +42,8 @@ _SMALL = Arch(
     mlp_t=True,
     forward_dtype="float32",
     halt_max_steps=8,
-    # Solved puzzles halt after a step or two, and evaluation runs all eight: without much exploration the late steps are
-    # hardly trained, and accuracy falls from 99.8 % to 85 % and back (docs/LOG.md).
+    # Solved puzzles halt after a step or two, and evaluation runs all eight: without much exploration the late steps
+    # are hardly trained, and accuracy falls from 99.8 % to 85 % and back (docs/LOG.md).
     halt_exploration_prob=0.5,
 )
 

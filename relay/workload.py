@@ -92,7 +92,7 @@ class Workload(Protocol):
         ...
 
     def fingerprint(self) -> dict[str, str]:
-        """Environment: device, driver, library versions, instruction set, threads. Plain short strings, no host name."""
+        """Environment: device, driver, library versions, instruction set, threads. Short strings, no host name."""
         ...
 
     def config(self) -> dict[str, Any]:

@@ -151,11 +151,11 @@ class Writer:
         self._measure(item)
 
     def _compare_recomputed(self, state: RunState, new: Checkpoint) -> None:
-        """P7: the damaged step was reached again; say whether the same state came out."""
+        """P7: the damaged step is there again; say whether it is the same state."""
         for old in state.retained:
             if old.damaged and old.step == new.step:
                 same = "the same state" if old.state_hash == new.state_hash else "ANOTHER state"
-                text = f"Step {new.step} was damaged in epoch {old.epoch}; training it again gave {same}."
+                text = f"Step {new.step}, damaged in epoch {old.epoch}, is there again: {same}."
                 self.lease.note(Noted(cause="recomputed", text=text, step=new.step))
 
 

@@ -1,7 +1,8 @@
 """Makes snapshots durable behind training: one upload in flight, one snapshot waiting; knows no training and no budget.
 
 Memory: at most the snapshot in flight (let go once it is on this machine's disk), the one waiting, and the one being
-taken. Disk: the newest committed checkpoint, the one in flight, and one that waits at the end.
+taken. Disk: the newest committed checkpoint, the one in flight, and one that waits at the end; while
+restoring, the download beside this machine's copy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The way into a session: an unsent checkpoint of this machine first, else the newest sound one, else step 0."""
+"""The way into a session: an unsent checkpoint of this machine first, else the newest sound one, else step 0.
+
+Where the head is damaged in the store and this machine has an intact copy, that copy is committed again.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from relay.committer import Item
 from relay.errors import StorageUnreachable
 from relay.outbox import Packed
 from relay.restore import Restored, restore
+from relay.state import NextDigest
 from relay.workload import StepDigest
 from storage.base import StoreError
 
@@ -25,8 +29,9 @@ def bring_up(parts: Parts) -> Restored | None:
             ctx.workload.start()
             return None
         restored = _restore(parts)
+        again = bool(restored.damaged) and _commit_again(parts, restored)
         ctx.outbox.tidy(lease.state)
-    return restored
+    return None if again else restored
 
 
 def push_unsent(parts: Parts) -> bool:
@@ -35,18 +40,42 @@ def push_unsent(parts: Parts) -> bool:
     packed = ctx.outbox.pushable(lease.state)
     if packed is None or not _fits(parts, packed):
         return False
-    try:
-        packed = ctx.outbox.adopt(packed, lease.epoch)
-        parts.verdict.why = "sent from the machine that made it"
-        item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)
-        if packed.next is not None:
-            item.next = StepDigest(packed.next.step, packed.next.path, packed.next.digest)
-        parts.writer.commit(item)
-    except (StoreError, OSError) as error:
-        raise StorageUnreachable(f"The unsent checkpoint of step {packed.step:,} cannot be sent: {error}") from error
-    parts.writer.backup = packed.key
+    _send(parts, packed, packed.next, "sent from the machine that made it")
     ctx.listener.tell(f"Committed step {packed.step:,}, which an earlier session left on this machine.")
     return True
+
+
+def _commit_again(parts: Parts, restored: Restored) -> bool:
+    """After a rewind: this machine's intact copy of the damaged head becomes the epoch's first commit (P7)."""
+    ctx, state = parts.ctx, parts.lease.state
+    head = state.checkpoint(restored.damaged[0])
+    packed = ctx.outbox.copy_of(head, state) if head else None
+    if head is None or packed is None:
+        return False
+    if not _fits(parts, packed) or ctx.workload.digest().digest != head.state_hash:
+        ctx.workload.load(ctx.outbox.folder(restored.checkpoint.key))
+        return False
+    _send(parts, packed, head.next, "sent again from a machine that had a copy")
+    ctx.listener.tell(f"Committed step {packed.step:,} again from this machine's copy: nothing is lost.")
+    return True
+
+
+def _send(parts: Parts, packed: Packed, following: NextDigest | None, why: str) -> None:
+    """Commit what lies on this machine under the present epoch. Raises StorageUnreachable; it then waits for `push`."""
+    ctx, lease = parts.ctx, parts.lease
+    try:
+        packed = ctx.outbox.adopt(packed, lease.epoch, lease.state.head.key if lease.state.head else None)
+        parts.verdict.why = why
+        item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)
+        if following is not None:
+            item.next = StepDigest(following.step, following.path, following.digest)
+        parts.writer.commit(item)
+    except (StoreError, OSError) as error:
+        raise StorageUnreachable(
+            f"The checkpoint of step {packed.step:,} on this machine cannot be sent: {error} It stays here; run again "
+            f"to send it."
+        ) from error
+    parts.writer.backup = packed.key
 
 
 def _fits(parts: Parts, packed: Packed) -> bool:
@@ -55,7 +84,7 @@ def _fits(parts: Parts, packed: Packed) -> bool:
         workload.load(parts.ctx.outbox.folder(packed.key))
     except ValueError as error:
         parts.ctx.listener.tell(
-            f"The unsent checkpoint of step {packed.step:,} does not fit and is left alone: {error}"
+            f"The checkpoint of step {packed.step:,} on this machine does not fit and is left alone: {error}"
         )
         return False
     return workload.step == packed.step

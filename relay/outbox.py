@@ -17,8 +17,9 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from relay.manifest import MAX_BYTES, MAX_FILES, FileName
-from relay.state import Digest, Epoch, Id, Metrics, Name, NextDigest, RunState, Step, Strict, Text
+from relay.state import Checkpoint, Digest, Epoch, Id, Metrics, Name, NextDigest, RunState, Step, Strict, Text
 
+INCOMING = "incoming"
 KEPT_UNSENT = 2
 """Checkpoints kept for `fork` after the run went on without them."""
 _FOLDER = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})")
@@ -77,6 +78,23 @@ class Outbox:
         folder.mkdir(parents=True)
         return folder
 
+    def incoming(self) -> Path:
+        """An empty folder for a download, beside what is here already. Raises OSError."""
+        self.drop_incoming()
+        folder = self.root / INCOMING
+        folder.mkdir(parents=True)
+        return folder
+
+    def drop_incoming(self) -> None:
+        """Remove a download that came to nothing."""
+        shutil.rmtree(self.root / INCOMING, ignore_errors=True)
+
+    def arrived(self, packed: Packed) -> None:
+        """The download is complete and verified: it takes the place of this machine's copy. Raises OSError."""
+        self.remove(packed.key)
+        (self.root / INCOMING).rename(self.folder(packed.key))
+        self.seal(packed)
+
     def seal(self, packed: Packed) -> None:
         """Write the description durably: from now on the checkpoint counts as complete. Raises OSError."""
         path = self._description(packed.key)
@@ -124,9 +142,16 @@ class Outbox:
                 return packed
         return None
 
-    def adopt(self, packed: Packed, epoch: int) -> Packed:
-        """Give an unsent checkpoint the present session's epoch: (step, epoch) is sent at most once. Raises OSError."""
-        adopted = packed.model_copy(update={"epoch": epoch})
+    def copy_of(self, checkpoint: Checkpoint, state: RunState) -> Packed | None:
+        """This machine's intact copy of a committed checkpoint, None without one."""
+        packed = self._read(checkpoint.key)
+        if packed is None or packed.state_hash != checkpoint.state_hash or not self.intact(packed):
+            return None
+        return packed if (packed.run_id, packed.config_hash) == (state.run_id, state.config_hash) else None
+
+    def adopt(self, packed: Packed, epoch: int, parent: tuple[int, int] | None) -> Packed:
+        """Give a checkpoint the present session's epoch: (step, epoch) is sent at most once. Raises OSError."""
+        adopted = packed.model_copy(update={"epoch": epoch, "parent": parent})
         self.remove(adopted.key)
         self.folder(packed.key).rename(self.folder(adopted.key))
         self.seal(adopted)

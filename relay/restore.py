@@ -13,6 +13,7 @@ from relay.outbox import LocalFile, Outbox, Packed
 from relay.state import Checkpoint, RunState
 from relay.workload import Workload
 from storage.base import Corrupt, Missing, Ref, Store, StoreError, TooLong
+from storage.oserrors import os_errors
 from storage.transfer import Wanted, download
 
 
@@ -64,19 +65,24 @@ def restore(
 def fetch(
     checkpoint: Checkpoint, state: RunState, store: Store, names: Names, outbox: Outbox, workers: int = 4
 ) -> Manifest:
-    """Bring a checkpoint's files, verified, into its outbox folder; what is there already is used if its hash fits.
+    """Bring a checkpoint's files, verified, from the store into its outbox folder.
 
-    Raises Damaged, or StoreError where nothing is proved.
+    Every byte is read from the store, whatever is on this machine: else damage there would be seen only by others,
+    later. A copy that is here stays until the store's has arrived. Raises Damaged, or StoreError where nothing is
+    proved.
     """
     manifest = read_manifest(checkpoint, state, store, names)
-    folder = outbox.folder(checkpoint.key)
-    try:
-        wanted = [Wanted(_own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
-        _drop_strangers(outbox, checkpoint.key, {file.name for file in manifest.files})
-        download(store, wanted, folder, workers=workers)
-    except (Missing, Corrupt) as error:
-        raise Damaged(_line(error)) from error
-    _seal(outbox, state, manifest)
+    with os_errors(outbox.root, reading=False):
+        incoming = outbox.incoming()
+        try:
+            wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
+            download(store, wanted, incoming, workers=workers)
+        except (Missing, Corrupt) as error:
+            raise Damaged(_line(error)) from error
+        else:
+            outbox.arrived(_packed(state, manifest))
+        finally:
+            outbox.drop_incoming()
     return manifest
 
 
@@ -86,7 +92,7 @@ def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: 
         raise Damaged("its manifest lies outside its own folder")
     for _ in range(2):
         try:
-            data = store.get(_own_ref(store, checkpoint.manifest, checkpoint.ref), limit=MAX_BYTES)
+            data = store.get(own_ref(store, checkpoint.manifest, checkpoint.ref), limit=MAX_BYTES)
         except (Missing, TooLong) as error:
             raise Damaged(_line(error)) from error
         if digest(data) == checkpoint.sha256:
@@ -120,39 +126,28 @@ def _unfit(checkpoint: Checkpoint, why: str) -> str:
     )
 
 
-def _own_ref(store: Store, key: str, ref: str) -> Ref:
+def own_ref(store: Store, key: str, ref: str) -> Ref:
     """The Ref to read; where names are unique it must be that of the key, so that no entry can point elsewhere."""
     if store.unique_names and store.ref(key) != ref:
         raise Damaged(f"{key} is said to lie somewhere else")
     return Ref(ref)
 
 
-def _drop_strangers(outbox: Outbox, key: Key, files: set[str]) -> None:
-    """The workload gets exactly the files of the manifest."""
-    folder = outbox.folder(key)
-    known = files | {f".{name}.part" for name in files}
-    if folder.is_symlink() or any(path.name not in known for path in folder.glob("*")):
-        outbox.fresh(key)
-
-
-def _seal(outbox: Outbox, state: RunState, manifest: Manifest) -> None:
-    """From now on the folder is this machine's backup of the checkpoint."""
-    files = tuple(LocalFile(name=f.name, size=f.size, sha256=f.sha256) for f in manifest.files)
-    outbox.seal(
-        Packed(
-            project=state.project,
-            run=state.run,
-            run_id=state.run_id,
-            step=manifest.step,
-            epoch=manifest.epoch,
-            parent=None,
-            state_hash=manifest.state_hash,
-            files=files,
-            config_hash=manifest.config_hash,
-            fingerprint=manifest.fingerprint,
-            next=manifest.next,
-            metrics=manifest.metrics,
-        )
+def _packed(state: RunState, manifest: Manifest) -> Packed:
+    """The checkpoint as this machine's backup describes it."""
+    return Packed(
+        project=state.project,
+        run=state.run,
+        run_id=state.run_id,
+        step=manifest.step,
+        epoch=manifest.epoch,
+        parent=None,
+        state_hash=manifest.state_hash,
+        files=tuple(LocalFile(name=f.name, size=f.size, sha256=f.sha256) for f in manifest.files),
+        config_hash=manifest.config_hash,
+        fingerprint=manifest.fingerprint,
+        next=manifest.next,
+        metrics=manifest.metrics,
     )
 
 

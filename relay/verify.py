@@ -11,7 +11,7 @@ from relay.errors import BadData, StorageUnreachable
 from relay.ledger import Point, RunLedger
 from relay.manifest import FileEntry
 from relay.names import Names
-from relay.restore import Damaged, read_manifest
+from relay.restore import Damaged, own_ref, read_manifest
 from relay.state import Checkpoint, RunState
 from relay.status import iso
 from storage.base import Missing, Ref, Store, StoreError
@@ -143,7 +143,7 @@ def _file(store: Store, file: FileEntry) -> None:
     """Raises Damaged if two full reads find other bytes than the manifest names, or the file is not there."""
     for _ in range(2):
         try:
-            size, digest = _hash(store, Ref(file.ref), file.size)
+            size, digest = _hash(store, own_ref(store, file.key, file.ref), file.size)
         except Missing:
             raise Damaged(f"{file.key} is missing") from None
         if (size, digest) == (file.size, file.sha256):

@@ -89,8 +89,8 @@ def test_a_link_in_place_of_a_file_is_not_followed(outbox: Outbox, tmp_path: Pat
 
 def test_adopting_gives_it_the_new_epoch(outbox: Outbox) -> None:
     state = story()
-    adopted = outbox.adopt(keep(outbox, state, 35), 7)
-    assert adopted.key == (35, 7) and outbox.intact(adopted)
+    adopted = outbox.adopt(keep(outbox, state, 35), 7, (20, 1))
+    assert adopted.key == (35, 7) and adopted.parent == (20, 1) and outbox.intact(adopted)
     assert [packed.key for packed in outbox.all()] == [(35, 7)]
 
 

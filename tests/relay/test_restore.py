@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import pytest
 
 from relay.errors import Exit
 from relay.restore import Damaged, read_manifest
+from relay.verify import verify
 from storage.base import Denied, Unavailable
-from tests.relay.sessions import Lab
+from tests.relay.sessions import Lab, Session
 from tests.relay.toy import hash_of, state_at
 
 
@@ -118,20 +118,96 @@ def test_an_intact_checkpoint_that_does_not_fit_is_never_gone_back_from(lab: Lab
     assert "rewind" not in lab.kinds() and lab.state().step == 40
 
 
-def test_the_local_backup_is_used_instead_of_a_download(lab: Lab) -> None:
+def reads_of(session: Session, part: str) -> list[tuple[str, str]]:
+    return [call for call in session.store.calls if call[0] == "read_range" and part in call[1]]
+
+
+def test_the_stores_copy_is_read_even_where_this_machine_has_one(lab: Lab) -> None:
     lab.run(lab.session(target_steps=40, machine="a"))
     second = lab.session("bob", target_steps=60, machine="a")
     lab.run(second)
-    assert not [call for call in second.store.calls if call[0] == "read_range" and "step_40.e1" in call[1]]
+    assert reads_of(second, "step_40.e1/state.json") and reads_of(second, "step_40.e1/ema.json")
 
 
-def test_a_damaged_local_backup_is_fetched_afresh(lab: Lab) -> None:
+def test_a_damaged_local_backup_is_replaced_by_the_stores_copy(lab: Lab) -> None:
     first = lab.session(target_steps=40, machine="a")
     lab.run(first)
     (first.ctx.outbox.folder((40, 1)) / "state.json").write_text("{}")
     (first.ctx.outbox.folder((40, 1)) / "stranger").write_text("!")
     outcome = lab.run(lab.session("bob", target_steps=60, machine="a"))
     assert outcome.exit_code == Exit.OK and "rewind" not in lab.kinds()
+
+
+def test_a_download_that_fails_leaves_the_local_backup_as_it_was(lab: Lab) -> None:
+    first = lab.session(target_steps=40, machine="a")
+    lab.run(first)
+    second = lab.session("bob", target_steps=60, machine="a")
+
+    def fail(verb: str, name: str) -> None:
+        if verb == "read_range" and name.endswith("step_40.e1/state.json"):
+            raise Unavailable("later")
+
+    second.store.fail = fail
+    assert lab.run(second).exit_code == Exit.STORAGE_UNREACHABLE
+    (packed,) = first.ctx.outbox.all()
+    assert packed.key == (40, 1) and first.ctx.outbox.intact(packed)
+    assert not (first.ctx.outbox.root / "incoming").exists()
+
+
+@pytest.mark.parametrize("file", ["state.json", "ema.json", "manifest.json"])
+def test_a_damaged_head_is_committed_again_from_an_intact_local_copy(lab: Lab, file: str) -> None:
+    lab.run(lab.session(target_steps=40, machine="a"))
+    lab.damage(f"step_40.e1/{file}", flip)
+    before = {stat.name for stat in lab.shared.list("checkpoints/")}
+    second = lab.session("bob", target_steps=45, machine="a")
+    assert lab.run(second).exit_code == Exit.OK, second.outcome.message
+    assert second.workload.trained[0] == 41, "nothing is trained again"
+    kinds = lab.kinds()
+    assert kinds[kinds.index("rewind") + 1] == "commit"
+    state = lab.state()
+    assert [(c.key, c.damaged) for c in state.retained[-3:]] == [((40, 1), True), ((40, 2), False), ((45, 2), False)]
+    assert state.retained[-2].state_hash == hash_of(40, state_at(40)) and state.retained[-2].next is not None
+    assert {i.cause for i in state.incidents} == {"rewind", "recomputed"}
+    assert before <= {stat.name for stat in lab.shared.list("checkpoints/")}, "nothing is deleted"
+    assert lab.run(lab.session("carol", target_steps=50)).certified == "exact"
+
+
+def test_a_damaged_head_is_trained_again_where_the_local_copy_is_not_intact(lab: Lab) -> None:
+    first = lab.session(target_steps=40, machine="a")
+    lab.run(first)
+    lab.damage("step_40.e1/state.json", flip)
+    (first.ctx.outbox.folder((40, 1)) / "ema.json").write_text("{}")
+    second = lab.session("bob", target_steps=45, machine="a")
+    assert lab.run(second).exit_code == Exit.OK
+    assert second.workload.trained[0] == 31
+    assert lab.state().head.state_hash == hash_of(45, state_at(45))
+
+
+def test_a_copy_that_could_not_be_sent_again_is_sent_by_the_next_session(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40, machine="a"))
+    lab.damage("step_40.e1/state.json", flip)
+    second = lab.session("bob", target_steps=45, machine="a")
+
+    def fail(verb: str, name: str) -> None:
+        if verb == "put" and "step_40.e2" in name:
+            raise Unavailable("later")
+
+    second.store.fail = fail
+    assert lab.run(second).exit_code == Exit.STORAGE_UNREACHABLE
+    assert lab.state().step == 30
+    third = lab.session("carol", target_steps=45, machine="a")
+    assert lab.run(third).exit_code == Exit.OK
+    assert third.workload.trained[0] == 41
+
+
+def test_verify_holds_damage_against_a_run_only_until_it_is_marked(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40))
+    lab.damage("step_40.e1/state.json", flip)
+    ledger = lab.session().ctx.ledger
+    assert not verify(ledger, lab.shared).ok
+    lab.run(lab.session("bob", target_steps=45))
+    found = verify(ledger, lab.shared)
+    assert found.ok and [(c.step, c.ok) for c in found.checkpoints if not c.ok] == [(40, False)]
 
 
 def test_i3_an_entry_that_points_elsewhere_is_not_followed(lab: Lab) -> None:

@@ -14,6 +14,7 @@ from relay.canonical import NotCanonical, dumps, loads
 from relay.chain import speaking
 from relay.changes import Genesis
 from relay.clock import Runtime
+from relay.endpoint import ensure_tested
 from relay.errors import BadConfig, BadData
 from relay.ledger import RunLedger, View
 from relay.names import IDENTITY, Names, one_edit_apart
@@ -71,6 +72,17 @@ class Pair:
     checkpoints: Store
     expected: str | None = None
     """The ledger store's identity, where the address names it."""
+
+    @property
+    def both(self) -> list[Store]:
+        """Each store once."""
+        same = self.ledger.address == self.checkpoints.address
+        return [self.ledger] if same else [self.ledger, self.checkpoints]
+
+    def ensure_tested(self, runtime: Runtime) -> None:
+        """Before a first append. Raises BadAddress if one of them must not hold a run."""
+        for store in self.both:
+            ensure_tested(store, runtime)
 
 
 def parse_address(text: str) -> Address:
@@ -161,11 +173,12 @@ def begin_run(
 
     `config` is pinned as it is, plain values. `init` allows a store that does not begin by itself, `new` a name one
     edit away from an existing one, `ephemeral` a disk that evaporates; a fork brings `origin` and `head`.
-    Raises BadConfig (78), and what registry and ledger raise.
+    Raises BadConfig (78), BadAddress for a store that fails its self-test, and what registry and ledger raise.
     """
     found = open_run(stores, project, run, runtime, session=session)
     if found:
         found.ledger.check_epochs(stores.checkpoints)
+        stores.ensure_tested(runtime)
         return found
     registry = Registry(stores.ledger, runtime, session=session)
     known = registry.runs()
@@ -174,6 +187,7 @@ def begin_run(
     if not new:
         _check_similar(project, run, known)
     notes = _new_run_notes(stores, project, run, known, ephemeral)
+    stores.ensure_tested(runtime)
     identity, checkpoint_identity = begin_store(stores.ledger, runtime), begin_store(stores.checkpoints, runtime)
     registry.begin(identity)
     genesis = Genesis(

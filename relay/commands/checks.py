@@ -12,6 +12,7 @@ from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunO
 from relay.commands.reading import look, open_stores, require
 from relay.config import Resolved
 from relay.doctor import Finding
+from relay.endpoint import record
 from relay.errors import BadData, Exit
 from relay.identity import open_run
 from relay.outbox import Outbox
@@ -75,8 +76,9 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
 def of_stores(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
     """Each store's self-test, and its clock."""
     stores = open_stores(app, resolved, read_only=False)
-    for store in {stores.ledger.address: stores.ledger, stores.checkpoints.address: stores.checkpoints}.values():
+    for store in stores.both:
         self_test(store, token=app.runtime.token)
+        record(store)
         yield Finding("store", True, f"{redact(store.address)} keeps its promises (self-test passed)")
     yield from examine.clocks(stores.ledger.now(), app.runtime.wall())
 

@@ -17,6 +17,7 @@ from relay.commands.common import App
 from relay.commands.reading import accounts, open_stores, rows
 from relay.config import Resolved
 from relay.context import Context, Listener, Plan
+from relay.endpoint import ensure_tested
 from relay.errors import BadData
 from relay.handoff import least
 from relay.identity import Opened, Pair, begin_run, begin_store, begins_by_itself
@@ -178,6 +179,7 @@ def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
     """The accounts, for adding to them; a store that begins by itself begins now."""
     stores = open_stores(app, resolved, read_only=False)
     known = accounts(app, stores)
+    ensure_tested(stores.ledger, app.runtime)
     if begins_by_itself(stores.ledger):
         known.registry.begin(begin_store(stores.ledger, app.runtime))
     return known

@@ -16,6 +16,7 @@ from relay.commands.opening import Opening, target_of
 from relay.commands.reading import open_stores, require
 from relay.commands.weights import choose
 from relay.config import leaves
+from relay.endpoint import record
 from relay.errors import BadConfig, UsageError
 from relay.fork import copy_checkpoint
 from relay.heartbeat import request_stop
@@ -39,7 +40,9 @@ def init(
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run, "ephemeral": True if ephemeral else None})
     opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True)
-    self_test(opening.stores.ledger, token=app.runtime.token)
+    for store in opening.stores.both:
+        self_test(store, token=app.runtime.token)
+        record(store)
     opened = opening.begin(opening.workload(target_of(app, resolved, None)).config(), init=True)
     address = str(Address(resolved.ledger_url.partition("#")[0], opened.view.state.ledger_store))
     document = {"schema": "relay.init/1", "run": resolved.settings.run, "begun": opened.begun, "address": address}
@@ -63,6 +66,7 @@ def fork(
     if open_run(source, settings.project, to, app.runtime, session=app.session):
         raise BadConfig(f"There is a run {to} already. Choose another name with --to.")
     chosen = choose(parent.view.state, step)
+    source.ensure_tested(app.runtime)
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
         head, origin = copy_checkpoint(
             parent.view, chosen.key, source.checkpoints, source.checkpoints, names, app.runtime.token(),
@@ -117,11 +121,12 @@ def resume(
     """Let a halted run train again."""
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run})
-    opened, _ = require(app, resolved, read_only=False)
+    opened, stores = require(app, resolved, read_only=False)
     halted = opened.view.state.halted
     if halted is not None:
         if not anyway:
             raise UsageError(f"The run is halted: {halted} If you have changed that, say resume --anyway.")
+        stores.ensure_tested(app.runtime)
         change = Resume(why=f"resume --anyway by {resolved.settings.account}")
         opened.ledger.append("resume", lambda _: change, session=app.session, account=None)
     text = "The run may train again." if halted is not None else "The run is not halted."

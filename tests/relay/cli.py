@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import BaseModel, ConfigDict
 from typer.testing import CliRunner
 
 from relay.cli import app
+from relay.commands import opening, reading
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData
 from relay.workload import Workload
+from storage.base import Store, open_store
 from tests.relay.toy import ToyWorkload
 
 
@@ -96,6 +99,12 @@ class ToyKind:
         copied = out / ("raw.json" if raw else "ema.json")
         copied.write_text((checkpoint / "ema.json").read_text())
         return [str(copied)]
+
+
+def wrap_stores(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Store], Store]) -> None:
+    """From now on every store a command opens is `wrap` around the real one."""
+    for module in (opening, reading):
+        monkeypatch.setattr(module, "open_store", lambda url, **more: wrap(open_store(url, **more)))
 
 
 @dataclass

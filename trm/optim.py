@@ -30,7 +30,7 @@ def adam_atan2_(
 
 
 @torch.no_grad()
-def sign_sgd_(table: Tensor, ids: Tensor, grads: Tensor, lr: float, weight_decay: float) -> None:
+def sign_sgd_(table: Tensor, ids: Tensor, grads: Tensor, lr: float | Tensor, weight_decay: float) -> None:
     """w_u <- w_u * (1 - lr * wd) - lr * sign(G_u), for each id u, where G_u sums the gradients of u's rows.
 
     table: float32 (N, D), in place. ids: int (B,), below N. grads: float32 (B, D).

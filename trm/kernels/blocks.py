@@ -45,7 +45,7 @@ class TokenMixer:
 
     def __init__(
         self, prefix: str, params: Mapping[str, Tensor], grads: Mapping[str, Tensor], parts: Parts,
-        dtype: torch.dtype, eps: float,
+        dtype: torch.dtype, eps: float, batch: int,
     ) -> None:  # fmt: skip
         names = [f"{prefix}mlp_t.{part}.weight" for part in ("gate_up_proj", "down_proj")]
         self.source, self.target = [params[n] for n in names], [grads[n] for n in names]
@@ -53,8 +53,9 @@ class TokenMixer:
         rows, device = len(self.source[0]), self.source[0].device
         self.wgu = torch.zeros(rows, PAD, dtype=dtype, device=device)
         self.wd = torch.zeros(rows // 2, PAD, dtype=dtype, device=device)
-        self.dwgu = torch.zeros(_PARTS, rows, PAD, device=device)
-        self.dwd = torch.zeros(_PARTS, rows // 2, PAD, device=device)
+        parts_of_batch = min(_PARTS, batch)
+        self.dwgu = torch.zeros(parts_of_batch, rows, PAD, device=device)
+        self.dwd = torch.zeros(parts_of_batch, rows // 2, PAD, device=device)
 
     def pack(self) -> None:
         """Cast the parameters."""

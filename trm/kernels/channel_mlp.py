@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """Channel SwiGLU with fused activations: matrix products whose epilogues never write what the next one can compute.
 
 Gate and up rows of the weight alternate in blocks of PAIR, so that one tile holds both; the gradients of gate and up
@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from trm.kernels.device_math import join_pair, split_pair, swiglu, swiglu_grad
+from trm.kernels.device_math import split_pairs, swiglu, swiglu_grad
 from trm.kernels.layout import PAIR
 
 TOKENS, DEPTH = 128, 64
@@ -22,32 +22,34 @@ TOKENS, DEPTH = 128, 64
 
 
 @triton.jit
-def _gate_up(x, w, h, gu, rows, K: tl.constexpr, I: tl.constexpr, KEEP: tl.constexpr, PROGRAMS: tl.constexpr,
-             BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
-    """h (rows, I) = swiglu(x @ w.T) with w (2I, K) paired; KEEP: also the products, gu (rows, 2I), paired."""
-    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM) * (I // BN), PROGRAMS):
-        m, n = (tile // (I // BN)) * BM, (tile % (I // BN)) * BN
+def _gate_up(x, w, h, gu, rows, K: tl.constexpr, N: tl.constexpr, KEEP: tl.constexpr, PROGRAMS: tl.constexpr,
+             BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PACK: tl.constexpr):  # fmt: skip
+    """h (rows, N) = swiglu(x @ w.T) with w (2N, K) paired; KEEP: also the products, gu (rows, 2N), paired."""
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM) * (N // BN), PROGRAMS):
+        m, n = (tile // (N // BN)) * BM, (tile % (N // BN)) * BN
         both = tl.zeros((BM, 2 * BN), tl.float32)
         for k in range(0, K, BK):
             both = tl.dot(x.load([m, k]), w.load([2 * n, k]).T, both)
-        gate, up = split_pair(both, BM, BN)
+        gate, up = split_pairs(both, BM, BN, PACK)
         h.store([m, n], swiglu(gate, up).to(h.dtype))
         if KEEP:
-            gu.store([m, 2 * n], both.to(gu.dtype))
+            gu.store([m, 2 * n], gate.to(gu.dtype))
+            gu.store([m, 2 * n + PACK], up.to(gu.dtype))
 
 
 @triton.jit
-def _hidden_grad(dr, wd, gu, dgu, rows, K: tl.constexpr, I: tl.constexpr, PROGRAMS: tl.constexpr, BM: tl.constexpr,
-                 BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
-    """dgu (rows, 2I), paired: the SwiGLU's gradient, where the hidden gradient is dr (rows, K) @ wd (K, I)."""
-    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM) * (I // BN), PROGRAMS):
-        m, n = (tile // (I // BN)) * BM, (tile % (I // BN)) * BN
-        dh = tl.zeros((BM, BN), tl.float32)
+def _hidden_grad(dr, wd, gu, dgu, rows, K: tl.constexpr, N: tl.constexpr, PROGRAMS: tl.constexpr, BM: tl.constexpr,
+                 BK: tl.constexpr, PACK: tl.constexpr):  # fmt: skip
+    """dgu (rows, 2N), paired: the SwiGLU's gradient, where the hidden gradient is dr (rows, K) @ wd (K, N)."""
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM) * (N // PACK), PROGRAMS):
+        m, n = (tile // (N // PACK)) * BM, (tile % (N // PACK)) * PACK
+        dh = tl.zeros((BM, PACK), tl.float32)
         for k in range(0, K, BK):
             dh = tl.dot(dr.load([m, k]), wd.load([k, n]), dh)
-        gate, up = split_pair(gu.load([m, 2 * n]).to(tl.float32), BM, BN)
+        gate, up = gu.load([m, 2 * n]).to(tl.float32), gu.load([m, 2 * n + PACK]).to(tl.float32)
         dgate, dup, _ = swiglu_grad(gate, up, dh)
-        dgu.store([m, 2 * n], join_pair(dgate, dup, BM, BN).to(dgu.dtype))
+        dgu.store([m, 2 * n], dgate.to(dgu.dtype))
+        dgu.store([m, 2 * n + PACK], dup.to(dgu.dtype))
 
 
 def _programs(device: torch.device, per_multiprocessor: int) -> int:
@@ -58,28 +60,33 @@ def _programs(device: torch.device, per_multiprocessor: int) -> int:
 
 
 def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
-    """(hidden (rows, I), products (rows, 2I) in paired order, or hidden again unless `keep`)."""
+    """(hidden (rows, N), products (rows, 2N) in paired order, or hidden again unless `keep`).
+
+    With products to write, two small programs a multiprocessor hide each other's stores; without, one large one is
+    faster.
+    """
     rows, width = x.shape
     inner = len(w) // 2
     h = x.new_empty(rows, inner)
     gu = x.new_empty(rows, 2 * inner) if keep else h
-    programs = _programs(x.device, 2)
+    tile, warps, stages, share = (PAIR, 4, 3, 2) if keep else (2 * PAIR, 8, 4, 1)
+    programs = _programs(x.device, share)
     _gate_up[(programs,)](
-        TensorDescriptor.from_tensor(x, [TOKENS, DEPTH]), TensorDescriptor.from_tensor(w, [2 * PAIR, DEPTH]),
-        TensorDescriptor.from_tensor(h, [TOKENS, PAIR]), TensorDescriptor.from_tensor(gu, [TOKENS, 2 * PAIR]),
-        rows, width, inner, keep, programs, TOKENS, PAIR, DEPTH, num_warps=4, num_stages=3,
+        TensorDescriptor.from_tensor(x, [TOKENS, DEPTH]), TensorDescriptor.from_tensor(w, [2 * tile, DEPTH]),
+        TensorDescriptor.from_tensor(h, [TOKENS, tile]), TensorDescriptor.from_tensor(gu, [TOKENS, PAIR]),
+        rows, width, inner, keep, programs, TOKENS, tile, DEPTH, PAIR, num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return h, gu
 
 
 def hidden_grad(dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:
-    """dgu (rows, 2I), paired, from dr (rows, D), wd (D, I) and the kept products."""
+    """dgu (rows, 2N), paired, from dr (rows, D), wd (D, N) and the kept products."""
     rows, width = dr.shape
     dgu = torch.empty_like(gu)
     programs = _programs(dr.device, 2)
     _hidden_grad[(programs,)](
         TensorDescriptor.from_tensor(dr, [TOKENS, DEPTH]), TensorDescriptor.from_tensor(wd, [DEPTH, PAIR]),
-        TensorDescriptor.from_tensor(gu, [TOKENS, 2 * PAIR]), TensorDescriptor.from_tensor(dgu, [TOKENS, 2 * PAIR]),
-        rows, width, wd.shape[1], programs, TOKENS, PAIR, DEPTH, num_warps=4, num_stages=3,
+        TensorDescriptor.from_tensor(gu, [TOKENS, PAIR]), TensorDescriptor.from_tensor(dgu, [TOKENS, PAIR]),
+        rows, width, wd.shape[1], programs, TOKENS, DEPTH, PAIR, num_warps=4, num_stages=3,
     )  # fmt: skip
     return dgu

@@ -34,8 +34,10 @@ def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | N
         return "it needs a GPU"
     if torch.cuda.get_device_capability(device) < (9, 0):
         return f"{torch.cuda.get_device_name(device)} is older than Hopper, whose bulk copies the kernels use"
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
+    if importlib.util.find_spec("triton") is None or importlib.util.find_spec("triton.tools.tensor_descriptor") is None:
+        return "it needs triton 3.4 or newer"
+    if not hasattr(torch.ops.aten.addmm, "dtype_out"):
+        return f"torch {torch.__version__} cannot sum bfloat16 products into float32 (2.8 can)"
     if not arch.mlp_t or arch.forward_dtype != "bfloat16" or arch.pos_encodings == "learned":
         return "only the bfloat16 MLP mixer without learned positions has fused kernels"
     if sizes.seq_len + arch.prefix_len > PAD or arch.hidden_size & (arch.hidden_size - 1) or arch.hidden_size < 128:
@@ -60,7 +62,7 @@ class FastStep:
         blocks = []
         for index in range(arch.L_layers):
             prefix = f"inner.L_level.layers.{index}."
-            mixer = TokenMixer(prefix, params, grads, self.parts, dtype, arch.rms_norm_eps)
+            mixer = TokenMixer(prefix, params, grads, self.parts, dtype, arch.rms_norm_eps, config.batch_size)
             blocks.append(FastBlock(prefix, params, grads, self.parts, dtype, arch.rms_norm_eps, mixer))
         self.recursion, self.heads = Recursion(arch, blocks), Heads(params, grads, dtype)
         self.carry = Carry(**{f.name: getattr(state.carry, f.name).clone() for f in fields(Carry)})
@@ -104,7 +106,7 @@ class FastStep:
         """Compile and warm up on the real buffers, put the state back, and record the step."""
         live = [*self.state.tensors().values(), *(getattr(self.carry, f.name) for f in fields(Carry))]
         before = [tensor.clone() for tensor in live]
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(2):

@@ -32,10 +32,11 @@ def unpair_rows(source: Tensor, target: Tensor, block: int) -> None:
 
 def split_columns(both: Tensor, block: int) -> tuple[Tensor, Tensor]:
     """(..., 2N) in alternating blocks -> its two halves (..., N)."""
-    pairs = both.unflatten(-1, (-1, 2, block))
+    pairs = both.reshape(*both.shape[:-1], -1, 2, block)
     return pairs.select(-2, 0).flatten(-2), pairs.select(-2, 1).flatten(-2)
 
 
 def join_columns(left: Tensor, right: Tensor, block: int) -> Tensor:
     """The inverse of `split_columns`."""
-    return torch.stack((left.unflatten(-1, (-1, block)), right.unflatten(-1, (-1, block))), dim=-2).flatten(-3)
+    blocks = [half.reshape(*half.shape[:-1], -1, block) for half in (left, right)]
+    return torch.stack(blocks, dim=-2).flatten(-3)

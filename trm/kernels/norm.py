@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """Fused residual, RMS norm over channels and injection, forward and backward; know nothing of what they normalise."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ ROWS = 8
 
 
 @triton.jit
-def _forward(x_ptr, m_ptr, inj_ptr, y_ptr, z_ptr, rstd_ptr, eps, T, D: tl.constexpr, R: tl.constexpr,
-             Y: tl.constexpr, Z: tl.constexpr):  # fmt: skip
+def _norm_forward(x_ptr, m_ptr, inj_ptr, y_ptr, z_ptr, rstd_ptr, eps, T, D: tl.constexpr, R: tl.constexpr,
+                  Y: tl.constexpr, Z: tl.constexpr):  # fmt: skip
     rows = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     real = (rows < T)[:, None]
     at = rows[:, None] * D + tl.arange(0, D)[None, :]
@@ -32,7 +32,7 @@ def _forward(x_ptr, m_ptr, inj_ptr, y_ptr, z_ptr, rstd_ptr, eps, T, D: tl.conste
 
 
 @triton.jit
-def _backward(dy_ptr, y_ptr, rstd_ptr, dr_ptr, T, D: tl.constexpr, R: tl.constexpr):
+def _norm_backward(dy_ptr, y_ptr, rstd_ptr, dr_ptr, T, D: tl.constexpr, R: tl.constexpr):
     rows = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     real = (rows < T)[:, None]
     at = rows[:, None] * D + tl.arange(0, D)[None, :]
@@ -55,7 +55,7 @@ def forward(
     z = torch.empty_like(x) if injection is not None else x
     y = torch.empty_like(x) if wants_y else z
     rstd = x.new_empty(rows, dtype=torch.float32)
-    _forward[(triton.cdiv(rows, ROWS),)](
+    _norm_forward[(triton.cdiv(rows, ROWS),)](
         x, m, x if injection is None else injection, y, z, rstd, eps, rows, width, ROWS, wants_y,
         injection is not None, num_warps=4,
     )  # fmt: skip
@@ -66,5 +66,5 @@ def backward(dy: Tensor, y: Tensor, rstd: Tensor) -> Tensor:
     """Gradient of x + m, (rows, D)."""
     rows, width = dy.shape
     dr = torch.empty_like(dy)
-    _backward[(triton.cdiv(rows, ROWS),)](dy, y, rstd, dr, rows, width, ROWS, num_warps=4)
+    _norm_backward[(triton.cdiv(rows, ROWS),)](dy, y, rstd, dr, rows, width, ROWS, num_warps=4)
     return dr

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """Adam-atan2 and EMA over a flat buffer in one pass; know nothing of models. The definition is trm/optim.py.
 
 The step's rates are read from the device, so a captured graph can be replayed for every step.

@@ -45,9 +45,7 @@ class PlainMixer:
         return rms_norm(r, eps).transpose(1, 2).contiguous(), rstd
 
     @classmethod
-    def input_grad(
-        cls, x: Tensor, y: Tensor, rstd: Tensor, dy: Tensor, wgu: Tensor, wd: Tensor, dx: Tensor
-    ) -> Tensor:
+    def input_grad(cls, x: Tensor, y: Tensor, rstd: Tensor, dy: Tensor, wgu: Tensor, wd: Tensor, dx: Tensor) -> Tensor:
         """Write dx; return dr, the gradient of what the norm was applied to (B, L, D)."""
         xt, length = x.transpose(1, 2), x.shape[1]
         dr = norm_grad(dy.transpose(1, 2), y.transpose(1, 2), rstd)
@@ -146,5 +144,3 @@ def token_grad(ids: Tensor, d: Tensor, prefix: int, vocab: int) -> Tensor:
     """trm/kernels/embedding.py: float32 (vocab, D)."""
     chosen = F.one_hot(ids.long(), vocab).to(d.dtype).flatten(0, 1)
     return torch.stack([chosen.T @ call[:, prefix:].flatten(0, 1) for call in d]).float().sum(0)
-
-

@@ -1,0 +1,48 @@
+"""The channel SwiGLU's fused halves equal float64, at row counts that fill no tile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trm_kernels.support import CLOSE, error, random, silu_pair
+from trm.kernels import channel_mlp, plain
+from trm.kernels.layout import PAIR, join_columns, pair_rows, split_columns, unpair_rows
+
+ROWS, WIDTH, INNER = 150, 64, 256
+BOTH = pytest.mark.parametrize("part", [channel_mlp, plain.PlainChannel], ids=["kernel", "plain"])
+
+
+@BOTH
+@pytest.mark.parametrize("keep", [True, False])
+def test_gate_up(part: Any, keep: bool) -> None:
+    x, weight = random(ROWS, WIDTH), random(2 * INNER, WIDTH, seed=1, scale=WIDTH**-0.5)
+    packed = torch.empty_like(weight)
+    pair_rows(weight, packed, PAIR)
+    hidden, products = part.gate_up(x, packed, keep)
+    true = x.double() @ weight.double().T
+    assert error(hidden, silu_pair(true)) < CLOSE
+    if keep:
+        assert error(torch.cat(split_columns(products, PAIR), dim=-1), true) < CLOSE
+
+
+@BOTH
+def test_hidden_grad(part: Any) -> None:
+    dr, down = random(ROWS, WIDTH), random(WIDTH, INNER, seed=1, scale=INNER**-0.5)
+    both = random(ROWS, 2 * INNER, seed=2)
+    got = part.hidden_grad(dr, down, join_columns(*both.chunk(2, dim=-1), PAIR))
+    x = both.double().requires_grad_()
+    (true,) = torch.autograd.grad(silu_pair(x), x, dr.double() @ down.double())
+    assert error(torch.cat(split_columns(got, PAIR), dim=-1), true) < CLOSE
+
+
+def test_pairing_rows_is_undone() -> None:
+    weight = random(2 * INNER, WIDTH)
+    packed, back = torch.zeros(2 * INNER, WIDTH + 3), torch.empty_like(weight)
+    pair_rows(weight, packed, PAIR)
+    assert torch.equal(packed[:PAIR, :WIDTH], weight[:PAIR])
+    assert torch.equal(packed[PAIR : 2 * PAIR, :WIDTH], weight[INNER : INNER + PAIR])
+    unpair_rows(packed, back, PAIR)
+    assert torch.equal(back, weight)

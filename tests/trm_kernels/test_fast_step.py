@@ -1,0 +1,126 @@
+"""The hand-written step equals the plain one: losses, gradients, halting, table, carry; part by part and all fused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.trm_kernels.support import error
+from trm.config import Arch, TrainConfig
+from trm.data.dataset import IGNORE, Batch
+from trm.kernels.fast_step import FastStep, unavailable
+from trm.kernels.parts import Parts, fused_parts, plain_parts
+from trm.model import Sizes
+from trm.train import EagerStep, TrainState
+
+SIZES = Sizes(seq_len=8, vocab_size=6, num_identifiers=3)
+ARCH = Arch(
+    hidden_size=64,
+    num_heads=2,
+    H_cycles=2,
+    L_cycles=2,
+    puzzle_emb_ndim=64,
+    puzzle_emb_len=3,
+    mlp_t=True,
+    pos_encodings="none",
+    forward_dtype="float32",
+    halt_max_steps=3,
+    halt_exploration_prob=0.5,
+)
+CONFIG = TrainConfig(task="test", batch_size=3, arch=ARCH, lr=1e-3, puzzle_emb_lr=1e-2, lr_warmup_steps=2)
+
+
+def new_state(config: TrainConfig = CONFIG) -> TrainState:
+    """A state whose halting head says different things about different puzzles."""
+    state = TrainState(config, SIZES)
+    g = torch.Generator().manual_seed(1)
+    state.model.inner.puzzle_emb.weights.copy_(torch.randn(3, 64, generator=g) * 0.1)
+    state.params.views["inner.q_head.weight"].copy_(torch.randn(2, 64, generator=g) * 0.05)
+    state.params.views["inner.q_head.bias"].fill_(0)
+    state.reset_ema()
+    return state
+
+
+def batch_at(step: int) -> Batch:
+    g = torch.Generator().manual_seed(10 + step)
+    tokens = torch.randint(0, 6, (2, 3, 8), generator=g, dtype=torch.int32)
+    tokens[1, 0, :3] = IGNORE
+    return Batch(tokens[0], tokens[1], torch.randint(0, 3, (3,), generator=g, dtype=torch.int32))
+
+
+def compare(parts: Parts, steps: int, config: TrainConfig = CONFIG) -> None:
+    """Each step starts from the same state on both sides, because the recursion amplifies rounding."""
+    for step in range(steps):
+        plain, fast = new_state(config), new_state(config)
+        eager = EagerStep()
+        for earlier in range(step):
+            for state in (plain, fast):
+                eager(state, batch_at(earlier))
+        step_of = FastStep(fast, parts, graph=False)
+        expected, got = eager(plain, batch_at(step)), step_of(fast, batch_at(step))
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+        assert error(fast.grads.buffer, plain.grads.buffer) < 1e-4
+        ours, theirs = fast.canonical(), plain.canonical()
+        assert fast.step == plain.step
+        for name in theirs:
+            torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=1e-4, msg=name)
+
+
+def test_plain_parts_equal_the_plain_step() -> None:
+    compare(plain_parts(), 3)
+
+
+def test_without_puzzle_table_and_ema() -> None:
+    arch = ARCH.model_copy(update={"puzzle_emb_ndim": 0, "puzzle_emb_len": 0})
+    config = CONFIG.model_copy(update={"arch": arch, "ema": False})
+    state, other = (TrainState(config, SIZES) for _ in range(2))
+    batch = batch_at(0)
+    FastStep(state, plain_parts(), graph=False)(state, batch)
+    EagerStep()(other, batch)
+    assert error(state.grads.buffer, other.grads.buffer) < 1e-5
+
+
+def test_fused_parts_equal_the_plain_step() -> None:
+    arch = ARCH.model_copy(update={"H_cycles": 1, "L_cycles": 1, "L_layers": 1})
+    small = CONFIG.model_copy(update={"arch": arch})
+    compare(fused_parts(), 1, small)
+
+
+def test_two_fast_steps_give_the_same_bytes() -> None:
+    states = [new_state(), new_state()]
+    for state in states:
+        step = FastStep(state, plain_parts(), graph=False)
+        for index in range(3):
+            step(state, batch_at(index))
+    one, two = (state.canonical() for state in states)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_carry_replaced_from_outside_is_taken_up() -> None:
+    """Restoring a checkpoint replaces the carry: the next step must start from the new one."""
+    state, other = new_state(), new_state()
+    step = FastStep(state, plain_parts(), graph=False)
+    step(state, batch_at(0))
+    EagerStep()(other, batch_at(0))
+    state.carry = replace(other.carry)
+    step(state, batch_at(1))
+    assert state.carry is step.carry
+
+
+def test_one_step_serves_one_state() -> None:
+    state, other = new_state(), new_state()
+    with pytest.raises(ValueError, match="another TrainState"):
+        FastStep(state, plain_parts(), graph=False)(other, batch_at(0))
+
+
+def test_names_say_what_is_fused() -> None:
+    state = new_state()
+    assert FastStep(state, fused_parts(), graph=False).name == "fused"
+    mixed = replace(fused_parts(), mixer=plain_parts().mixer, loss=plain_parts().loss)
+    assert FastStep(state, mixed, graph=False).name == "fused-without-mixer-loss"
+
+
+def test_unavailable_without_a_gpu() -> None:
+    assert unavailable("cpu", ARCH, SIZES) == "it needs a GPU"

@@ -1,0 +1,36 @@
+"""Residual, norm and injection in one pass, and the norm's gradient, equal float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trm_kernels.support import CLOSE, error, random, rms
+from trm.kernels import norm, plain
+
+ROWS, WIDTH, EPS = 21, 64, 1e-5
+BOTH = pytest.mark.parametrize("part", [norm, plain.PlainNorm], ids=["kernel", "plain"])
+
+
+@BOTH
+@pytest.mark.parametrize(("inject", "keep"), [(False, True), (True, True), (True, False)])
+def test_forward(part: Any, inject: bool, keep: bool) -> None:
+    x, m, injection = (random(ROWS, WIDTH, seed=seed) for seed in range(3))
+    y, z, rstd = part.forward(x, m, EPS, injection if inject else None, keep)
+    r = x.double() + m.double()
+    true = rms(r, EPS)
+    assert error(rstd, (r.square().mean(-1) + EPS).rsqrt()) < CLOSE
+    assert error(z, true + injection.double() if inject else true) < CLOSE
+    if keep:
+        assert error(y, true) < CLOSE
+
+
+@BOTH
+def test_backward(part: Any) -> None:
+    x, m, dy = (random(ROWS, WIDTH, seed=seed) for seed in range(3))
+    y, _, rstd = part.forward(x, m, EPS)
+    r = (x.double() + m.double()).requires_grad_()
+    (true,) = torch.autograd.grad(rms(r, EPS), r, dy.double())
+    assert error(part.backward(dy, y, rstd), true) < CLOSE

@@ -1,13 +1,15 @@
 """A training step of fused kernels, captured in one CUDA graph. Knows no files, no data sources and no relay.
 
 The same function as trm/train.py's EagerStep up to rounding, on the same TrainState. Between steps the carry lives in
-this object's buffers, and `state.carry` names them.
+the step's own buffers, and `state.carry` names them.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 
 import torch
@@ -24,7 +26,7 @@ from trm.kernels.recursion import Recursion
 from trm.model import DTYPES, Sizes
 from trm.optim import sign_sgd_
 from trm.schedule import lr_scale
-from trm.train import TrainState
+from trm.train import EagerStep, Step, TrainState
 
 
 def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | None:
@@ -50,12 +52,42 @@ def available(device: torch.device | str, arch: Arch, sizes: Sizes) -> bool:
     return unavailable(device, arch, sizes) is None
 
 
-class FastStep:
-    """A Step (trm/train.py). One object serves one TrainState."""
+def choose(device: torch.device | str, arch: Arch, sizes: Sizes) -> Step:
+    """The fastest step that is known to be right on this device."""
+    return FastStep() if available(device, arch, sizes) else EagerStep()
 
-    def __init__(self, state: TrainState, parts: Parts | None = None, graph: bool = True) -> None:
-        self.state, self.parts = state, parts or fused_parts()
-        self.name = f"{self.parts.name}{'-graph' if graph else ''}"
+
+@contextmanager
+def _as_captured() -> Iterator[None]:
+    """Let torch record its plain kernels: this step is deterministic by construction, and the slower variants that
+    torch chooses in its deterministic mode are not all made for graphs."""
+    wanted = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(False)
+    yield
+    torch.use_deterministic_algorithms(wanted)
+
+
+class FastStep:
+    """A Step (trm/train.py). Buffers and graph are built at the first call and again when another state comes."""
+
+    def __init__(self, parts: Parts | None = None, graph: bool = True) -> None:
+        self._parts, self._graph = parts or fused_parts(), graph
+        self._bound: BoundStep | None = None
+        self.name = f"{self._parts.name}{'-graph' if graph else ''}"
+
+    def __call__(self, state: TrainState, batch: Batch) -> Tensor:
+        """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
+        if self._bound is None or self._bound.state is not state:
+            self._bound = None
+            self._bound = BoundStep(state, self._parts, self._graph)
+        return self._bound(batch)
+
+
+class BoundStep:
+    """The step of one TrainState: packed weights, buffers and the graph that reads and writes them."""
+
+    def __init__(self, state: TrainState, parts: Parts, graph: bool) -> None:
+        self.state, self.parts = state, parts
         config, device = state.config, state.device
         arch, dtype = config.arch, DTYPES[config.arch.forward_dtype]
         params, grads = state.params.views, state.grads.views
@@ -73,16 +105,14 @@ class FastStep:
         self.metrics = torch.zeros(7, dtype=torch.float64, device=device)
         self.graph = self._capture() if graph else None
 
-    def __call__(self, state: TrainState, batch: Batch) -> Tensor:
-        """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
-        if state is not self.state:
-            raise ValueError("this FastStep was built for another TrainState: build one for each")
+    def __call__(self, batch: Batch) -> Tensor:
+        """One step; its METRICS."""
         self._load(batch)
         if self.graph is None:
             self._run()
         else:
             self.graph.replay()
-        state.step += 1
+        self.state.step += 1
         return self.metrics.clone()
 
     def _load(self, batch: Batch) -> None:
@@ -108,7 +138,7 @@ class FastStep:
         before = [tensor.clone() for tensor in live]
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), _as_captured():
             for _ in range(2):
                 self._run()
         torch.cuda.current_stream().wait_stream(stream)
@@ -118,7 +148,7 @@ class FastStep:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with _as_captured(), torch.cuda.graph(graph):
             self._run()
         return graph
 

@@ -32,6 +32,12 @@ class Interrupted(RelayError):
         self.exit_code = BY_REASON[reason]
 
 
+def heed(stop: StopSignal) -> None:
+    """Raises Interrupted if a signal came before there was a lease to give back."""
+    if stop.reason is not None:
+        raise Interrupted(stop.reason, stop.note)
+
+
 @contextmanager
 def listening(stop: StopSignal) -> Iterator[None]:
     """SIGTERM and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt."""

@@ -20,6 +20,8 @@ from storage.base import Store, StoreError
 LATE_S = 60.0
 """Past a holder's latest end by this much, anybody may take over, heartbeats or not."""
 POLL_S = 15.0
+HEED_S = 0.5
+"""Longest a waiting session goes without asking whether it should still wait."""
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,11 @@ def acquire(
     *,
     wait_s: float = 0.0,
     notice: Callable[[Held], None] = lambda held: None,
+    heed: Callable[[], None] = lambda: None,
 ) -> Lease:
     """Become the holder, waiting up to `wait_s` seconds (and as long as it takes to confirm that a holder is dead).
 
+    `heed` is asked all the time until the lease is appended for, and raises to end the wait.
     Raises LeaseHeld (73) naming the holder, BadData (65) for a halted run, StorageUnreachable (69).
     """
     until = runtime.monotonic() + wait_s
@@ -145,6 +149,7 @@ def acquire(
         view = ledger.read()
         refuse_halted(view.state)
         found = _obstacle(view.state, store, names, runtime, locks, watch)
+        heed()
         if not isinstance(found, Held):
             lease = _take(ledger, store, runtime, wish, view.state, found)
             if lease is not None:
@@ -154,7 +159,15 @@ def acquire(
         if left <= 0 and not found.confirming:
             raise LeaseHeld(held_text(view.state, found))
         notice(found)
-        runtime.sleep(max(0.05, min(found.left_s, POLL_S, found.holder.ttl_s / 6, max(left, found.holder.ttl_s / 6))))
+        pause = min(found.left_s, POLL_S, found.holder.ttl_s / 6)
+        _sleep(runtime, max(0.05, pause if found.confirming else min(pause, left)), heed)
+
+
+def _sleep(runtime: Runtime, seconds: float, heed: Callable[[], None]) -> None:
+    until = runtime.monotonic() + seconds
+    while (left := until - runtime.monotonic()) > 0:
+        runtime.sleep(min(left, HEED_S))
+        heed()
 
 
 def refuse_halted(state: RunState) -> None:

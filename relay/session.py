@@ -12,6 +12,7 @@ from relay.context import Context, Outcome
 from relay.entrance import bring_up, push_unsent
 from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
 from relay.incidents import record_crash, record_non_finite
+from relay.interrupts import heed
 from relay.lease import Lease, Wish, acquire, refuse_halted
 from relay.onelease import refuse_second_lease
 from relay.state import RunState
@@ -90,8 +91,9 @@ def _enter(ctx: Context) -> Lease:
         ctx.runtime,
         ctx.locks,
         wish,
-        wait_s=ctx.plan.wait_s,
+        wait_s=min(ctx.plan.wait_s, max(0.0, left)),
         notice=ctx.listener.held,
+        heed=lambda: heed(ctx.signal),
     )
 
 

@@ -22,7 +22,6 @@ from relay.errors import BadData
 from relay.handoff import least
 from relay.identity import Opened, Pair, begin_run, begin_store, begins_by_itself
 from relay.inference import infer_account
-from relay.interrupts import Interrupted
 from relay.lease import Held
 from relay.ledger import RunLedger
 from relay.outbox import Outbox
@@ -158,13 +157,7 @@ class Opening:
             machine_limit_s=limit * 60 if limit else None,
         )
 
-    def heed(self) -> None:
-        """Raises Interrupted if a signal came before there was a lease to give back."""
-        if self.stop.reason is not None:
-            raise Interrupted(self.stop.reason, self.stop.note)
-
     def _waiting(self, held: Held) -> None:
-        self.heed()
         left = duration(held.left_s)
         self.tell(f"{held.holder.account} holds the lease; waiting ({left} until it may be taken if it stays silent)")
 

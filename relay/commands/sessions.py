@@ -21,7 +21,7 @@ from relay.commands.opening import Opening, target_of
 from relay.context import Context, Outcome
 from relay.errors import Exit
 from relay.identity import begins_by_itself, open_run
-from relay.interrupts import listening
+from relay.interrupts import heed, listening
 from relay.lease import refuse_halted
 from relay.logs import close_log, open_log
 from relay.mishaps import tell
@@ -120,7 +120,7 @@ def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -
     config = workload.config()
     opened = opening.begin(config)
     context = opening.context(opened, opening.account(), workload, config, target)
-    opening.heed()
+    heed(opening.stop)
     return act(context)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from relay.context import Context, Outcome
 from relay.errors import Exit
 from relay.heartbeat import request_stop
 from relay.lease import Held, Watch
+from relay.session import run_session
 from relay.state import Holder
 from tests.relay.sessions import PROJECT, FakeLocks, Lab, Session, down
 from tests.relay.toy import ToyWorkload, hash_of, state_at
@@ -199,3 +201,37 @@ def test_losing_heartbeats_only_matters_if_somebody_takes_over(lab: Lab) -> None
     one.store.fail = lambda verb, name: down(verb, name) if "heartbeat" in name else None
     outcome = lab.run(one)
     assert outcome.exit_code == Exit.OK and lab.state().step == 6000
+
+
+@pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])
+def test_a_signal_ends_the_wait_within_a_second_and_without_a_lease(lab: Lab, reason: str, code: int) -> None:
+    one = lab.session(target_steps=10_000)
+    one.start()
+    two = lab.session("bob", wait_s=3600.0)
+    ended: list[float] = []
+
+    def run(ctx: Context) -> Outcome:
+        outcome = run_session(ctx)
+        ended.append(lab.world.now)
+        return outcome
+
+    lab.world.at(lab.world.now + 5, lambda: two.start(run))
+    asked = lab.world.now + 40.3
+    lab.world.at(asked, lambda: two.ctx.signal.ask(reason))
+    lab.world.at(asked + 60, one.process.kill)
+    lab.world.run()
+    assert two.outcome.exit_code == code, two.outcome.message
+    assert ended[0] - asked < 1.0
+    assert lab.state().epoch == 1 and not two.workload.trained
+
+
+def test_a_wait_never_outlasts_the_budget(lab: Lab) -> None:
+    one = lab.session(target_steps=10_000)
+    one.start()
+    two = lab.session("bob", wait_s=3600.0, budget_s=100.0)
+    began, ended = lab.world.now, []
+    lab.world.at(began + 5, lambda: two.start(lambda ctx: (run_session(ctx), ended.append(lab.world.now))[0]))
+    lab.world.at(began + 200, one.process.kill)
+    lab.world.run()
+    assert two.outcome.exit_code == Exit.LEASE_HELD
+    assert ended[0] - began <= 101

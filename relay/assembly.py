@@ -62,6 +62,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
     housekeeper = Housekeeper(
         monotonic=now,
         store=ctx.checkpoint_store,
+        ledger_store=ctx.ledger_store,
         names=ctx.names,
         lease=lease,
         keep=plan.keep,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from relay.changes import Key, Retire
@@ -25,6 +26,8 @@ class Housekeeper:
 
     monotonic: Callable[[], float]
     store: Store
+    """Holds the checkpoints."""
+    ledger_store: Store
     names: Names
     lease: Lease
     keep: Keep
@@ -47,6 +50,7 @@ class Housekeeper:
             if short_of_space or self._last is None or now - self._last >= EVERY_S:
                 self._last = now
                 self._collect(short_of_space)
+                sweep_signs(self.ledger_store, self.names, self.lease.epoch)
         except (StoreError, RelayError) as error:
             self.tell(f"Cleaning up has to wait: {error}")
 
@@ -72,6 +76,17 @@ class Housekeeper:
         self._collected |= delete(going, self.store, self.names, lambda: not self.over and self.still_ours())
         shown = {place[:2] for stat in listed if (place := self.names.parse_checkpoint(stat.name))}
         self._collected |= {r.key for r in state.retired if r.key not in shown and now - r.at >= GRACE_S}
+
+
+def sweep_signs(store: Store, names: Names, epoch: int) -> None:
+    """Delete heartbeats and stop requests of epochs below `epoch`. Nobody needs them; one that stays is harmless."""
+    with suppress(StoreError):
+        for name in (names.heartbeat, names.stop):
+            prefix = name(0).removesuffix("0")
+            for stat in store.list(prefix):
+                number = stat.name.removeprefix(prefix)
+                if number.isdecimal() and stat.name == name(int(number)) and int(number) < epoch:
+                    store.delete(stat.ref)
 
 
 def verified_manifests(

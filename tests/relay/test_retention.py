@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.changes import By
-from relay.collect import delete
+from relay.collect import delete, sweep_signs
+from relay.heartbeat import request_stop
 from relay.keeping import KEPT_CHECKPOINTS
 from relay.manifest import FileEntry, Manifest
 from relay.names import Names
@@ -261,3 +262,38 @@ def test_a_session_cleans_up_behind_itself_an_hour_later(lab: Lab) -> None:
     left = sorted({NAMES.parse_checkpoint(stat.name)[0] for stat in lab.shared.list(NAMES.checkpoints)})
     assert len(left) <= 5
     assert {c.step for c in lab.state().retained} == {5500, 6000}
+
+
+def signs(lab: Lab) -> set[str]:
+    found = (stat.name.rpartition("/")[2] for stat in lab.shared.list(f"runs/{PROJECT}/{RUN}/"))
+    return {name for name in found if name.startswith(("heartbeat.", "stop."))}
+
+
+def test_old_signs_of_life_are_swept_and_the_present_ones_stay(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=2000, every_steps=500))
+    request_stop(lab.shared, Names(PROJECT, RUN), 1, "late")
+    assert signs(lab) == {"heartbeat.1", "stop.1"}
+    lab.run(lab.session("bob", target_steps=4000, every_steps=500))
+    assert signs(lab) == {"heartbeat.2"}
+
+
+def test_only_exact_names_below_the_epoch_are_swept() -> None:
+    store = MemoryStore()
+    keep = ["heartbeat.3", "stop.3", "heartbeat.4", "heartbeat.02", "heartbeat.1.bak", "ledger/heartbeat.1"]
+    for name in (*keep, "heartbeat.2", "stop.0"):
+        store.put(NAMES.home + name, b"x")
+    sweep_signs(store, NAMES, 3)
+    assert {stat.name for stat in store.list("")} == {NAMES.home + name for name in keep}
+
+
+def test_a_sweep_that_fails_harms_nothing(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=1000, every_steps=500))
+    session = lab.session("bob", target_steps=2000, every_steps=500)
+
+    def fail(verb: str, name: str) -> None:
+        if verb == "delete" and "heartbeat" in name:
+            raise Denied("locked")
+
+    session.store.fail = fail
+    assert lab.run(session).exit_code == 0
+    assert lab.state().step == 2000

@@ -18,12 +18,13 @@ from trm import statefile
 from trm.config import TrainConfig
 from trm.evaluate import EvalProgress, evaluate
 from trm.fingerprint import fingerprint, installed
+from trm.kernels.fast_step import choose
 from trm.losses import METRICS
 from trm.model import Sizes
 from trm.schedule import lr_scale
 from trm.snapshot import Snapshot, state_hash
 from trm.tasks import GENERATED, Datasets, load_data
-from trm.train import EagerStep, Step, TrainState
+from trm.train import Step, TrainState
 
 REPORT_EVERY = 20
 """Steps between progress reports; each reads metrics from the device."""
@@ -77,15 +78,15 @@ class TrmWorkload:
     ) -> None:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError if config or data are bad.
 
-        device: None takes the GPU if there is one. step: how a training step is computed; None is the plain definition.
+        device: None takes the GPU if there is one. step: how a training step is computed; None is the fastest there is.
         """
         self._config = config
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self._step: Step = step or EagerStep()
         self.data: Datasets = load_data(config, root)
         self.data.train.to(self.device)
         train = self.data.train
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
+        self._step: Step = step or choose(self.device, config.arch, self._sizes)
         self._state: TrainState | None = None
         self._meter = Meter(self.device)
         self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)

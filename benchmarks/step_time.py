@@ -1,0 +1,200 @@
+"""Milliseconds a training step takes here, for the plain step, the compiled model and the fused step.
+
+    python benchmarks/step_time.py --task sudoku --out results
+
+Each row runs in its own process, one after another, on the same batches: augmentation, optimizers, EMA and metrics on,
+every cycle run. Prints the table of DESIGN section 8 for this machine and writes step_time.json. The share is of the
+matrix-product rate measured in the same run. `--check` runs the fused step twice in separate processes and compares
+digests; losses of the fused and the plain step are compared over the steps that both have run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trm.config import Arch, TrainConfig
+from trm.data.augment import sudoku
+from trm.data.dataset import Dataset
+from trm.fingerprint import fingerprint
+from trm.kernels.fast_step import FastStep, unavailable
+from trm.model import Sizes
+from trm.presets import preset
+from trm.snapshot import state_hash
+from trm.train import EagerStep, Step, TrainState
+
+SIZES = Sizes(seq_len=81, vocab_size=11, num_identifiers=1)
+ROWS = ("plain", "compiled", "fused")
+MATMUL = 8192
+
+
+def grids(count: int = 1000, givens: float = 0.3) -> Dataset:
+    """A valid grid with random cells blanked, `count` times: timing and losses need no more."""
+    cell = torch.arange(81)
+    row, column = cell // 9, cell % 9
+    solution = (row * 3 + row // 3 + column) % 9 + 2
+    labels = solution.to(torch.uint8).repeat(count, 1)
+    shown = torch.rand(count, 81, generator=torch.Generator().manual_seed(0)) < givens
+    return Dataset(torch.where(shown, labels, 1), labels, SIZES.vocab_size, sudoku)
+
+
+def step_tflop(config: TrainConfig) -> float:
+    """Arithmetic of a step (reference/trm.md 16.1): 2 a multiply-add, backward twice the forward, no recomputation."""
+    arch: Arch = config.arch
+    length, width = SIZES.seq_len + arch.prefix_len, arch.hidden_size
+    tokens = config.batch_size * length
+
+    def inner(dim: int) -> int:
+        return -(-round(arch.expansion * dim * 2 / 3) // 256) * 256
+
+    mixer = 6 * tokens * width * inner(length) if arch.mlp_t else tokens * (8 * width**2 + 4 * length * width)
+    block = mixer + 6 * tokens * width * inner(width)
+    calls = (arch.H_cycles + 2) * (arch.L_cycles + 1)
+    return block * arch.L_layers * calls / 1e12
+
+
+def matmul_tflops() -> float:
+    """Rate of a large bfloat16 product on random data: the ceiling of the table's last column."""
+    a, b = (torch.randn(MATMUL, MATMUL, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    times = median_ms(lambda: a @ b, 30)
+    return float(2 * MATMUL**3 / times / 1e9)
+
+
+def median_ms(run: Any, count: int, warmup: int = 3) -> float:
+    """Median over `count` calls, by device events."""
+    return sorted(event_times(run, count, warmup))[count // 2]
+
+
+def event_times(run: Any, count: int, warmup: int) -> list[float]:
+    """Milliseconds of each call."""
+    for _ in range(warmup):
+        run()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    events[0].record()
+    for event in events[1:]:
+        run()
+        event.record()
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) for a, b in itertools.pairwise(events)]
+
+
+def one_row(name: str, config: TrainConfig, steps: int) -> dict[str, Any]:
+    """Time one implementation in this process."""
+    data, state = grids().to("cuda"), TrainState(config, SIZES, "cuda")
+    step: Step = FastStep() if name == "fused" else EagerStep()
+    if name == "compiled":
+        state.model.inner.compile()
+    losses: list[torch.Tensor] = []
+
+    def run() -> None:
+        losses.append(step(state, data.batch_at(config.seed, state.step, config.batch_size)))
+
+    began = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    first = time.perf_counter() - began
+    torch.cuda.reset_peak_memory_stats()
+    times = sorted(event_times(run, steps, 4))
+    return {
+        "name": name,
+        "path": step.name,
+        "n": steps,
+        "ms": times[steps // 2],
+        "ms_p10": times[steps // 10],
+        "ms_p90": times[steps * 9 // 10],
+        "first_step_s": first,
+        "peak_gib": torch.cuda.max_memory_reserved() / 2**30,
+        "lm_loss": (torch.stack(losses)[:, 5] / config.batch_size).tolist(),
+        "digest": state_hash(state.canonical(), state.step, config.seed),
+    }
+
+
+def child(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
+    """Run one row in a fresh process; None, with its last words on stderr, if it fails."""
+    command = [sys.executable, __file__, "--row", name, "--task", args.task, "--steps", str(args.steps)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"{name} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+        return None
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def print_table(rows: list[dict[str, Any]], tflop: float, ceiling: float) -> None:
+    """One line a row; ratios are to the compiled plain model."""
+    base = next((row["ms"] for row in rows if row["name"] == "compiled"), None)
+    print(
+        f"{'step':10} {'ms':>8} {'p10':>8} {'p90':>8} {'TFLOP/s':>8} {'share':>6} {'ratio':>6} {'GiB':>6} {'1st s':>6}"
+    )
+    for row in rows:
+        rate = tflop / row["ms"] * 1000
+        ratio = f"{base / row['ms']:.2f}" if base else "-"
+        print(
+            f"{row['name']:10} {row['ms']:8.2f} {row['ms_p10']:8.2f} {row['ms_p90']:8.2f} {rate:8.0f}"
+            f" {rate / ceiling:6.1%} {ratio:>6} {row['peak_gib']:6.1f} {row['first_step_s']:6.1f}"
+        )
+
+
+def compare_losses(rows: list[dict[str, Any]]) -> float | None:
+    """Mean |fused - plain| of the lm loss over their common steps."""
+    by_name = {row["name"]: row["lm_loss"] for row in rows}
+    if not {"plain", "fused"} <= by_name.keys():
+        return None
+    pairs = list(zip(by_name["plain"], by_name["fused"], strict=False))
+    return sum(abs(a - b) for a, b in pairs) / len(pairs)
+
+
+def measure(args: argparse.Namespace) -> None:
+    """All rows, the table, the JSON file."""
+    config = preset(args.task)
+    why_not = unavailable("cuda", config.arch, SIZES)
+    names = [name for name in args.rows if name != "fused" or why_not is None]
+    if why_not is not None:
+        print(f"no fused step: {why_not}")
+    rows = [row for row in (child(name, args) for name in names) if row is not None]
+    ceiling, tflop = matmul_tflops(), step_tflop(config)
+    print(
+        f"{args.task}, batch {config.batch_size}, {tflop:.2f} TFLOP a step; {MATMUL}^3 product: {ceiling:.0f} TFLOP/s"
+    )
+    print_table(rows, tflop, ceiling)
+    document = {"environment": fingerprint(torch.device("cuda")), "ceiling_tflops": ceiling, "rows": rows}
+    document["loss_difference"] = compare_losses(rows)
+    print(f"lm loss, mean |fused - plain|: {document['loss_difference']}")
+    if args.check and why_not is None:
+        again = child("fused", args)
+        fused = next((row["digest"] for row in rows if row["name"] == "fused"), None)
+        document["same_bytes_in_two_processes"] = again is not None and again["digest"] == fused
+        print(f"same bytes in two processes: {document['same_bytes_in_two_processes']}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "step_time.json").write_text(json.dumps(document, indent=1))
+
+
+def main() -> None:
+    """Parse arguments; without a GPU say so."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="sudoku")
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "results")))
+    parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.exit(69, "step_time measures GPUs, and torch sees none here\n")
+    if args.row:
+        print(json.dumps(one_row(args.row, preset(args.task), args.steps)))
+    else:
+        measure(args)
+
+
+if __name__ == "__main__":
+    main()

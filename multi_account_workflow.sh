@@ -26,6 +26,7 @@ if ! "$python" -c "$needed" 2>/dev/null; then
   say "Installing packages (once)"
   pins=$(mktemp)
   "$python" -m pip list --format=freeze 2>/dev/null | grep -E '^(torch|numpy)==' >"$pins" || true
+  grep -q '^torch==' "$pins" || cat constraints.txt >>"$pins"   # one version for all: exact from machine to machine
   "$python" -m pip install --quiet --disable-pip-version-check -c "$pins" -e '.[train]'
 fi
 relay() { "$python" rotate_accounts.py "$@"; }

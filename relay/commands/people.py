@@ -80,7 +80,7 @@ def sentence(account: Account, fresh: bool) -> str:
 
 
 app = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
-AccountId = Annotated[str, typer.Argument(metavar="ID")]
+AccountId = Annotated[str, typer.Argument(metavar="ID", help="Id of the account.")]
 
 
 @app.command("list")
@@ -100,11 +100,11 @@ def list_accounts(context: typer.Context, config: ConfigOption = None, as_json: 
 def edit(
     context: typer.Context,
     account: AccountId,
-    label: Annotated[str | None, typer.Option(show_default=False)] = None,
-    owner: Annotated[str | None, typer.Option(show_default=False)] = None,
-    provider: Annotated[str | None, typer.Option(show_default=False)] = None,
-    tier: Annotated[str | None, typer.Option(show_default=False)] = None,
-    gpu: Annotated[str | None, typer.Option(show_default=False)] = None,
+    label: Annotated[str | None, typer.Option(help="What people call it.", show_default=False)] = None,
+    owner: Annotated[str | None, typer.Option(help="The person whose account it is.", show_default=False)] = None,
+    provider: Annotated[str | None, typer.Option(help="colab, kaggle, local …", show_default=False)] = None,
+    tier: Annotated[str | None, typer.Option(help="free, pro …", show_default=False)] = None,
+    gpu: Annotated[str | None, typer.Option(help="e.g. T4.", show_default=False)] = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -124,7 +124,7 @@ def edit(
 def mark(
     context: typer.Context,
     account: AccountId,
-    state: Annotated[Mark, typer.Argument(help="ready, cooling, quota_exceeded or blocked")],
+    state: Annotated[Mark, typer.Argument(metavar="STATE", help="ready, cooling, quota_exceeded or blocked")],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:

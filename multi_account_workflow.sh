@@ -32,7 +32,8 @@ fi
 relay() { "$python" rotate_accounts.py "$@"; }
 
 # 3. Without a store of your own the run lives in ./relay_store.
-if ! relay config show | grep '^storage\..*url = .' >/dev/null; then
+settings=$(relay config show)
+if ! grep -q '^storage\..*url = .' <<<"$settings"; then
   say "No store configured: the run lives in ./relay_store. If this machine is thrown away, nothing outlives it."
   export RELAY_EPHEMERAL=1
 fi
@@ -40,7 +41,7 @@ fi
 # 4. Data first (needs no GPU), then one session, then the report.
 relay prepare
 code=0; relay run || code=$?
-relay report
+relay report || true   # the session's own exit code is what counts
 case $code in
   0)  say "The target is reached. What is it worth? python rotate_accounts.py evaluate" ;;
   75) say "Handed off; the run goes on:"; relay next ;;

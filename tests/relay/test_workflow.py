@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "multi_account_workflow.sh"
+CONSTRAINTS = SCRIPT.parent / "constraints.txt"
 STAND_IN = r"""#!/usr/bin/env bash
 echo "$* [$0 ephemeral=${RELAY_EPHEMERAL:-}]" >>"$CALLS"
 case "$*" in
@@ -19,11 +20,12 @@ case "$*" in
   *"version_info <"*) exit "${TOO_OLD:-0}" ;;
   *"import einops"*) exit "${MISSING:-0}" ;;
   "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/pip ;;
-  "-m pip list"*) printf 'numpy==2.1.0\nrequests==2.0\ntorch==2.11.0+cu128\ntorchvision==0.1\n' ;;
+  "-m pip list"*) printf 'numpy==2.1.0\nrequests==2.0\n'; [ -n "$NO_TORCH" ] || printf 'torch==2.11.0+cu128\ntorchvision==0.1\n' ;;
   "-m pip install"*) while [ "$1" != -c ]; do shift; done; sed 's/^/pinned /' "$2" >>"$CALLS" ;;
-  *"config show"*) echo "run = r"; echo "storage.url = ${STORE:-}"; echo "storage.ledger_url = " ;;
+  *"config show"*) [ -z "$CONFIG_CODE" ] || exit "$CONFIG_CODE"; echo "run = r"; echo "storage.url = ${STORE:-}"; echo "storage.ledger_url = " ;;
   *"rotate_accounts.py prepare") exit "${PREPARE_CODE:-0}" ;;
   *"rotate_accounts.py run") exit "${RUN_CODE:-0}" ;;
+  *"rotate_accounts.py report") exit "${REPORT_CODE:-0}" ;;
 esac
 """
 
@@ -59,6 +61,7 @@ def machine(tmp_path: Path) -> Machine:
     (tmp_path / "bin" / "python3").write_text(STAND_IN)
     (tmp_path / "bin" / "python3").chmod(0o755)
     shutil.copy(SCRIPT, tmp_path)
+    shutil.copy(CONSTRAINTS, tmp_path)
     return Machine(tmp_path)
 
 
@@ -125,3 +128,22 @@ def test_a_failed_preparation_spends_no_session(machine: Machine) -> None:
 def test_it_is_short_and_readable() -> None:
     lines = SCRIPT.read_text().splitlines()
     assert len(lines) <= 55 and max(map(len, lines)) <= 120
+
+
+def test_a_machine_without_torch_gets_the_tested_version(machine: Machine) -> None:
+    machine.run(MISSING="1", NO_TORCH="1")
+    pinned = CONSTRAINTS.read_text().splitlines()[-1]
+    assert pinned.startswith("torch==")
+    assert f"pinned {pinned}" in machine.calls
+
+
+def test_a_report_that_fails_hides_neither_the_sessions_code_nor_the_advice(machine: Machine) -> None:
+    done = machine.run(RUN_CODE="69", REPORT_CODE="69")
+    assert done.returncode == 69
+    assert "doctor" in done.stderr
+
+
+def test_settings_that_are_refused_are_not_taken_for_no_store(machine: Machine) -> None:
+    done = machine.run(CONFIG_CODE="78")
+    assert done.returncode == 78
+    assert "No store configured" not in done.stderr

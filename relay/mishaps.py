@@ -28,7 +28,11 @@ LOG_FOLDER = Path("sync") / "logs"
 LOOK = "Look at the run with `rotate_accounts.py verify` and `rotate_accounts.py doctor`."
 _STORE_ADVICE: tuple[tuple[type[StoreError], Exit, str], ...] = (
     (BadAddress, Exit.BAD_CONFIG, "Correct storage.url or RELAY_STORE."),
-    (QuotaExceeded, Exit.UPLOAD_FAILED, "Make room in the store or on the disk, then run the same command again."),
+    (
+        QuotaExceeded,
+        Exit.STORAGE_UNREACHABLE,
+        "Make room in the store or on the disk, then run it again.",
+    ),
     (Denied, Exit.STORAGE_UNREACHABLE, "Check the credentials and permissions of the store, then run it again."),
     (OutcomeUnknown, Exit.UPLOAD_FAILED, "Look with `rotate_accounts.py status`, then run the same command again."),
     *((kind, Exit.BAD_DATA, LOOK) for kind in (Missing, TooLong, Corrupt, LostEntry)),

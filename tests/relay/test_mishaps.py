@@ -35,7 +35,7 @@ def test_every_storage_error_has_a_code_and_advice(kind: type[StoreError]) -> No
 
 
 def test_the_specified_codes() -> None:
-    expected = {base.BadAddress: 78, base.QuotaExceeded: 74, base.Denied: 69, base.Unavailable: 69, base.Throttled: 69}
+    expected = {base.BadAddress: 78, base.QuotaExceeded: 69, base.Denied: 69, base.Unavailable: 69, base.Throttled: 69}
     assert {kind: explain(kind("x"))[0] for kind in expected} == expected
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from tests.trm_kernels.support import error
@@ -71,6 +72,12 @@ def test_plain_parts_equal_the_plain_step() -> None:
     compare(plain_parts(), 3)
 
 
+@pytest.mark.parametrize("positions", ["rope", "none"])
+def test_plain_parts_equal_the_plain_step_with_attention(positions: str) -> None:
+    arch = ARCH.model_copy(update={"mlp_t": False, "pos_encodings": positions})
+    compare(plain_parts(), 2, CONFIG.model_copy(update={"arch": arch}))
+
+
 def test_without_puzzle_table_and_ema() -> None:
     arch = ARCH.model_copy(update={"puzzle_emb_ndim": 0, "puzzle_emb_len": 0})
     config = CONFIG.model_copy(update={"arch": arch, "ema": False})
@@ -85,6 +92,13 @@ def test_fused_parts_equal_the_plain_step() -> None:
     arch = ARCH.model_copy(update={"H_cycles": 1, "L_cycles": 1, "L_layers": 1})
     small = CONFIG.model_copy(update={"arch": arch})
     compare(fused_parts(), 1, small)
+
+
+def test_fused_attention_equals_the_plain_step() -> None:
+    """With the other parts plain, to be quick: they are tested above."""
+    arch = ARCH.model_copy(update={"H_cycles": 1, "L_cycles": 1, "mlp_t": False, "pos_encodings": "rope"})
+    parts = replace(plain_parts(), attention=fused_parts().attention)
+    compare(parts, 1, CONFIG.model_copy(update={"arch": arch}))
 
 
 def test_two_fast_steps_give_the_same_bytes() -> None:

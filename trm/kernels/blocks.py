@@ -12,19 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trm.kernels.layout import CHUNK, PAD, PAIR, pair_rows, unpair_rows
+from trm.kernels.layout import PAIR, add_product, pair_rows, unpair_rows
+from trm.kernels.mixers import Mixer
 from trm.kernels.parts import Parts
-
-_PARTS = 33
-"""Parts of the batch whose token-mixer gradients are summed apart: 4 x 33 programs fill the 132 multiprocessors."""
-
-
-def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left.T @ right, summed and kept in float32."""
-    if total.dtype == left.dtype:
-        total.addmm_(left.T, right)
-    else:
-        torch.addmm(total, left.T, right, out_dtype=torch.float32, out=total)
 
 
 @dataclass
@@ -40,51 +30,12 @@ class Saved:
     rstd2: Tensor
 
 
-class TokenMixer:
-    """x <- rms_L(x + SwiGLU over the sequence)."""
-
-    def __init__(
-        self, prefix: str, params: Mapping[str, Tensor], grads: Mapping[str, Tensor], parts: Parts,
-        dtype: torch.dtype, eps: float, batch: int,
-    ) -> None:  # fmt: skip
-        names = [f"{prefix}mlp_t.{part}.weight" for part in ("gate_up_proj", "down_proj")]
-        self.source, self.target = [params[n] for n in names], [grads[n] for n in names]
-        self.part, self.eps = parts.mixer, eps
-        rows, device = len(self.source[0]), self.source[0].device
-        self.wgu = torch.zeros(rows, PAD, dtype=dtype, device=device)
-        self.wd = torch.zeros(rows // 2, PAD, dtype=dtype, device=device)
-        parts_of_batch = min(_PARTS, batch)
-        self.dwgu = torch.zeros(parts_of_batch, rows, PAD, device=device)
-        self.dwd = torch.zeros(parts_of_batch, rows // 2, PAD, device=device)
-
-    def pack(self) -> None:
-        """Cast the parameters."""
-        pair_rows(self.source[0], self.wgu, CHUNK)
-        self.wd[:, : len(self.source[1])].copy_(self.source[1].T)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """(B, L, D) -> the same shape, and what `backward` needs."""
-        y, rstd = self.part.forward(x, self.wgu, self.wd, self.eps)
-        return y, (x, y, rstd)
-
-    def backward(self, saved: tuple[Tensor, ...], dy: Tensor, dx: Tensor, first: bool) -> None:
-        """Write the input's gradient into dx; start (`first`) or go on summing the weights' gradients."""
-        x, y, rstd = saved
-        dr = self.part.input_grad(x, y, rstd, dy, self.wgu, self.wd, dx)
-        self.part.weight_grad(x, dr, self.wgu, self.wd, self.dwgu, self.dwd, not first)
-
-    def finish(self) -> None:
-        """Write the flat gradients."""
-        unpair_rows(self.dwgu.sum(0), self.target[0], CHUNK)
-        self.target[1].copy_(self.dwd.sum(0)[:, : len(self.target[1])].T)
-
-
 class FastBlock:
     """A mixer, then x <- rms(x + SwiGLU over channels)."""
 
     def __init__(
         self, prefix: str, params: Mapping[str, Tensor], grads: Mapping[str, Tensor], parts: Parts,
-        dtype: torch.dtype, eps: float, mixer: TokenMixer,
+        dtype: torch.dtype, eps: float, mixer: Mixer,
     ) -> None:  # fmt: skip
         names = [f"{prefix}mlp.{part}.weight" for part in ("gate_up_proj", "down_proj")]
         self.source, self.target = [params[n] for n in names], [grads[n] for n in names]

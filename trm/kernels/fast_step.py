@@ -18,9 +18,10 @@ from torch import Tensor
 from trm.act import Carry, exploration
 from trm.config import Arch
 from trm.data.dataset import IGNORE, Batch
-from trm.kernels.blocks import FastBlock, TokenMixer
+from trm.kernels.blocks import FastBlock
 from trm.kernels.heads import Heads
 from trm.kernels.layout import PAD
+from trm.kernels.mixers import AttentionMixer, TokenMixer
 from trm.kernels.parts import Parts, fused_parts
 from trm.kernels.recursion import Recursion
 from trm.model import DTYPES, Sizes
@@ -40,8 +41,10 @@ def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | N
         return "it needs triton 3.4 or newer"
     if not hasattr(torch.ops.aten.addmm, "dtype_out"):
         return f"torch {torch.__version__} cannot sum bfloat16 products into float32 (2.8 can)"
-    if not arch.mlp_t or arch.forward_dtype != "bfloat16" or arch.pos_encodings == "learned":
-        return "only the bfloat16 MLP mixer without learned positions has fused kernels"
+    if arch.forward_dtype != "bfloat16" or arch.pos_encodings == "learned":
+        return "it takes bfloat16 and no learned positions"
+    if not arch.mlp_t:
+        return "with attention it has been checked in the interpreter only, not on a GPU"
     if sizes.seq_len + arch.prefix_len > PAD or arch.hidden_size & (arch.hidden_size - 1) or arch.hidden_size < 128:
         return f"its kernels take sequences up to {PAD} and hidden sizes that are powers of two from 128"
     return None
@@ -91,12 +94,8 @@ class BoundStep:
         config, device = state.config, state.device
         arch, dtype = config.arch, DTYPES[config.arch.forward_dtype]
         params, grads = state.params.views, state.grads.views
-        blocks = []
-        for index in range(arch.L_layers):
-            prefix = f"inner.L_level.layers.{index}."
-            mixer = TokenMixer(prefix, params, grads, self.parts, dtype, arch.rms_norm_eps, config.batch_size)
-            blocks.append(FastBlock(prefix, params, grads, self.parts, dtype, arch.rms_norm_eps, mixer))
-        self.recursion, self.heads = Recursion(arch, blocks), Heads(params, grads, dtype)
+        self.recursion = Recursion(arch, [self._block(index) for index in range(arch.L_layers)])
+        self.heads = Heads(params, grads, dtype)
         self.carry = Carry(**{f.name: getattr(state.carry, f.name).clone() for f in fields(Carry)})
         self.batch = Batch(self.carry.inputs.clone(), self.carry.labels.clone(), self.carry.puzzle_identifiers.clone())
         self.counter = torch.zeros((), dtype=torch.int64, device=device)
@@ -104,6 +103,22 @@ class BoundStep:
         self.table_lr = torch.zeros((), dtype=torch.float64, device=device)
         self.metrics = torch.zeros(7, dtype=torch.float64, device=device)
         self.graph = self._capture() if graph else None
+
+    def _block(self, index: int) -> FastBlock:
+        """Layer `index` over the state's parameters."""
+        state, config = self.state, self.state.config
+        arch, inner, prefix = config.arch, state.model.inner, f"inner.L_level.layers.{index}."
+        common = (prefix, state.params.views, state.grads.views, self.parts, inner.dtype, arch.rms_norm_eps)
+        if arch.mlp_t:
+            return FastBlock(*common, TokenMixer(*common, config.batch_size))
+        head = arch.hidden_size // arch.num_heads
+        still = (
+            torch.ones(inner.length, head, device=state.device),
+            torch.zeros(inner.length, head, device=state.device),
+        )
+        return FastBlock(
+            *common, AttentionMixer(*common, arch.num_heads, (inner.cos, inner.sin) if inner.rotary else still)
+        )
 
     def __call__(self, batch: Batch) -> Tensor:
         """One step; its METRICS."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from trm.kernels.blocks import add_product
+from trm.kernels.layout import add_product
 
 _TILE = 16
 

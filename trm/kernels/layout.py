@@ -40,3 +40,11 @@ def join_columns(left: Tensor, right: Tensor, block: int) -> Tensor:
     """The inverse of `split_columns`."""
     blocks = [half.reshape(*half.shape[:-1], -1, block) for half in (left, right)]
     return torch.stack(blocks, dim=-2).flatten(-3)
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left.T @ right, summed and kept in float32."""
+    if total.dtype == left.dtype:
+        total.addmm_(left.T, right)
+    else:
+        torch.addmm(total, left.T, right, out_dtype=torch.float32, out=total)

@@ -14,9 +14,10 @@ Part = Any
 
 @dataclass(frozen=True)
 class Parts:
-    """The five fused parts."""
+    """The fused parts."""
 
     mixer: Part
+    attention: Part
     channel: Part
     norm: Part
     loss: Part
@@ -32,11 +33,11 @@ class Parts:
 
 def plain_parts() -> Parts:
     """Every part in plain PyTorch."""
-    return Parts(plain.PlainMixer, plain.PlainChannel, plain.PlainNorm, plain, plain, plain)
+    return Parts(plain.PlainMixer, plain.PlainAttention, plain.PlainChannel, plain.PlainNorm, plain, plain, plain)
 
 
 def fused_parts() -> Parts:
     """Every part as a Triton kernel. Raises ImportError without triton."""
-    from trm.kernels import channel_mlp, embedding, loss, norm, optimizer, token_mixer
+    from trm.kernels import attention, channel_mlp, embedding, loss, norm, optimizer, token_mixer
 
-    return Parts(token_mixer, channel_mlp, norm, loss, optimizer, embedding)
+    return Parts(token_mixer, attention, channel_mlp, norm, loss, optimizer, embedding)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor
 
 from trm.ema import ema_
 from trm.kernels.layout import CHUNK, PAIR, join_columns, split_columns
-from trm.layers import rms_norm
+from trm.layers import rms_norm, rotate
 from trm.losses import stablemax_cross_entropy
 
 
@@ -65,6 +66,25 @@ class PlainMixer:
             dwd.zero_()
         dwgu[0, :, :length] += torch.einsum("bdi,bld->il", dgu, x)
         dwd[0, :, :length] += torch.einsum("bdi,bld->il", F.silu(gate) * up, dr)
+
+
+class PlainAttention:
+    """trm/kernels/attention.py."""
+
+    @staticmethod
+    def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
+        """qkv (B, L, 3 D) -> (B, L, D)."""
+        q, k, v = rearrange(qkv, "b l (three h d) -> three b h l d", three=3, h=heads)
+        mixed = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v)
+        return rearrange(mixed, "b h l d -> b l (h d)")
+
+    @classmethod
+    def backward(cls, qkv: Tensor, cos: Tensor, sin: Tensor, dout: Tensor, heads: int) -> Tensor:
+        """Gradient of qkv, by autograd."""
+        with torch.enable_grad():
+            x = qkv.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(cls.forward(x, cos, sin, heads), x, dout)
+        return grad
 
 
 class PlainChannel:

@@ -1,0 +1,40 @@
+"""Rotary attention in one tile and its gradient equal float64 autograd, at lengths that do not fill the tile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from tests.trm_kernels.support import CLOSE, error, random
+from trm.kernels import attention, plain
+from trm.layers import rotary_tables
+
+HEADS, HEAD = 2, 32
+
+
+def truth(qkv: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """softmax(q k^T / sqrt(d)) v with rotated q and k, by the formula."""
+    q, k, v = rearrange(qkv, "b l (three h d) -> three b h l d", three=3, h=HEADS)
+
+    def turn(x: Tensor) -> Tensor:
+        a, b = x.chunk(2, dim=-1)
+        return x * cos.double() + torch.cat((-b, a), dim=-1) * sin.double()
+
+    weights = (turn(q) @ turn(k).transpose(-1, -2) / HEAD**0.5).softmax(-1)
+    return rearrange(weights @ v, "b h l d -> b l (h d)")
+
+
+@pytest.mark.parametrize("part", [attention, plain.PlainAttention], ids=["kernel", "plain"])
+@pytest.mark.parametrize("length", [21, 97])
+def test_attention_and_its_gradient(part: Any, length: int) -> None:
+    qkv, dout = random(2, length, 3 * HEADS * HEAD), random(2, length, HEADS * HEAD, seed=1)
+    cos, sin = rotary_tables(length, HEAD, 10000.0)
+    x = qkv.double().requires_grad_()
+    true = truth(x, cos, sin)
+    (gradient,) = torch.autograd.grad(true, x, dout.double())
+    assert error(part.forward(qkv, cos, sin, HEADS), true.detach()) < CLOSE
+    assert error(part.backward(qkv, cos, sin, dout, HEADS), gradient) < CLOSE

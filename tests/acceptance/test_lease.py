@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.processes import Relay, run_args
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_of_two_sessions_started_at_once_one_trains_and_the_other_touches_nothing(relay: Relay) -> None:
@@ -45,6 +45,8 @@ def test_a_session_suspended_past_its_lease_and_superseded_is_fenced(relay: Rela
     after = relay.status("fenced")
     assert after["head"] == before["head"] and after["epoch"] == before["epoch"] == 2
     relay.call("verify", "--run", "fenced")
+    relay.call(*run_args("whole", "account_1", taken + 20, 1000))
+    assert relay.state_hash("fenced") == relay.state_hash("whole")
 
 
 def test_a_session_suspended_past_its_lease_goes_on_if_nobody_took_it(relay: Relay) -> None:

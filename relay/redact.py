@@ -11,8 +11,10 @@ MIN_SECRET = 8
 """A shorter value is masked only by pattern: masking every 'abc' would garble ordinary text."""
 
 SECRET_NAME = re.compile(
-    r"(?i)(secret|token|passw(or)?d|pwd|api_?key|access_?key|private_?key|cache_?key|credential|cookie)"
+    r"(?i)(secret|token(?!iz)|passw(or)?d|pwd|api_?key|access_?key|private_?key|cache_?key|credential|cookie)"
 )
+ORDINARY_NAME = re.compile(r"(?i)(old)?pwd|\w*_(file|dir|path|sock)")
+"""Names that say where something lies: masking the present folder would mask every path under it."""
 _HEAD = r"(?<![A-Za-z0-9_])"
 PATTERNS = (
     re.compile(_HEAD + r"(?:KGAT_|hf_|ghp_|gho_|ghs_|ghu_|github_pat_|glpat-|sk-|xox[abp]-)[A-Za-z0-9_-]{8,}"),
@@ -34,7 +36,11 @@ _NEAR_KEY = re.compile(r"(?i)((?:wandb|key|login)\S*\W{1,4})([0-9a-f]{40})(?![0-
 
 def secrets_of(environ: Mapping[str, str]) -> frozenset[str]:
     """Values of environment variables whose names say that they are secret."""
-    return frozenset(v for k, v in environ.items() if SECRET_NAME.search(k) and len(v) >= MIN_SECRET)
+    return frozenset(v for k, v in environ.items() if _names_secret(k) and len(v) >= MIN_SECRET)
+
+
+def _names_secret(name: str) -> bool:
+    return bool(SECRET_NAME.search(name)) and not ORDINARY_NAME.fullmatch(name)
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:

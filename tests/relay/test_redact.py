@@ -51,6 +51,31 @@ def test_ordinary_text_stays(text: str) -> None:
     assert redact(text) == text
 
 
+def test_a_usual_shell_has_no_secret_so_paths_stay_readable() -> None:
+    shell = {
+        "PWD": "/home/me/project",
+        "OLDPWD": "/home/me/other",
+        "HOME": "/home/me-and-you",
+        "PATH": "/usr/local/bin:/usr/bin",
+        "SHELL": "/usr/bin/bash",
+        "LOGNAME": "somebody",
+        "SSH_AUTH_SOCK": "/tmp/ssh-abc/agent.1",
+        "SSH_ASKPASS": "/usr/lib/ssh/askpass",
+        "GIT_ASKPASS": "/usr/lib/git/askpass",
+        "XDG_RUNTIME_DIR": "/run/user/1000",
+        "AWS_SHARED_CREDENTIALS_FILE": "/home/me/.aws/credentials",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/aws/token",
+        "TOKENIZERS_PARALLELISM": "disabled",
+        "KEYTIMEOUT": "10000000",
+    }
+    assert secrets_of(shell) == frozenset()
+    assert secrets_of({"DB_PWD": "hunter22!", "PGPASSWORD": "hunter23!", "TOKEN_PATHS": "hunter24!"}) == {
+        "hunter22!",
+        "hunter23!",
+        "hunter24!",
+    }
+
+
 def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
     secrets = secrets_of({"AWS_SECRET_ACCESS_KEY": "plainlooking", "HOME": "/home/me", "TOKEN": "abc"})
     assert secrets == {"plainlooking"}

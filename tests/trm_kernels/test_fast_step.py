@@ -122,6 +122,27 @@ def test_a_carry_replaced_from_outside_is_taken_up() -> None:
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_run_handed_on_equals_an_unbroken_one() -> None:
+    """Everything the step keeps outside the state is rebuilt from it: bit for bit, at a new TrainState and FastStep."""
+    whole, first, second = new_state(), new_state(), TrainState(CONFIG, SIZES)
+    step = FastStep(plain_parts(), graph=False)
+    for index in range(4):
+        step(whole, batch_at(index))
+    step = FastStep(plain_parts(), graph=False)
+    for index in range(2):
+        step(first, batch_at(index))
+    for name, value in first.canonical().items():
+        group, _, rest = name.partition("/")
+        target = getattr(second.carry, rest) if group == "carry" else second.tensors()[name]
+        target.copy_(value)
+    second.step = first.step
+    step = FastStep(plain_parts(), graph=False)
+    for index in range(2, 4):
+        step(second, batch_at(index))
+    expected, got = whole.canonical(), second.canonical()
+    assert all(torch.equal(got[name], expected[name]) for name in expected)
+
+
 def test_one_step_can_serve_one_state_after_another() -> None:
     """Loading a checkpoint makes a new state: the step must not write to the old one."""
     step, states = FastStep(plain_parts(), graph=False), [new_state(), new_state()]

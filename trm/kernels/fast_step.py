@@ -66,8 +66,10 @@ def _as_captured() -> Iterator[None]:
     torch chooses in its deterministic mode are not all made for graphs."""
     wanted = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(False)
-    yield
-    torch.use_deterministic_algorithms(wanted)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(wanted)
 
 
 class FastStep:

@@ -1,0 +1,178 @@
+"""Relative error of every fused kernel on this GPU, in bfloat16 at full size, and whether two runs give equal bytes.
+
+    python benchmarks/kernel_errors.py
+
+The truth is the plain twin in float64 on the first and last sequences. Exit 1 if an error is above LIMIT or bytes move.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trm.data.dataset import IGNORE
+from trm.kernels import attention, channel_mlp, embedding, loss, norm, plain, token_mixer
+from trm.kernels.layout import CHUNK, PAD, pair_rows
+from trm.layers import rotary_tables
+
+LIMIT = 5e-3
+"""bfloat16 rounding of inputs, inner values and outputs stays below; a wrong index does not."""
+BATCH, LENGTH, WIDTH, INNER, CHANNEL, EDGE = 768, 97, 512, 512, 1536, 3
+ROWS = BATCH * LENGTH
+Outputs = tuple[Tensor, ...]
+
+
+def random(*shape: int, scale: float = 1.0) -> Tensor:
+    """bfloat16 normals on the GPU."""
+    return (torch.randn(*shape, device="cuda") * scale).bfloat16()
+
+
+def edge(x: Any, count: int = EDGE) -> Any:
+    """The first and last entries along the first axis, in float64; other values unchanged."""
+    return torch.cat((x[:count], x[-count:])).double() if isinstance(x, Tensor) else x
+
+
+def outputs(run: Callable[[], Any]) -> Outputs:
+    """What a part returns, as a tuple."""
+    result = run()
+    return result if isinstance(result, tuple) else (result,)
+
+
+class Report:
+    """One line a kernel."""
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    def line(self, name: str, run: Callable[[], Any], truth: Callable[[], Any], edges: bool = True) -> None:
+        """Compare two runs with each other and the first with the truth, on the edges of the batch or everywhere."""
+        once, twice = outputs(run), outputs(run)
+        same = all(torch.equal(a, b) for a, b in zip(once, twice, strict=True))
+        errors = []
+        for got, true in zip(once, outputs(truth), strict=True):
+            part = edge(got, len(true) // 2) if edges else got.double()
+            errors.append(float((part - true.double()).norm() / true.double().norm()))
+        bad = not same or not all(error < LIMIT for error in errors)
+        self.failed |= bad
+        shown = " ".join(f"{error:.1e}" for error in errors)
+        print(f"{name:24} {shown:28} same bytes {same}{'  <-- BAD' if bad else ''}")
+
+
+def mixer(report: Report) -> None:
+    """Forward, input gradient; weight gradients on a batch small enough for float64."""
+    wgu, wd = (torch.zeros(rows, PAD, device="cuda").bfloat16() for rows in (2 * INNER, INNER))
+    pair_rows(random(2 * INNER, LENGTH, scale=LENGTH**-0.5), wgu, CHUNK)
+    wd[:, :LENGTH] = random(INNER, LENGTH, scale=INNER**-0.5)
+    x, dy = random(BATCH, LENGTH, WIDTH), random(BATCH, LENGTH, WIDTH)
+    weights, wide = (wgu, wd), (wgu.double(), wd.double())
+    report.line(
+        "mixer forward",
+        lambda: token_mixer.forward(x, *weights, 1e-5)[0],
+        lambda: plain.PlainMixer.forward(edge(x), *wide, 1e-5)[0],
+    )
+    y, rstd = token_mixer.forward(x, *weights, 1e-5)
+
+    def input_grad(part: Any, *tensors: Tensor) -> Outputs:
+        dx = torch.empty_like(tensors[0])
+        dr = part.input_grad(*tensors, dx)
+        return dx, dr
+
+    report.line(
+        "mixer input gradient",
+        lambda: input_grad(token_mixer, x, y, rstd, dy, *weights),
+        lambda: input_grad(plain.PlainMixer, *(edge(t) for t in (x, y, rstd, dy)), *wide),
+    )
+
+    def weight_grad(part: Any, parts: int, *tensors: Tensor) -> Outputs:
+        kind = torch.promote_types(tensors[0].dtype, torch.float32)
+        sums = [torch.zeros(parts, rows, PAD, device="cuda", dtype=kind) for rows in (2 * INNER, INNER)]
+        part.weight_grad(*tensors, *sums, False)
+        return tuple(total.sum(0)[:, :LENGTH] for total in sums)
+
+    few, dr = x[:8].contiguous(), dy[:8].contiguous()
+    report.line(
+        "mixer weight gradients",
+        lambda: weight_grad(token_mixer, 33, few, dr, *weights),
+        lambda: weight_grad(plain.PlainMixer, 1, few.double(), dr.double(), *wide),
+        edges=False,
+    )
+
+
+def channel(report: Report) -> None:
+    """Gate-up with and without kept products, and the hidden gradient."""
+    x, dr = random(ROWS, WIDTH), random(ROWS, WIDTH)
+    up, down = random(2 * CHANNEL, WIDTH, scale=WIDTH**-0.5), random(WIDTH, CHANNEL, scale=CHANNEL**-0.5)
+    products = random(ROWS, 2 * CHANNEL)
+    twin = plain.PlainChannel
+    report.line(
+        "gate-up", lambda: channel_mlp.gate_up(x, up, False)[0], lambda: twin.gate_up(edge(x), up.double(), False)[0]
+    )
+    report.line(
+        "gate-up, kept", lambda: channel_mlp.gate_up(x, up, True), lambda: twin.gate_up(edge(x), up.double(), True)
+    )
+    report.line(
+        "hidden gradient",
+        lambda: channel_mlp.hidden_grad(dr, down, products),
+        lambda: twin.hidden_grad(edge(dr), down.double(), edge(products)),
+    )
+
+
+def others(report: Report) -> None:
+    """Norm, attention, loss and the token table's gradient."""
+    x, m, injection = (random(ROWS, WIDTH) for _ in range(3))
+    report.line(
+        "norm forward",
+        lambda: norm.forward(x, m, 1e-5, injection),
+        lambda: plain.PlainNorm.forward(edge(x), edge(m), 1e-5, edge(injection)),
+    )
+    rstd = x.float().square().mean(-1).rsqrt()
+    report.line(
+        "norm backward",
+        lambda: norm.backward(m, x, rstd),
+        lambda: plain.PlainNorm.backward(edge(m), edge(x), edge(rstd)),
+    )
+    qkv, dout = random(BATCH, LENGTH, 3 * WIDTH), random(BATCH, LENGTH, WIDTH)
+    tables = [table.cuda() for table in rotary_tables(LENGTH, 64, 10000.0)]
+    report.line(
+        "attention forward",
+        lambda: attention.forward(qkv, *tables, 8),
+        lambda: plain.PlainAttention.forward(edge(qkv), *tables, 8),
+    )
+    report.line(
+        "attention backward",
+        lambda: attention.backward(qkv, *tables, dout, 8),
+        lambda: plain.PlainAttention.backward(edge(qkv), *tables, edge(dout), 8),
+    )
+    logits, labels = random(BATCH, LENGTH, 16), torch.randint(0, 11, (BATCH, 81), device="cuda", dtype=torch.int32)
+    report.line(
+        "loss",
+        lambda: loss.loss_and_grad(logits, labels, 16, 11, IGNORE),
+        lambda: plain.loss_and_grad(logits.double(), labels, 16, 11, IGNORE),
+        edges=False,
+    )
+    grads = random(6, BATCH, LENGTH, WIDTH)
+    report.line(
+        "token table",
+        lambda: embedding.token_grad(labels, grads, 16, 11),
+        lambda: plain.token_grad(labels, grads.double(), 16, 11),
+        edges=False,
+    )
+
+
+def main() -> None:
+    """All kernels."""
+    if not torch.cuda.is_available():
+        sys.exit("kernel_errors checks kernels on a GPU, and torch sees none here")
+    torch.manual_seed(0)
+    report = Report()
+    for part in (mixer, channel, others):
+        part(report)
+    sys.exit(report.failed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""init, fork, stop and resume as people type them: each does one thing, says what, and can be typed again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.relay.cli import Desk
+from tests.relay.toy import hash_of, state_at
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path / "desk")
+
+
+def test_init_begins_a_run_and_prints_the_address_the_others_need(desk: Desk, tmp_path: Path) -> None:
+    begun = desk("init", "--run", "r", "--json").json
+    assert (begun["schema"], begun["run"], begun["begun"]) == ("relay.init/1", "r", True)
+    assert begun["address"] in desk("init", "--run", "r").out
+    assert desk("init", "--run", "r", "--json").json | {"begun": True} == begun, "typed again it changes nothing"
+    other = Desk(tmp_path / "other", {"RELAY_STORE": begun["address"]})
+    assert other.status() == desk.status() and other.status()["state"] == "new"
+    other.train(3)
+    assert desk.status()["step"] == 3
+
+
+def test_init_with_other_pinned_settings_is_refused(desk: Desk) -> None:
+    desk("init", "--run", "r")
+    refused = desk("init", "--run", "r", "seed=7", code=78)
+    assert "seed" in refused.err and "fork" in refused.err
+
+
+def test_an_address_of_another_store_is_refused(desk: Desk, tmp_path: Path) -> None:
+    address = desk("init", "--run", "r", "--json").json["address"]
+    wrong = address[:-1] + ("0" if address[-1] != "0" else "1")
+    refused = Desk(tmp_path / "other", {"RELAY_STORE": wrong})("status", code=78)
+    assert "not the store" in refused.err
+
+
+def test_a_fork_may_change_what_the_run_had_pinned(desk: Desk) -> None:
+    desk.train(3)
+    desk.train(6)
+    before = desk.status()
+    made = desk("fork", "--run", "r", "--to", "branch", "batch_size=8", "--json").json
+    assert made == {"schema": "relay.fork/1", "run": "branch", "from_run": "r", "step": 6}
+    assert desk.status("branch")["head"]["state_hash"] == before["head"]["state_hash"]
+    desk.train(8, "batch_size=8", run="branch")
+    assert desk.status() == before, "the parent knows nothing of it"
+    assert desk("verify", "--run", "branch", "--json").json["ok"]
+
+
+def test_a_fork_of_nothing_is_refused(desk: Desk) -> None:
+    desk("init", "--run", "r")
+    assert "Train first" in desk("fork", "--run", "r", "--to", "branch", code=65).err
+    assert "nosuch" in desk("fork", "--run", "nosuch", "--to", "branch", code=78).err
+    assert "--to" in desk("fork", "--run", "r", code=2).err
+
+
+def test_stop_ends_the_session_that_trains_as_planned(desk: Desk) -> None:
+    asked: list[object] = []
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if not asked:
+            asked.append(desk("stop", "--run", "r", "--note", "lunch", "--json").json["asked"])
+
+    desk.kind.made = {"sleep": sleep, "step_s": 0.02}
+    done = desk.train(100_000, "lease.ttl_s=2", "--json", code=75)
+    assert asked == ["account_1"]
+    assert done.json["exit_code"] == 75 and "asked to stop" in done.json["message"].lower()
+    step = desk.status()["step"]
+    assert step == done.json["durable_step"] > 0
+    assert desk.status()["head"]["state_hash"] == hash_of(step, state_at(step))
+    assert "Nobody is training" in desk("stop", "--run", "r").out
+
+
+def test_resume_says_what_it_takes(desk: Desk) -> None:
+    desk.kind.made = {"nan_at": 2}
+    for _ in range(2):
+        desk.train(9, code=65)
+    assert "--anyway" in desk("resume", "--run", "r", code=2).err
+    assert desk.status()["state"] == "halted"
+    assert desk("resume", "--run", "r", "--anyway", "--json").json == {"schema": "relay.resume/1", "was_halted": True}
+    assert desk.status()["state"] == "idle" and desk.status()["halted_reason"] is None

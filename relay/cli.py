@@ -51,17 +51,22 @@ class Trm:
         with _speaking_our_errors():
             return TrainConfig.model_validate({**pinned, "data": _train_config(config).data.model_dump()})
 
-    def forked(self, pinned: dict[str, Any], changes: dict[str, Any], data_root: Path) -> dict[str, Any]:
-        """Settings are exchanged as they are; other data is read for its content's hash. Raises BadConfig, BadData."""
+    def forked(
+        self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
+    ) -> dict[str, Any]:
+        """Settings are exchanged as they are; data that may be other data is read for its content's hash."""
         merged = copy.deepcopy(pinned)
         for key, value in changes.items():
             *groups, last = key.split(".")
             reduce(lambda node, group: node.setdefault(group, {}), groups, merged)[last] = value
+        if merged.get("lr_min_ratio") == 1:
+            merged.pop("total_steps", None)  # as the workload pins it
+        other_data = any(key == "seed" or key.startswith("data.") for key in changes)
+        if other_data:
+            merged["data"] = _train_config(config).data.model_dump()
         with _speaking_our_errors():
-            config = TrainConfig.model_validate(merged)
-        if any(key.startswith("data.") for key in changes):
-            return self.build(config, "cpu", data_root).config()
-        return merged
+            forked = TrainConfig.model_validate(merged)
+        return self.build(forked, "cpu", data_root).config() if other_data else merged
 
     def with_target(self, config: BaseModel, target: int) -> TrainConfig:
         """The length of the cosine is the target, unless it was set; without a decaying rate it does not matter."""
@@ -137,6 +142,13 @@ def _speaking_our_errors() -> Iterator[None]:
 class Commands(TyperGroup):
     """Runs a command and turns every outcome into an exit code; errors are one paragraph, never a traceback."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """As in click; an interrupt becomes Abort here, before typer turns it into a bare exit code."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
     def main(self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """As in click; with `standalone_mode` it exits."""
         app = extra["obj"] = extra.get("obj") or App(kind=Trm())
@@ -152,6 +164,7 @@ class Commands(TyperGroup):
                 problem.show()
         except typer.Abort:
             code = int(Exit.SIGINT)
+            tell(code, "Interrupted", "Interrupted at once; what was committed is safe.", None, as_json, secrets)
         except (RelayError, StoreError) as error:
             code, text = explain(error)
             tell(code, type(error).__name__, text, None, as_json, secrets)

@@ -50,25 +50,27 @@ def run_session(ctx: Context) -> Outcome:
         step = state.step
         refuse_halted(state)
         if _at_target(ctx, state):
-            return Outcome(Exit.OK, _target_text(ctx, state), step)
+            return Outcome(Exit.OK, _target_text(ctx, state), step, step)
         lease = _enter(ctx)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
-        return Outcome(error.exit_code, str(error), step)
+        return Outcome(error.exit_code, str(error), step, step)
     return _hold(assemble(ctx, lease), _train)
 
 
 def push(ctx: Context) -> Outcome:
     """Commit this machine's unsent checkpoint under a new epoch if the head is still its parent, and train nothing."""
+    step = 0
     try:
         state = ctx.ledger.read().state
+        step = state.step
         refuse_halted(state)
         if ctx.outbox.pushable(state) is None:
-            return Outcome(Exit.OK, f"Nothing here can be added to step {state.step:,}.", state.step)
+            return Outcome(Exit.OK, f"Nothing here can be added to step {step:,}.", step, step)
         lease = _enter(ctx)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
-        return Outcome(error.exit_code, str(error), 0)
+        return Outcome(error.exit_code, str(error), step, step)
     return _hold(assemble(ctx, lease), _push)
 
 

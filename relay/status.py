@@ -9,6 +9,8 @@ from typing import Any
 from relay.state import Holder, Link, RunState
 
 LINKS_FOR_ETA = 10
+LINKS_SHOWN = 50
+"""A state may hold more, older ones too."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def status_document(view: View) -> dict[str, Any]:
         "holder": view.holder.account if view.holder else None,
         "lease_expires_at": iso(view.expires_at),
         "head": _head(state),
-        "links": [_link(link) for link in state.links] if state else [],
+        "links": [_link(link) for link in state.links[-LINKS_SHOWN:]] if state else [],
         "links_total": state.links_total if state else 0,
     }
 

@@ -92,7 +92,8 @@ def train(opening: Opening) -> Outcome:
     state = found(opening)
     target = target_of(opening.app, opening.resolved, state)
     if state and state.head and state.step >= target:
-        return Outcome(Exit.OK, f"Step {state.step:,} is durable; the target of {target:,} is reached.", state.step)
+        text = f"Step {state.step:,} is durable; the target of {target:,} is reached."
+        return Outcome(Exit.OK, text, state.step, state.step)
     return prepared(opening, target, run_session)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -68,7 +69,8 @@ def evaluate(
     which = role(opened.view.state, chosen)
     document = {"schema": "relay.evaluate/1", "run": resolved.settings.run, "step": chosen.step, "which": which}
     shown = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-    emit(as_json, {**document, "split": split, "metrics": metrics}, f"step {chosen.step:,} ({which}), {split}: {shown}")
+    numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+    emit(as_json, {**document, "split": split, "metrics": numbers}, f"step {chosen.step:,} ({which}), {split}: {shown}")
 
 
 def export(

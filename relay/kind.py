@@ -33,8 +33,13 @@ class Kind(Protocol):
         """What a run pinned, with the data of `config`: for reading its checkpoints. Raises BadData."""
         ...
 
-    def forked(self, pinned: dict[str, Any], changes: dict[str, Any], data_root: Path) -> dict[str, Any]:
-        """A pinned configuration with some dotted keys changed, to be pinned by a fork. Raises BadConfig or BadData."""
+    def forked(
+        self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
+    ) -> dict[str, Any]:
+        """A pinned configuration with some dotted keys changed, to be pinned by a fork; data as `config` names it.
+
+        Raises BadConfig or BadData.
+        """
         ...
 
     def with_target(self, config: BaseModel, target: int) -> BaseModel:

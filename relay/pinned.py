@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from relay.advice import command
 from relay.canonical import digest, dumps
 from relay.errors import BadConfig
 from relay.ledger import RunLedger, View
 
 ABSENT = "(absent)"
+CONTENT = "sha256:"
+"""How a pinned value begins that names data by its content; nobody can ask for it."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +30,23 @@ def config_hash(config: Mapping[str, Any]) -> str:
     return digest(dumps(dict(config)))
 
 
-def check_config(ledger: RunLedger, view: View, config: Mapping[str, Any]) -> None:
-    """Raises BadConfig (78) with the difference and the fork command if `config` is not what the run pinned (P3)."""
+def check_config(ledger: RunLedger, view: View, config: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Raises BadConfig (78) with the difference and the fork command if `config` is not what the run pinned (P3).
+
+    `asked` are the settings that `config` was made from: where a run pins data by its content, they name its source.
+    """
     if view.state.config_hash == config_hash(config):
         return
     run = ledger.names.run
     changed = difference(ledger.genesis().config, config)
     listed = "; ".join(f"{c.key}: the run has {c.pinned}, you asked for {c.mine}" for c in changed)
-    overrides = " ".join(f"{c.key}={c.mine}" for c in changed if c.mine != ABSENT)
+    wishes = dict(_flat(asked))
+    overrides = [f"{c.key}={wishes[c.key] if c.mine.startswith(CONTENT) else c.mine}" for c in changed]
+    overrides = [text for text, c in zip(overrides, changed, strict=True) if c.mine != ABSENT]
     raise BadConfig(
         f"Run {run} pinned another configuration when it began: {listed}. Leave these settings as the run has "
         f"them, or begin a new run from its newest checkpoint: "
-        f"python rotate_accounts.py fork --run {run} --to {run[:60]}_2 {overrides}".rstrip()
+        f"{command('fork', run, '--to', f'{run[:60]}_2', *overrides)}"
     )
 
 

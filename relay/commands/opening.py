@@ -85,7 +85,7 @@ class Opening:
         )
         for note in opened.notes:
             self.tell(note)
-        check_config(opened.ledger, opened.view, config)
+        check_config(opened.ledger, opened.view, config, self.resolved.workload.model_dump(mode="json"))
         return opened
 
     def account(self) -> Accounts:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import relay
+from relay.advice import command
 from relay.changes import Resume
 from relay.collect import verified_manifests
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
@@ -74,17 +75,16 @@ def fork(
         )  # fmt: skip
     changes = {key: value for key, value, where in resolved.values() if where.startswith("command line")}
     changes = {key: value for key, value in changes.items() if key in leaves(app.kind.model)}
-    pinned = app.kind.forked(parent.ledger.genesis().config, changes, resolved.path(settings.data_dir))
+    pinned = app.kind.forked(
+        parent.ledger.genesis().config, changes, resolved.workload, resolved.path(settings.data_dir)
+    )
     begin_run(
         source, settings.project, to, pinned, app.runtime, session=app.session,
         new=True, ephemeral=True, init=True, origin=origin, head=head,
     )  # fmt: skip
     document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": chosen.step}
-    emit(
-        as_json,
-        document,
-        f"Run {to} begins at step {chosen.step:,} of {settings.run}: rotate_accounts.py run --run {to}",
-    )
+    given = [text for text in overrides or () if text.lstrip("+").partition("=")[0] in changes]
+    emit(as_json, document, f"Run {to} begins at step {chosen.step:,} of {settings.run}: {command('run', to, *given)}")
 
 
 def stop(

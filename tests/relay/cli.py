@@ -68,7 +68,9 @@ class ToyKind:
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> BaseModel:
         return ToyConfig.model_validate(pinned)
 
-    def forked(self, pinned: dict[str, Any], changes: dict[str, Any], data_root: Path) -> dict[str, Any]:
+    def forked(
+        self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
+    ) -> dict[str, Any]:
         return pinned | changes
 
     def with_target(self, config: BaseModel, target: int) -> BaseModel:

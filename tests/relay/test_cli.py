@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+from relay.cli import Trm
 from tests.relay.cli import Desk
 from tests.relay.toy import hash_of, state_at
 
@@ -220,6 +222,22 @@ def test_fork_starts_a_run_of_its_own_from_a_retained_step(desk: Desk) -> None:
     desk.train(6, run="branch", account="account_2")
     assert desk.status("branch")["head"]["state_hash"] == desk.status("r")["head"]["state_hash"]
     assert "already" in desk("fork", "--run", "r", "--to", "branch", code=78).err
+
+
+TINY = ("arch.hidden_size=8", "arch.num_heads=2", "arch.puzzle_emb_ndim=8", "batch_size=2", "evaluation.rows=2")
+
+
+def test_the_printed_fork_command_works_and_so_does_the_one_that_fork_prints(desk: Desk) -> None:
+    desk.kind = Trm()
+    desk.train(1, *TINY, "data.train_rows=20")
+    refused = desk.train(2, *TINY, "data.train_rows=30", "seed=5", "device=cpu", code=78).err
+    assert refused.count("sha256:") == 2, "both hashes are told as the difference, none as a setting"
+    fork = shlex.split(refused.partition("newest checkpoint: ")[2])
+    assert fork[:3] == ["python", "rotate_accounts.py", "fork"] and "data.train=generated" in fork
+    forked = desk(*fork[2:]).out
+    run = shlex.split(forked.partition(": ")[2])
+    done = desk(*run[2:], *TINY, "--target-steps", "2")
+    assert "Steps 1 to 2" in done.out and desk.status("r_2")["step"] == 2
 
 
 def test_prepare_needs_no_store(desk: Desk) -> None:

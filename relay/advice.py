@@ -1,0 +1,11 @@
+"""How a command is written wherever people are told to run one; knows no command."""
+
+from __future__ import annotations
+
+import shlex
+
+
+def command(verb: str, run: str | None = None, *words: str) -> str:
+    """`python rotate_accounts.py VERB --run RUN WORDS`, quoted so that it can be copied into a shell."""
+    named = ["--run", run] if run else []
+    return shlex.join(["python", "rotate_accounts.py", *verb.split(), *named, *words])

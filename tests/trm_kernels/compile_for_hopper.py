@@ -1,0 +1,92 @@
+"""Compile every kernel for compute capability 9.0, as its launcher would start it at full size; needs no GPU.
+
+Run as a program outside the interpreter: prints one JSON object a launch with the compiler's registers, stack and shared
+memory in bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from trm.kernels import attention, channel_mlp, embedding, loss, norm, optimizer, token_mixer
+from trm.layers import rotary_tables
+
+TYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.int32: "i32"}
+
+
+def compile_instead(kernel: Any, grid: tuple[int, ...]) -> Any:
+    """Stands in for `kernel[grid]`: what would be launched is compiled and reported."""
+
+    def compile_launch(*args: Any, **options: int) -> None:
+        signature, constants, attributes = {}, {}, {}
+        for index, (parameter, value) in enumerate(zip(kernel.params, args, strict=True)):
+            if parameter.is_constexpr:
+                signature[parameter.name] = "constexpr"
+                constants[(index,)] = value
+            else:
+                signature[parameter.name] = type_of(value)
+                if isinstance(value, torch.Tensor):
+                    attributes[(index,)] = [["tt.divisibility", 16]]
+        source = ASTSource(kernel, signature, constants, attributes)
+        compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+        print(json.dumps({"kernel": kernel.__name__, **resources(compiled)}), flush=True)
+
+    return compile_launch
+
+
+def type_of(value: Any) -> str:
+    """Triton's name for an argument's type."""
+    if isinstance(value, TensorDescriptor):
+        return f"tensordesc<{TYPES[value.base.dtype]}{list(value.block_shape)}>".replace(" ", "")
+    if isinstance(value, torch.Tensor):
+        return f"*{TYPES[value.dtype]}"
+    return "fp32" if isinstance(value, float) else "i32"
+
+
+def resources(compiled: Any) -> dict[str, int]:
+    """Registers a thread, stack bytes a thread (spills), shared bytes a program."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        tool = triton.knobs.nvidia.cuobjdump.path
+        text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    registers, stack = (int(re.search(rf"{what}:(\d+)", text)[1]) for what in ("REG", "STACK"))  # type: ignore[index]
+    return {"registers": registers, "stack": stack, "shared": compiled.metadata.shared}
+
+
+def launch_all() -> None:
+    """Every launcher once, at the published configuration's widths and a batch of one or two."""
+    x = torch.zeros(2, 97, 512, dtype=torch.bfloat16)
+    rows, wgu, wd = x.flatten(0, 1), torch.zeros(1024, 128).bfloat16(), torch.zeros(512, 128).bfloat16()
+    y, rstd = token_mixer.forward(x, wgu, wd, 1e-5)
+    token_mixer.input_grad(x, y, rstd, x, wgu, wd, torch.empty_like(x))
+    token_mixer.weight_grad(x, x, wgu, wd, torch.zeros(2, 1024, 128), torch.zeros(2, 512, 128), True)
+    up, down = torch.zeros(3072, 512).bfloat16(), torch.zeros(512, 1536).bfloat16()
+    channel_mlp.gate_up(rows, up, False)
+    _, products = channel_mlp.gate_up(rows, up, True)
+    channel_mlp.hidden_grad(rows, down, products)
+    _, _, row_rstd = norm.forward(rows, rows, 1e-5, rows)
+    norm.backward(rows, rows, row_rstd)
+    tables, qkv = rotary_tables(97, 64, 10000.0), torch.zeros(2, 97, 1536).bfloat16()
+    attention.forward(qkv, *tables, 8)
+    attention.backward(qkv, *tables, x, 8)
+    ids = torch.zeros(2, 81, dtype=torch.int32)
+    loss.loss_and_grad(torch.zeros(2, 97, 16).bfloat16(), ids, 16, 11, -100)
+    embedding.token_grad(ids, torch.zeros(6, 2, 97, 512).bfloat16(), 16, 11)
+    flat = torch.zeros(4096)
+    optimizer.adam_atan2_ema_(flat, flat, flat, flat, flat, torch.zeros(3), (0.9, 0.95), 0.999)
+
+
+if __name__ == "__main__":
+    triton.JITFunction.__getitem__ = compile_instead
+    launch_all()

@@ -1,0 +1,27 @@
+"""Every kernel compiles for an H100 without one, keeps its values in registers, and fits its shared memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHARED = 232_448
+"""Bytes of shared memory a program may have on compute capability 9.0."""
+
+
+@pytest.mark.slow
+def test_no_spills_and_shared_memory_fits() -> None:
+    """Spilled registers give right results slowly, so nothing else here would notice them."""
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": str(ROOT)}
+    script = ROOT / "tests" / "trm_kernels" / "compile_for_hopper.py"
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    launches = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len({launch["kernel"] for launch in launches}) == 12
+    assert not [launch for launch in launches if launch["stack"] or launch["shared"] > SHARED]

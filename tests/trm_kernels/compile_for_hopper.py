@@ -1,6 +1,6 @@
 """Compile every kernel for compute capability 9.0, as its launcher would start it at full size; needs no GPU.
 
-Run as a program outside the interpreter: prints one JSON object a launch with the compiler's registers, stack and shared
+Run as a program outside the interpreter: prints one JSON object a launch with registers a thread, and stack and shared
 memory in bytes.
 """
 

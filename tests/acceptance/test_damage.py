@@ -53,6 +53,16 @@ def test_i6_a_damaged_newest_checkpoint_is_stepped_over_and_nothing_is_deleted(t
     assert json.loads(trained.call("verify", "--run", "hurt", "--json"))["ok"]
 
 
+def test_the_machine_that_has_a_copy_commits_it_again(trained: Relay) -> None:
+    path = checkpoint_file(trained, "hurt", 30)
+    path.write_bytes(path.read_bytes()[:-7])
+    trained.call(*run_args("hurt", "account_2", 40, 10))
+    assert "Committed step 30 again from this machine's copy" in trained.last_error
+    trained.call(*run_args("whole", "account_1", 40, 40))
+    assert trained.state_hash("hurt") == trained.state_hash("whole")
+    assert json.loads(trained.call("verify", "--run", "hurt", "--json"))["ok"]
+
+
 def test_i1_a_hole_in_the_ledger_stops_everything_and_is_named(trained: Relay) -> None:
     hole = sorted((trained.folder / "store" / "runs").glob("*/hurt/ledger/*.json"))[2]
     hole.unlink()

@@ -11,13 +11,14 @@ from zoneinfo import available_timezones
 from pydantic import ValidationError
 
 from relay.canonical import NotCanonical, digest, dumps, loads
-from relay.chain import Change, speaking
+from relay.chain import Change
 from relay.errors import BadConfig, BadData
 from relay.names import REGISTRY, check_name, nearest
 from relay.owners import Inference, same_person
 from relay.policy import Providers, check_accounts
 from relay.registry import Forget, PutAccount, Registry, RegistryState, Row, SetStatus
 from relay.state import Name, Strict
+from relay.trouble import speaking
 from relay.wording import clean
 from storage.base import Missing, Ref, StoreError, TooLong
 

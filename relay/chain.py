@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
@@ -15,7 +15,8 @@ from relay.clock import Runtime
 from relay.entry import Entry, NotAnEntry, encode
 from relay.errors import BadData, StorageUnreachable, UploadFailed
 from relay.reader import Damage, Machine, Point, Reader, S, Slot, hole
-from storage.base import LostEntry, OutcomeUnknown, Store, StoreError
+from relay.trouble import speaking
+from storage.base import OutcomeUnknown, Store, StoreError
 from storage.log import Log, Won
 
 Change = Mapping[str, Any] | BaseModel
@@ -168,9 +169,11 @@ class Chain(Generic[S]):
     def _attempt(self, point: Point[S], entry: Entry, intent: Intent[S], give_up: Callable[[], bool]) -> Point[S]:
         """Send an entry to the slot after `point`: the point at it, or the newest one after somebody else won."""
         intent.tried_on = intent.tried_on or point
-        data = encode(entry)
         try:
+            data = encode(entry)
             outcome = self.log.append(entry.seq, data, give_up=give_up)
+        except NotAnEntry as error:
+            raise Refused(f"{self.store.address}: refused to write {error}.") from error
         except OutcomeUnknown as error:
             raise Unsettled(str(error), intent) from error
         if not isinstance(outcome, Won):
@@ -205,19 +208,3 @@ class Chain(Generic[S]):
         if point.state is None or point.entry is None:
             return None
         return View(point.seq, point.digest, point.state, point.entry, point.damage)
-
-
-@contextmanager
-def speaking(store: Store) -> Iterator[None]:
-    """Storage errors as errors that a person can act on."""
-    try:
-        yield
-    except NotAnEntry as error:
-        raise Refused(f"{store.address}: refused to write {error}.") from error
-    except LostEntry as error:
-        raise BadData(str(error)) from error
-    except StoreError as error:
-        raise StorageUnreachable(
-            f"The storage {store.address} does not answer or refuses ({type(error).__name__}: {error}). "
-            f"Check the address, the network and your permissions, then run the same command again."
-        ) from error

@@ -8,12 +8,12 @@ from __future__ import annotations
 from relay.assembly import Parts
 from relay.changes import Rewind
 from relay.committer import Item
-from relay.errors import StorageUnreachable
 from relay.outbox import Packed
 from relay.restore import Restored, restore
 from relay.state import NextDigest
+from relay.trouble import speaking
 from relay.workload import StepDigest
-from storage.base import StoreError
+from storage.oserrors import os_errors
 
 RESTORE_S = 3600.0
 """Longest restore that counts as a sign of life."""
@@ -61,20 +61,16 @@ def _commit_again(parts: Parts, restored: Restored) -> bool:
 
 
 def _send(parts: Parts, packed: Packed, following: NextDigest | None, why: str) -> None:
-    """Commit what lies on this machine under the present epoch. Raises StorageUnreachable; it then waits for `push`."""
+    """Commit what lies on this machine under this epoch. Raises StorageUnreachable; it then waits for `push`."""
     ctx, lease = parts.ctx, parts.lease
-    try:
+    trouble = f"The checkpoint of step {packed.step:,} on this machine cannot be sent; it stays here, run again"
+    with speaking(ctx.checkpoint_store, trouble), os_errors(ctx.outbox.root, reading=False):
         packed = ctx.outbox.adopt(packed, lease.epoch, lease.state.head.key if lease.state.head else None)
         parts.verdict.why = why
         item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)
         if following is not None:
             item.next = StepDigest(following.step, following.path, following.digest)
         parts.writer.commit(item)
-    except (StoreError, OSError) as error:
-        raise StorageUnreachable(
-            f"The checkpoint of step {packed.step:,} on this machine cannot be sent: {error} It stays here; run again "
-            f"to send it."
-        ) from error
     parts.writer.backup = packed.key
 
 

@@ -6,14 +6,16 @@ from pathlib import Path
 
 from relay.changes import Key
 from relay.checkpoint import Facts, put_manifest
-from relay.errors import BadData, StorageUnreachable
+from relay.errors import BadData
 from relay.ledger import View
+from relay.manifest import Manifest
 from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed
 from relay.restore import Damaged, fetch
 from relay.state import Checkpoint, Origin
+from relay.trouble import speaking
 from relay.workload import StepDigest
-from storage.base import Store, StoreError
+from storage.base import Store
 from storage.transfer import upload
 
 
@@ -31,34 +33,42 @@ def copy_checkpoint(
         steps = ", ".join(f"{c.step:,}" for c in state.retained) or "none"
         raise BadData(f"Run {state.run} retains no checkpoint of step {key[0]:,}. It retains steps {steps}.")
     outbox = Outbox(scratch)
-    try:
-        manifest = fetch(checkpoint, state, source, old, outbox)
-        keys = {file.name: names.checkpoint(key[0], 0) + file.name for file in manifest.files}
-        files = upload(target, outbox.folder(key), keys)
-        packed = Packed(
-            project=names.project,
-            run=names.run,
-            run_id=run_id,
-            step=key[0],
-            epoch=0,
-            parent=None,
-            state_hash=manifest.state_hash,
-            files=tuple(LocalFile(name=f.name, size=f.size, sha256=f.sha256) for f in manifest.files),
-            config_hash=manifest.config_hash,
-            fingerprint=manifest.fingerprint,
-            metrics=manifest.metrics,
-        )
-        facts = Facts(manifest.config_hash, manifest.fingerprint, code_version)
-        promised = manifest.next
-        following = StepDigest(promised.step, promised.path, promised.digest) if promised else None
-        head = put_manifest(target, names, packed, files, following, facts, checkpoint.metric)
-    except Damaged as evidence:
-        raise BadData(f"Step {key[0]:,} of run {state.run} is damaged and cannot be forked: {evidence}") from evidence
-    except StoreError as error:
-        raise StorageUnreachable(f"The checkpoint could not be copied: {error}") from error
-    finally:
-        outbox.remove(key)
+    with speaking(target, "The checkpoint could not be copied"):
+        try:
+            manifest = fetch(checkpoint, state, source, old, outbox)
+            head = _store(manifest, outbox.folder(key), target, names, run_id, code_version, checkpoint.metric)
+        except Damaged as evidence:
+            raise BadData(
+                f"Step {key[0]:,} of run {state.run} is damaged and cannot be forked: {evidence}."
+            ) from evidence
+        finally:
+            outbox.remove(key)
     origin = Origin(
         project=state.project, run=state.run, entry=parent.digest, step=key[0], state_hash=manifest.state_hash
     )
     return head, origin
+
+
+def _store(
+    manifest: Manifest, folder: Path, target: Store, names: Names, run_id: str, code_version: str, metric: float | None
+) -> Checkpoint:
+    """The files in `folder` under the new run's own prefix, and their manifest."""
+    keys = {file.name: names.checkpoint(manifest.step, 0) + file.name for file in manifest.files}
+    files = upload(target, folder, keys)
+    packed = Packed(
+        project=names.project,
+        run=names.run,
+        run_id=run_id,
+        step=manifest.step,
+        epoch=0,
+        parent=None,
+        state_hash=manifest.state_hash,
+        files=tuple(LocalFile(name=f.name, size=f.size, sha256=f.sha256) for f in manifest.files),
+        config_hash=manifest.config_hash,
+        fingerprint=manifest.fingerprint,
+        metrics=manifest.metrics,
+    )
+    facts = Facts(manifest.config_hash, manifest.fingerprint, code_version)
+    promised = manifest.next
+    following = StepDigest(promised.step, promised.path, promised.digest) if promised else None
+    return put_manifest(target, names, packed, files, following, facts, metric)

@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 from pydantic import ValidationError
 
 from relay.canonical import NotCanonical, dumps, loads
-from relay.chain import speaking
 from relay.changes import Genesis
 from relay.clock import Runtime
 from relay.endpoint import ensure_tested
@@ -21,6 +20,7 @@ from relay.names import IDENTITY, Names, one_edit_apart
 from relay.pinned import config_hash
 from relay.registry import Registry
 from relay.state import Checkpoint, Id, Origin, Strict
+from relay.trouble import speaking
 from storage.base import Exists, Missing, Store, TooLong
 from storage.mounts import evaporates
 

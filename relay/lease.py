@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from relay import changes
 from relay.chain import Change, Intent
 from relay.clock import Runtime
-from relay.errors import BadData, Fenced, LeaseHeld, StorageUnreachable
+from relay.errors import BadData, Fenced, LeaseHeld
 from relay.heartbeat import sign_of_life
 from relay.ledger import RunLedger, View
 from relay.names import Names
 from relay.samehost import HostLocks
 from relay.state import Holder, RunState
 from relay.status import iso
-from storage.base import Store, StoreError
+from relay.trouble import speaking
+from storage.base import Store
 
 LATE_S = 60.0
 """Past a holder's latest end by this much, anybody may take over, heartbeats or not."""
@@ -183,14 +184,12 @@ def _obstacle(
     holder = state.holder
     if holder is None:
         return None
-    try:
+    with speaking(store, f"Cannot tell whether {holder.account} still trains this run"):
         sign = max(holder.since, sign_of_life(store, names, holder.epoch) or 0.0)
         if locks.is_dead(holder.session):
             return _gone(holder, sign, "process on the same machine is gone")
         now = store.now()
         held = watch.look(holder, sign, now, runtime.monotonic())
-    except StoreError as error:
-        raise StorageUnreachable(f"Cannot tell whether {holder.account} still trains this run: {error}") from error
     if held is not None:
         return held
     return _gone(holder, sign, "past its latest end" if _past_end(holder, now) else "no sign of life")
@@ -209,10 +208,8 @@ def _take(
 ) -> Lease | None:
     """Append the lease; None if somebody else was faster."""
     taken_at = runtime.monotonic()
-    try:
+    with speaking(store, "The store does not tell the time"):
         latest_end = None if wish.ends_in_s is None else store.now() + wish.ends_in_s
-    except StoreError as error:
-        raise StorageUnreachable(f"The store does not tell the time: {error}") from error
 
     def build(state: RunState) -> changes.Lease:
         if state.epoch != seen.epoch or (state.holder is None) != (gone is None):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from relay import rules
 from relay.canonical import digest, dumps
-from relay.chain import AlreadyBegun, Chain, Change, Intent, Unsettled, speaking
+from relay.chain import AlreadyBegun, Chain, Change, Intent, Unsettled
 from relay.chain import View as AnyView
 from relay.changes import KINDS, Genesis
 from relay.clock import Runtime
@@ -17,6 +17,7 @@ from relay.errors import BadConfig, BadData, Fenced
 from relay.names import Names
 from relay.reader import Damage, Machine, Point, Slot
 from relay.state import History, Link, RunState, Strict
+from relay.trouble import speaking
 from storage.base import Missing, Ref, Store, TooLong
 
 View = AnyView[RunState]

@@ -12,32 +12,10 @@ from typing import Any
 from relay.errors import Exit, RelayError
 from relay.logs import close_log, open_log
 from relay.redact import redact
-from storage.base import (
-    BadAddress,
-    Corrupt,
-    Denied,
-    LostEntry,
-    Missing,
-    OutcomeUnknown,
-    QuotaExceeded,
-    StoreError,
-    TooLong,
-)
+from relay.trouble import explained
+from storage.base import StoreError
 
 LOG_FOLDER = Path("sync") / "logs"
-LOOK = "Look at the run with `rotate_accounts.py verify` and `rotate_accounts.py doctor`."
-_STORE_ADVICE: tuple[tuple[type[StoreError], Exit, str], ...] = (
-    (BadAddress, Exit.BAD_CONFIG, "Correct storage.url or RELAY_STORE."),
-    (
-        QuotaExceeded,
-        Exit.STORAGE_UNREACHABLE,
-        "Make room in the store or on the disk, then run it again.",
-    ),
-    (Denied, Exit.STORAGE_UNREACHABLE, "Check the credentials and permissions of the store, then run it again."),
-    (OutcomeUnknown, Exit.UPLOAD_FAILED, "Look with `rotate_accounts.py status`, then run the same command again."),
-    *((kind, Exit.BAD_DATA, LOOK) for kind in (Missing, TooLong, Corrupt, LostEntry)),
-    (StoreError, Exit.STORAGE_UNREACHABLE, "Check the network and the store, then run the same command again."),
-)
 
 
 def explain(error: BaseException) -> tuple[int, str]:
@@ -45,9 +23,7 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, RelayError):
         return int(error.exit_code), _one_line(error)
     if isinstance(error, StoreError):
-        for kind, code, advice in _STORE_ADVICE:
-            if isinstance(error, kind):
-                return int(code), f"Storage: {_one_line(error)}. {advice}".replace("..", ".")
+        return explain(explained(error))
     return int(Exit.BUG), f"Unexpected {type(error).__name__}: {_one_line(error)}. This is a bug in trm-relay."
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from relay.errors import LeaseHeld, StorageUnreachable
+from relay.advice import command
+from relay.errors import LeaseHeld
 from relay.heartbeat import sign_of_life
 from relay.names import Names
 from relay.samehost import HostLocks
 from relay.state import Holder, RunState
 from relay.status import iso
+from relay.trouble import speaking
 from relay.usage import leases_of
-from storage.base import Store, StoreError
+from storage.base import Store
 
 
 def refuse_second_lease(
@@ -28,17 +30,15 @@ def refuse_second_lease(
         if _alive(state, holder, store, locks):
             raise LeaseHeld(
                 f"Account {account} already trains run {state.run} (since {iso(holder.since)}), and one account trains "
-                f"one run at a time. Wait for that session, stop it with `stop --run {state.run}`, or use an account "
-                f"of another person."
+                f"one run at a time. Wait for that session, stop it with `{command('stop', state.run)}`, or use an "
+                f"account of another person."
             )
 
 
 def _alive(state: RunState, holder: Holder, store: Store, locks: HostLocks) -> bool:
     if locks.is_dead(holder.session):
         return False
-    try:
+    with speaking(store, f"Cannot tell whether {holder.account} trains run {state.run}"):
         sign = max(holder.since, sign_of_life(store, Names(state.project, state.run), holder.epoch) or 0.0)
         now = store.now()
-    except StoreError as error:
-        raise StorageUnreachable(f"Cannot tell whether {holder.account} trains run {state.run}: {error}") from error
     return now - sign <= holder.ttl_s and (holder.latest_end is None or now <= holder.latest_end)

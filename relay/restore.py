@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relay.advice import command
 from relay.canonical import digest
 from relay.changes import Key
-from relay.errors import BadData, StorageUnreachable
+from relay.errors import BadData
 from relay.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed
 from relay.state import Checkpoint, RunState
+from relay.trouble import LOOK, speaking
 from relay.workload import Workload
-from storage.base import Corrupt, Missing, Ref, Store, StoreError, TooLong
+from storage.base import Corrupt, Missing, Ref, Store, TooLong
 from storage.oserrors import os_errors
 from storage.transfer import Wanted, download
 
 
 class Damaged(Exception):
-    """Evidence against one checkpoint, in one line: wrong bytes read in full twice, or a file that is not there."""
+    """Evidence against one checkpoint: wrong bytes read in full twice, or a file that is not there.
+
+    One line made of names in the store and fixed phrases, for it may be stored (P4).
+    """
 
 
 @dataclass(frozen=True)
@@ -41,24 +46,20 @@ def restore(
     """
     found: list[tuple[Key, str]] = []
     for checkpoint in reversed(state.undamaged):
-        try:
-            manifest = fetch(checkpoint, state, store, names, outbox, workers)
-            _load(workload, outbox, checkpoint)
-        except Damaged as evidence:
-            found.append((checkpoint.key, f"step_{checkpoint.step}.e{checkpoint.epoch}: {evidence}"))
-            continue
-        except StoreError as error:
-            raise StorageUnreachable(
-                f"Checkpoint step_{checkpoint.step}.e{checkpoint.epoch} could not be read, which proves no damage: "
-                f"{error} Check credentials and connection, then run again."
-            ) from error
+        name = f"step_{checkpoint.step}.e{checkpoint.epoch}"
+        with speaking(store, f"Checkpoint {name} could not be read, which proves no damage"):
+            try:
+                manifest = fetch(checkpoint, state, store, names, outbox, workers)
+                _load(state.run, workload, outbox, checkpoint)
+            except Damaged as evidence:
+                found.append((checkpoint.key, f"{name}: {evidence}"))
+                continue
         text = "; ".join(line for _, line in found)
         return Restored(checkpoint, manifest, tuple(key for key, _ in found), text[:500])
     lines = "\n".join(f"  {line}" for _, line in found)
     raise BadData(
         f"No retained checkpoint of run {state.project}/{state.run} can be loaded, and a run that has committed never "
-        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore these files from a backup of the storage, or see "
-        f"`verify` and `doctor`."
+        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore these files from a backup of the storage. {LOOK}"
     )
 
 
@@ -78,7 +79,7 @@ def fetch(
             wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
             download(store, wanted, incoming, workers=workers)
         except (Missing, Corrupt) as error:
-            raise Damaged(_line(error)) from error
+            raise Damaged(_evidence(manifest, error)) from error
         else:
             outbox.arrived(_packed(state, manifest))
         finally:
@@ -93,8 +94,10 @@ def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: 
     for _ in range(2):
         try:
             data = store.get(own_ref(store, checkpoint.manifest, checkpoint.ref), limit=MAX_BYTES)
-        except (Missing, TooLong) as error:
-            raise Damaged(_line(error)) from error
+        except Missing as error:
+            raise Damaged(f"{checkpoint.manifest} is missing") from error
+        except TooLong as error:
+            raise Damaged(f"{checkpoint.manifest} is longer than a manifest may be") from error
         if digest(data) == checkpoint.sha256:
             break
     else:
@@ -102,27 +105,27 @@ def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: 
     try:
         manifest = decode(data, project=state.project, run=state.run, step=checkpoint.step, epoch=checkpoint.epoch)
     except BadManifest as error:
-        raise Damaged(_line(error)) from error
+        raise Damaged(f"{checkpoint.manifest} is no manifest of this checkpoint") from error
     if manifest.state_hash != checkpoint.state_hash:
         raise Damaged("manifest and ledger name different states")
     return manifest
 
 
-def _load(workload: Workload, outbox: Outbox, checkpoint: Checkpoint) -> None:
+def _load(run: str, workload: Workload, outbox: Outbox, checkpoint: Checkpoint) -> None:
     try:
         workload.load(outbox.folder(checkpoint.key))
     except ValueError as error:
-        raise BadData(_unfit(checkpoint, _line(error))) from error
+        raise BadData(_unfit(run, checkpoint, _line(error))) from error
     if workload.step != checkpoint.step:
-        raise BadData(_unfit(checkpoint, f"its files hold step {workload.step}"))
+        raise BadData(_unfit(run, checkpoint, f"its files hold step {workload.step}"))
 
 
-def _unfit(checkpoint: Checkpoint, why: str) -> str:
+def _unfit(run: str, checkpoint: Checkpoint, why: str) -> str:
     """Every hash is right, so this is no damage and no reason to go back (P7): this program cannot read it."""
     return (
         f"Checkpoint step_{checkpoint.step}.e{checkpoint.epoch} is intact, but this program cannot continue it: {why}. "
-        f"Nothing was changed. Most likely a newer version wrote it: upgrade trm-relay and run again. Otherwise see "
-        f"`verify`, or `fork` from an older checkpoint."
+        f"Nothing was changed. Most likely a newer version wrote it: upgrade trm-relay and run again. Otherwise begin "
+        f"a new run from an older one: {command('fork', run, '--to', f'{run[:60]}_2', '--from-step', 'STEP')}"
     )
 
 
@@ -149,6 +152,12 @@ def _packed(state: RunState, manifest: Manifest) -> Packed:
         next=manifest.next,
         metrics=manifest.metrics,
     )
+
+
+def _evidence(manifest: Manifest, error: Missing | Corrupt) -> str:
+    """Which file, and a fixed phrase: evidence is stored, and an error's own text may hold addresses and paths (P4)."""
+    key = next((f.key for f in manifest.files if f.key in str(error) or f.ref in str(error)), "one of its files")
+    return f"{key} is missing" if isinstance(error, Missing) else f"{key} read twice is not what was stored"
 
 
 def _line(error: Exception) -> str:

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.errors import BadData, StorageUnreachable
+from relay.advice import command
+from relay.errors import BadData
 from relay.ledger import Point, RunLedger
 from relay.manifest import FileEntry
 from relay.names import Names
 from relay.restore import Damaged, own_ref, read_manifest
 from relay.state import Checkpoint, RunState
 from relay.status import iso
-from storage.base import Missing, Ref, Store, StoreError
+from relay.trouble import speaking
+from storage.base import Missing, Ref, Store
 
 CHUNK = 8 << 20
 
@@ -104,7 +106,7 @@ def text_of(found: Verification) -> str:
     else:
         lines.append(
             "Something is not as it was written. The next session goes back to the newest intact checkpoint by itself; "
-            "`rotate_accounts.py doctor` says what you can do."
+            f"`{command('doctor')}` says what you can do."
         )
     return "\n".join(lines)
 
@@ -126,16 +128,12 @@ def _acknowledged(point: Point[RunState]) -> range:
 
 
 def _checkpoint(checkpoint: Checkpoint, state: RunState, store: Store, names: Names) -> Checked:
-    try:
-        for file in read_manifest(checkpoint, state, store, names).files:
-            _file(store, file)
-    except Damaged as error:
-        return Checked(checkpoint.step, checkpoint.epoch, False, str(error), known=checkpoint.damaged)
-    except StoreError as error:
-        raise StorageUnreachable(
-            f"Step {checkpoint.step} could not be read, which proves no damage: {error} Check credentials and "
-            f"connection, then verify again."
-        ) from error
+    with speaking(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
+        try:
+            for file in read_manifest(checkpoint, state, store, names).files:
+                _file(store, file)
+        except Damaged as error:
+            return Checked(checkpoint.step, checkpoint.epoch, False, str(error), known=checkpoint.damaged)
     return Checked(checkpoint.step, checkpoint.epoch, True, "")
 
 

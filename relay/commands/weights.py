@@ -9,16 +9,17 @@ from typing import Annotated
 
 import typer
 
+from relay.advice import command
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
 from relay.commands.reading import require
-from relay.errors import BadData, StorageUnreachable, UsageError
+from relay.errors import BadData, UsageError
 from relay.identity import Opened, Pair
 from relay.outbox import Outbox
 from relay.report import duration
 from relay.restore import Damaged, fetch
 from relay.state import Checkpoint, RunState
+from relay.trouble import LOOK, speaking
 from relay.workload import Workload
-from storage.base import StoreError
 
 SAMPLE = 2
 """Rows timed to foretell the rest."""
@@ -100,7 +101,7 @@ def export(
 def choose(state: RunState, step: int | None) -> Checkpoint:
     """The head, or the newest undamaged retained checkpoint of a step. Raises BadData naming the steps there are."""
     if state.head is None:
-        raise BadData(f"Run {state.run} has no checkpoint yet. Train first: rotate_accounts.py run --run {state.run}")
+        raise BadData(f"Run {state.run} has no checkpoint yet. Train first: {command('run', state.run)}")
     if step is None:
         return state.head
     found = [c for c in state.retained if c.step == step and not c.damaged]
@@ -120,12 +121,11 @@ def role(state: RunState, checkpoint: Checkpoint) -> str:
 def bring(checkpoint: Checkpoint, opened: Opened, stores: Pair, scratch: Path) -> Path:
     """The checkpoint's files, verified, on this machine. Raises BadData (65), StorageUnreachable (69)."""
     outbox = Outbox(scratch)
-    try:
-        fetch(checkpoint, opened.view.state, stores.checkpoints, opened.names, outbox)
-    except Damaged as evidence:
-        raise BadData(f"Step {checkpoint.step:,} is damaged: {evidence}. See `verify` and `doctor`.") from evidence
-    except StoreError as error:
-        raise StorageUnreachable(f"Step {checkpoint.step:,} could not be read: {error}") from error
+    with speaking(stores.checkpoints, f"Step {checkpoint.step:,} could not be read"):
+        try:
+            fetch(checkpoint, opened.view.state, stores.checkpoints, opened.names, outbox)
+        except Damaged as evidence:
+            raise BadData(f"Step {checkpoint.step:,} is damaged: {evidence}. {LOOK}") from evidence
     return outbox.folder(checkpoint.key)
 
 

@@ -1,0 +1,49 @@
+"""What each storage error means to a person: one table of exit codes and advice; recovers nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from relay.advice import command
+from relay.errors import BadConfig, BadData, RelayError, StorageUnreachable, UploadFailed
+from storage.base import (
+    BadAddress,
+    Corrupt,
+    Denied,
+    LostEntry,
+    Missing,
+    OutcomeUnknown,
+    QuotaExceeded,
+    Store,
+    StoreError,
+    TooLong,
+)
+
+LOOK = f"Look at the run with `{command('verify')}` and `{command('doctor')}`."
+_MEANINGS: tuple[tuple[type[StoreError], type[RelayError], str], ...] = (
+    (BadAddress, BadConfig, "Correct storage.url or RELAY_STORE."),
+    (QuotaExceeded, StorageUnreachable, "Make room in the store or on the disk, then run it again."),
+    (Denied, StorageUnreachable, "Check the credentials and permissions of the store, then run it again."),
+    (OutcomeUnknown, UploadFailed, f"Look with `{command('status')}`, then run the same command again."),
+    *((kind, BadData, LOOK) for kind in (Missing, TooLong, Corrupt, LostEntry)),
+    (StoreError, StorageUnreachable, "Check the network and the store, then run the same command again."),
+)
+
+
+@contextmanager
+def speaking(store: Store, doing: str = "") -> Iterator[None]:
+    """Storage errors of the block as errors a person can act on; `doing` says what could not be done because of it."""
+    try:
+        yield
+    except StoreError as error:
+        raise explained(error, store.address, doing) from error
+
+
+def explained(error: StoreError, address: str = "", doing: str = "") -> RelayError:
+    """The error of ours that a storage error means: which store, what happened there, what to do."""
+    kind, advice = next((ours, advice) for theirs, ours, advice in _MEANINGS if isinstance(error, theirs))
+    happened = " ".join(str(error).split())
+    where = "Storage" if not address or address in happened else f"Storage {address}"
+    begin = f"{doing}. {where}" if doing else where
+    return kind(f"{begin}: {happened.rstrip('.') or type(error).__name__}. {advice}")

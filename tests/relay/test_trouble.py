@@ -1,0 +1,50 @@
+"""One table says what a storage error means, wherever it is met: code, store and advice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay.errors import BadConfig, BadData, RelayError, StorageUnreachable, UploadFailed
+from relay.trouble import explained, speaking
+from storage import base
+from storage.memory import MemoryStore
+from tests.relay.cli import Desk
+
+
+@pytest.mark.parametrize(
+    ("kind", "ours"),
+    [
+        (base.BadAddress, BadConfig),
+        (base.QuotaExceeded, StorageUnreachable),
+        (base.Denied, StorageUnreachable),
+        (base.Unavailable, StorageUnreachable),
+        (base.Throttled, StorageUnreachable),
+        (base.OutcomeUnknown, UploadFailed),
+        (base.Missing, BadData),
+        (base.Corrupt, BadData),
+    ],
+)
+def test_each_storage_error_has_one_meaning(kind: type[base.StoreError], ours: type[RelayError]) -> None:
+    with pytest.raises(ours) as caught, speaking(MemoryStore("x"), "The time cannot be told"):
+        raise kind("it says no.")
+    text = str(caught.value)
+    assert type(caught.value) is ours and isinstance(caught.value.__cause__, kind)
+    assert text.startswith("The time cannot be told. Storage memory://x: it says no. ") and text.endswith(".")
+
+
+def test_the_store_is_named_once() -> None:
+    assert str(explained(base.Unavailable("memory://x: gone."), "memory://x")).count("memory://x") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["status", "report", "next", "verify", "run --target-steps 1", "stop", "init", "register a A", "gc --dry-run"],
+)
+def test_a_file_given_as_the_store_is_78_with_the_setting_to_correct(tmp_path: Path, words: str) -> None:
+    (tmp_path / "file").write_text("no folder")
+    desk = Desk(tmp_path / "desk", {"RELAY_STORE": str(tmp_path / "file")})
+    refused = desk(*words.split(), code=78)
+    assert "is not a folder" in refused.err and "RELAY_STORE" in refused.err
+    assert (tmp_path / "file").read_text() == "no folder"

@@ -20,9 +20,13 @@ case "$*" in
   *"version_info <"*) exit "${TOO_OLD:-0}" ;;
   *"import einops"*) exit "${MISSING:-0}" ;;
   "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/pip ;;
-  "-m pip list"*) printf 'numpy==2.1.0\nrequests==2.0\n'; [ -n "$NO_TORCH" ] || printf 'torch==2.11.0+cu128\ntorchvision==0.1\n' ;;
+  "-m pip list"*)
+    printf 'numpy==2.1.0\nrequests==2.0\n'
+    [ -n "$NO_TORCH" ] || printf 'torch==2.11.0+cu128\ntorchvision==0.1\n' ;;
   "-m pip install"*) while [ "$1" != -c ]; do shift; done; sed 's/^/pinned /' "$2" >>"$CALLS" ;;
-  *"config show"*) [ -z "$CONFIG_CODE" ] || exit "$CONFIG_CODE"; echo "run = r"; echo "storage.url = ${STORE:-}"; echo "storage.ledger_url = " ;;
+  *"config show"*)
+    [ -z "$CONFIG_CODE" ] || exit "$CONFIG_CODE"
+    echo "run = r"; echo "storage.url = ${STORE:-}"; echo "storage.ledger_url = " ;;
   *"rotate_accounts.py prepare") exit "${PREPARE_CODE:-0}" ;;
   *"rotate_accounts.py run") exit "${RUN_CODE:-0}" ;;
   *"rotate_accounts.py report") exit "${REPORT_CODE:-0}" ;;

@@ -41,7 +41,7 @@ def propose(view: View, store: str | None) -> Turn:
         return Turn(
             None, "the target is reached", "", f"Run {view.run} has reached its target of {view.target:,} steps."
         )
-    ready = [row for row in view.accounts if row.state == "ready"]
+    ready = [row for row in view.accounts if row.ready]
     if not ready:
         why = "no account is ready" if view.accounts else "no account is registered"
         return Turn(None, why, "", f"{why.capitalize()}: rotate_accounts.py register account_1 LABEL")

@@ -15,8 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from relay.errors import PolicyRefused
 from relay.names import check_name
 
-STALE_DAYS = 180
-
 
 class Reset(BaseModel):
     """When a provider's week begins, in its own IANA zone."""
@@ -45,11 +43,6 @@ class Provider(BaseModel):
     source: str
     as_of: datetime.date
     notes: str = ""
-
-    def stale(self, now: float) -> bool:
-        """Whether the rules were read more than 180 days before `now` (unix seconds)."""
-        today = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
-        return (today - self.as_of).days > STALE_DAYS
 
 
 class Providers(BaseModel):

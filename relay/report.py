@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from relay.advice import command
 from relay.env import Machine
 from relay.redact import printable
 from relay.status import AccountRow, View, iso, seconds_left, status_document
@@ -33,6 +34,8 @@ def report_document(view: View, machine: Machine) -> dict[str, Any]:
         "updated_at": iso(view.state.updated) if view.state else None,
         "eta_training_s": [round(s) for s in left] if left else None,
         "safe_checkpoint_age_s": None if age is None else round(age),
+        "now": iso(view.now),
+        "clock": "this machine" if view.clock_is_local else "store",
         "session_ends_at": iso(view.holder.latest_end) if view.training and view.holder else None,
         "machine": {
             "provider": machine.provider,
@@ -120,7 +123,7 @@ def _safe(view: View) -> str:
 
 def _accounts(rows: Sequence[AccountRow]) -> list[str]:
     if not rows:
-        return ["none yet: rotate_accounts.py register account_1 LABEL"]
+        return [f"none yet: {command('register account_1 LABEL')}"]
     tight = any(cell_len(row.state) > LONGEST_STATE for row in rows)
     return [_account_line(row, tight) for row in rows]
 
@@ -133,10 +136,10 @@ def _account_line(row: AccountRow, tight: bool) -> str:
 
 
 def _clocks(view: View, machine: Machine) -> list[str]:
-    lines = []
+    lines = [f"Now: {iso(view.now)} (this machine's clock)"] if view.clock_is_local else []
     if view.training and view.holder and view.holder.latest_end is not None:
         end = view.holder.latest_end
-        lines.append(f"Session clock: budget ends {iso(end)} ({duration(end - view.now)} left)")
+        lines.append(f"Session clock: this session ends by {iso(end)} ({duration(end - view.now)} left)")
     elif view.training:
         lines.append("Session clock: no budget set")
     up = "start unknown" if machine.age_s is None else f"up {duration(machine.age_s)}"

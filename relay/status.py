@@ -24,6 +24,14 @@ class AccountRow:
     steps: int = 0
     sessions: int = 0
     seconds: float = 0.0
+    """Given to all registered runs, as steps and sessions are; the open session included."""
+    week_left_s: float | None = None
+    """Of the provider's weekly hours; None where it has none."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it may be asked to train."""
+        return self.state == "ready" and (self.week_left_s is None or self.week_left_s > 0)
 
 
 @dataclass(frozen=True)
@@ -35,11 +43,13 @@ class View:
     target_steps: int
     """What the configuration asks for; a run that has been trained remembers its own."""
     now: float
-    """Unix seconds; only ages and the lease's expiry are judged by it."""
+    """Unix seconds by the ledger store's clock; only ages and the lease's expiry are judged by it."""
     state: RunState | None = None
     sign_of_life: float | None = None
     """The holder's newest lease or heartbeat, store's clock."""
     accounts: tuple[AccountRow, ...] = ()
+    clock_is_local: bool = False
+    """Whether `now` is this machine's clock, because the store could not be asked without writing (P1)."""
 
     @property
     def holder(self) -> Holder | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,16 +13,14 @@ from relay.accounts import Accounts
 from relay.budget import Limits
 from relay.checkpoint import Facts
 from relay.commands.common import App
-from relay.commands.reading import accounts, open_stores, rows
+from relay.commands.reading import accounts, open_stores, other_runs
 from relay.config import Resolved
 from relay.context import Context, Listener, Plan
 from relay.endpoint import ensure_tested
-from relay.errors import BadData
 from relay.handoff import least
 from relay.identity import Opened, Pair, begin_run, begin_store, begins_by_itself
 from relay.inference import infer_account
 from relay.lease import Held
-from relay.ledger import RunLedger
 from relay.outbox import Outbox
 from relay.pinned import check_config, config_hash
 from relay.progress import Display
@@ -32,6 +29,7 @@ from relay.report import duration
 from relay.retention import Keep
 from relay.samehost import FileHostLocks, default_folder
 from relay.signals import StopSignal
+from relay.standing import Standing, rows
 from relay.state import RunState
 from relay.workload import Workload
 from storage.base import open_store
@@ -122,7 +120,7 @@ class Opening:
             locks=FileHostLocks(default_folder()),
             signal=self.stop,
             listener=Listener(self.tell, self.shown.step, self._waiting),
-            other_runs=lambda: other_runs(opened, app),
+            other_runs=lambda: other_runs(opened.registry, opened.names, app),
             successor=lambda state: successor(known, state, settings.account),
         )
 
@@ -178,22 +176,10 @@ def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
     return known
 
 
-def other_runs(opened: Opened, app: App) -> Iterator[RunState]:
-    """Newest states of all other registered runs; one that is damaged is that run's own trouble."""
-    for project, run in opened.registry.runs():
-        if (project, run) == (opened.names.project, opened.names.run):
-            continue
-        try:
-            view = RunLedger(opened.ledger.store, project, run, app.runtime).peek()
-        except BadData as error:
-            LOG.warning("run %s/%s cannot be read: %s", project, run, error)
-            continue
-        if view is not None:
-            yield view.state
-
-
 def successor(known: Accounts, state: RunState, account: str) -> str | None:
-    """Whom to propose as next: the ready account that gave least, another one if there is one."""
-    ready = [row for row in rows(known.all(), state) if row.state == "ready" or row.id == account]
+    """Whom to propose as next: the ready account that gave this run least, another one if there is one."""
+    mine = Standing(state.model_copy(update={"holder": None}))  # the lease is about to be released
+    listed = rows(known.all(), [mine], known.providers, state.updated)
+    ready = [row for row in listed if row.ready or row.id == account]
     others = [row for row in ready if row.id != account] or ready
     return least(others).id if others else None

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from typing import Any
 
-from relay.accounts import Accounts, Listed
+from relay.accounts import Accounts
 from relay.commands.common import App
 from relay.config import Resolved
+from relay.errors import BadData
 from relay.heartbeat import sign_of_life
 from relay.identity import Opened, Pair, open_run, parse_address, require_run
+from relay.ledger import RunLedger
+from relay.names import Names
 from relay.policy import shipped
 from relay.registry import Registry
-from relay.state import RunState, Usage
-from relay.status import AccountRow, View
+from relay.standing import Standing, rows
+from relay.state import RunState
+from relay.status import View
+from relay.trouble import speaking
 from storage.base import Store, open_store
 from storage.retry import RetryStore
+
+LOG = logging.getLogger("relay.session")
 
 
 def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
@@ -32,40 +41,50 @@ def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[
 
 
 def look(app: App, resolved: Resolved[Any]) -> View:
-    """The run as it is now, whether or not it or its store exists."""
+    """The run as it is now, whether or not it or its store exists; other runs are read for what accounts gave them."""
     stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
     opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
-    state = opened.view.state if opened else None
-    life = sign_of_life(stores.ledger, opened.names, state.epoch) if opened and state and state.holder else None
+    known = accounts(app, stores)
+    others = other_runs(known.registry, Names(settings.project, settings.run), app)
+    with speaking(stores.ledger):
+        now = stores.ledger.now()
+        mine = [standing(opened.view.state, stores.ledger)] if opened else []
+        runs = [*mine, *(standing(state, stores.ledger) for state in others)]
     return View(
         project=settings.project,
         run=settings.run,
         target_steps=settings.target_steps or app.kind.target(resolved.workload),
-        now=app.runtime.wall(),
-        state=state,
-        sign_of_life=life,
-        accounts=tuple(rows(accounts(app, stores).all(), state)),
+        now=now,
+        state=opened.view.state if opened else None,
+        sign_of_life=mine[0].heartbeat if mine else None,
+        accounts=tuple(rows(known.all(), runs, known.providers, now)),
+        clock_is_local=stores.ledger.clock_is_local,
     )
+
+
+def standing(state: RunState, store: Store) -> Standing:
+    """A run's state with its holder's newest sign of life. Raises StoreError."""
+    names, epoch = Names(state.project, state.run), state.epoch
+    return Standing(state, sign_of_life(store, names, epoch) if state.holder else None)
+
+
+def other_runs(registry: Registry, mine: Names, app: App) -> Iterator[RunState]:
+    """Newest states of all other registered runs; one that is damaged is that run's own trouble."""
+    for project, run in registry.runs():
+        if (project, run) == (mine.project, mine.run):
+            continue
+        try:
+            view = RunLedger(registry.store, project, run, app.runtime).peek()
+        except BadData as error:
+            LOG.warning("run %s/%s cannot be read: %s", project, run, error)
+            continue
+        if view is not None:
+            yield view.state
 
 
 def accounts(app: App, stores: Pair) -> Accounts:
     """The registered accounts."""
     return Accounts(Registry(stores.ledger, app.runtime, session=app.session), shipped())
-
-
-def rows(listed: dict[str, Listed], state: RunState | None) -> list[AccountRow]:
-    """Registered accounts, then those that trained without being registered any more; what each gave to this run."""
-    usage = state.usage if state else {}
-    active = state.holder.account if state and state.holder else None
-    known = {key: item for key, item in listed.items() if item.row.state != "forgotten"}
-    names = [*known, *(key for key in usage if key not in known)]
-    return [_row(name, known.get(name), usage.get(name, Usage()), active) for name in names]
-
-
-def _row(name: str, listed: Listed | None, given: Usage, active: str | None) -> AccountRow:
-    state = "active" if name == active else listed.row.state if listed else "forgotten"
-    label = listed.label if listed else name
-    return AccountRow(name, label, state, given.steps, given.sessions, given.seconds)
 
 
 def connect(app: App, url: str, read_only: bool = False) -> Store:

@@ -58,7 +58,8 @@ def status_line(view: View) -> str:
         line += f", trained by {view.holder.account} until {iso(view.expires_at)} at least"
     if view.state and view.state.head:
         head = view.state.head
-        line += f", last commit {duration(view.now - head.committed_at)} ago, state {head.state_hash[:12]}"
+        clock = " (this machine's clock)" if view.clock_is_local else ""
+        line += f", last commit {duration(view.now - head.committed_at)} ago{clock}, state {head.state_hash[:12]}"
     return line + (f". Halted: {view.state.halted}" if view.state and view.state.halted else "")
 
 

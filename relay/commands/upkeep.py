@@ -150,7 +150,7 @@ def gc(
     state = opened.view.state
     manifests = verified_manifests(state, stores.checkpoints, opened.names)
     listed = list(stores.checkpoints.list(opened.names.checkpoints))
-    going = deletable(state, opened.names, listed, manifests, app.runtime.wall())
+    going = deletable(state, opened.names, listed, manifests, stores.checkpoints.now())
     rows = [{"name": stat.name, "bytes": stat.size} for stat in going]
     total = sum(stat.size for stat in going)
     text = "\n".join([*(stat.name for stat in going), f"{len(going)} files, {total / 1e6:.1f} MB, would be deleted."])

@@ -240,6 +240,17 @@ def test_the_printed_fork_command_works_and_so_does_the_one_that_fork_prints(des
     assert "Steps 1 to 2" in done.out and desk.status("r_2")["step"] == 2
 
 
+def test_report_and_next_count_what_an_account_gave_to_every_run(desk: Desk) -> None:
+    desk.train(6, run="one")
+    desk.train(2, run="two", account="account_2")
+    shown = desk("report", "--run", "two", "--json").json
+    assert [(a["id"], a["steps"], a["sessions"]) for a in shown["accounts"]] == [
+        ("account_1", 6, 1),
+        ("account_2", 2, 1),
+    ]
+    assert (shown["clock"], desk("report", "--run", "two").out.count("(this machine's clock)")) == ("this machine", 1)
+
+
 def test_prepare_needs_no_store(desk: Desk) -> None:
     assert desk("prepare").out == "train: 4 puzzles\n"
     assert not (desk.folder / "relay_store").exists()

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from relay.errors import PolicyRefused
-from relay.policy import STALE_DAYS, Providers, check_accounts, shipped
+from relay.policy import Providers, check_accounts, shipped
 
 
 def test_the_shipped_table_has_a_source_and_a_date_for_every_rule() -> None:
@@ -39,13 +39,6 @@ def test_one_account_too_many_is_refused_with_source_date_and_ways_out() -> None
     assert all(part in text for part in ("account_1, account_2", str(kaggle.as_of), kaggle.source, "Instead"))
     check_accounts(shipped().named("slurm"), "Ana", "x", ["a"] * 50)
     check_accounts(kaggle.model_copy(update={"accounts_per_owner": 3}), "Ana", "x", ["a", "b"])
-
-
-def test_rules_grow_stale() -> None:
-    kaggle = shipped().named("kaggle")
-    read = datetime.datetime(kaggle.as_of.year, kaggle.as_of.month, kaggle.as_of.day, 12, tzinfo=datetime.UTC)
-    assert not kaggle.stale((read + datetime.timedelta(days=STALE_DAYS)).timestamp())
-    assert kaggle.stale((read + datetime.timedelta(days=STALE_DAYS + 1)).timestamp())
 
 
 def test_a_table_with_an_unknown_field_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,7 +111,7 @@ GOLDEN = """\
 ║account_2      | Steps:   8,750 | Sessions:   5 | active    ║
 ║account_11     | Steps:       0 | Sessions:   0 | cooling   ║
 ╚════════════════════════════════════════════════════════════╝
-Session clock: budget ends 2025-01-15T14:53:00Z (23 min left)
+Session clock: this session ends by 2025-01-15T14:53:00Z (23 min left)
 Machine clock: this machine (colab) is up 1 h 05 min, limit 12 h 00 min"""
 
 EMPTY = """\
@@ -126,7 +127,7 @@ EMPTY = """\
 +============================================================+
 |Accounts Status:                                            |
 +------------------------------------------------------------+
-|none yet: rotate_accounts.py register account_1 LABEL       |
+|none yet: python rotate_accounts.py register account_1 LABEL|
 +============================================================+
 Machine clock: this machine (local) is start unknown, no known limit"""
 
@@ -239,3 +240,11 @@ def test_phase(changes: dict[str, Any], life: float | None, phase: str) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_clock_that_is_this_machine_s_is_labelled() -> None:
+    told = view(trained())
+    assert "this machine's clock" not in draw(told, MACHINE) and report_document(told, MACHINE)["clock"] == "store"
+    told = replace(told, clock_is_local=True)
+    assert "Now: 2025-01-15T14:30:00Z (this machine's clock)" in draw(told, MACHINE)
+    assert report_document(told, MACHINE)["clock"] == "this machine"

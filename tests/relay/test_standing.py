@@ -1,0 +1,66 @@
+"""Accounts over all runs: who trains now, what each gave, and what a week still holds (P12)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from relay.accounts import Account, Listed
+from relay.policy import shipped
+from relay.registry import Row
+from relay.standing import Standing, rows
+from relay.state import RunState, Usage
+from relay.status import AccountRow
+from tests.relay.test_report import holder, state
+
+NOW = datetime(2025, 1, 15, 14, 30, tzinfo=UTC).timestamp()
+HOUR = 3600
+
+
+def listed(*names: str, provider: str = "colab", declared: Any = "ready") -> dict[str, Listed]:
+    return {
+        name: Listed(
+            name, Row(sha256="0" * 64, state=declared), Account(id=name, label=name, owner="A", provider=provider)
+        )
+        for name in names
+    }
+
+
+def standing(heartbeat: float | None = None, **changes: Any) -> Standing:
+    held: RunState = state(holder=holder(account="a", since=NOW - 1000, latest_end=None), epoch=7)
+    return Standing(held.model_copy(update=changes), heartbeat)
+
+
+def of(name: str, found: list[AccountRow]) -> AccountRow:
+    return next(row for row in found if row.id == name)
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "shown", "seconds"), [(NOW - 5, "active", 1000), (NOW - 600, "ready", 400), (None, "ready", 0)]
+)
+def test_a_holder_is_active_only_while_its_lease_lives(heartbeat: float | None, shown: str, seconds: float) -> None:
+    row = of("a", rows(listed("a", "b"), [standing(heartbeat)], shipped(), NOW))
+    assert (row.state, row.seconds, row.ready) == (shown, seconds, shown == "ready")
+
+
+def test_training_any_run_is_active_and_all_runs_count() -> None:
+    gave = {"a": Usage(sessions=2, steps=30, seconds=50.0), "gone": Usage(sessions=1, steps=1, seconds=1.0)}
+    runs = [standing(holder=None, usage=gave), standing(NOW - 5, usage={"a": Usage(sessions=1, steps=5, seconds=7.0)})]
+    found = rows(listed("a", "b"), runs, shipped(), NOW)
+    row = of("a", found)
+    assert (row.state, row.sessions, row.steps, row.seconds) == ("active", 3, 35, 1057.0)
+    assert [r.id for r in found] == ["a", "b", "gone"] and of("gone", found).state == "forgotten"
+
+
+def test_a_used_up_week_is_not_asked_until_it_resets() -> None:
+    """Kaggle's week begins on Saturday 00:00 UTC."""
+    saturday = datetime(2025, 1, 11, tzinfo=UTC).timestamp()
+    before = (int(saturday) - 31 * HOUR, int(saturday))
+    within = (int(saturday), int(saturday) + 31 * HOUR)
+    for interval, left, ready in ((before, 30, True), (within, -1, False)):
+        run = standing(holder=None, usage={"a": Usage(sessions=1, seconds=31 * HOUR, intervals=(interval,))})
+        row = of("a", rows(listed("a", provider="kaggle"), [run], shipped(), NOW))
+        assert (row.week_left_s, row.ready) == (left * HOUR, ready)
+    assert of("a", rows(listed("a"), [run], shipped(), NOW)).week_left_s is None

@@ -15,6 +15,7 @@ from relay.incidents import record_crash, record_non_finite
 from relay.interrupts import heed
 from relay.lease import Lease, Wish, acquire, refuse_halted
 from relay.onelease import refuse_second_lease
+from relay.redact import printable
 from relay.state import RunState
 from relay.training import End, NonFinite
 
@@ -137,8 +138,14 @@ def _hold(parts: Parts, work: Work) -> Outcome:
             code, holding.reason = work(parts)
     except RelayError as error:
         return parts.outcome(_exit_code(ctx, error), str(error), error)
-    text = f"{holding.reason.capitalize()}; step {lease.state.step:,} is committed."
+    text = f"{holding.reason.capitalize()}{_asked(ctx)}; step {lease.state.step:,} is committed."
     return parts.outcome(code, text)
+
+
+def _asked(ctx: Context) -> str:
+    """What whoever asked for the end wrote."""
+    note = printable(ctx.signal.note) if ctx.signal.reason == "stop" else ""
+    return f" ({note})" if note else ""
 
 
 class _Holding:

@@ -70,7 +70,7 @@ def test_stop_ends_the_session_that_trains_as_planned(desk: Desk) -> None:
     desk.kind.made = {"sleep": sleep, "step_s": 0.02}
     done = desk.train(100_000, "lease.ttl_s=2", "--json", code=75)
     assert asked == ["account_1"]
-    assert done.json["exit_code"] == 75 and "asked to stop" in done.json["message"].lower()
+    assert done.json["exit_code"] == 75 and "Asked to stop (lunch); step" in done.json["message"]
     step = desk.status()["step"]
     assert step == done.json["durable_step"] > 0
     assert desk.status()["head"]["state_hash"] == hash_of(step, state_at(step))

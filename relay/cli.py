@@ -159,19 +159,19 @@ class Commands(TyperGroup):
         except UsageProblem as problem:
             code = problem.exit_code
             if as_json:
-                tell(code, "UsageError", problem.format_message(), None, True, secrets)
+                tell(code, problem.format_message(), None, True, secrets)
             else:
                 problem.show()
         except typer.Abort:
             code = int(Exit.SIGINT)
-            tell(code, "Interrupted", "Interrupted at once; what was committed is safe.", None, as_json, secrets)
+            tell(code, "Interrupted at once; what was committed is safe.", None, as_json, secrets)
         except (RelayError, StoreError) as error:
             code, text = explain(error)
-            tell(code, type(error).__name__, text, None, as_json, secrets)
+            tell(code, text, None, as_json, secrets)
         except Exception as error:  # noqa: BLE001 - the one place that turns a bug into a line and a log
             code, text = explain(error)
             log = log_bug(error, app.cwd, app.runtime.wall(), secrets)
-            tell(code, type(error).__name__, text, log, as_json, secrets)
+            tell(code, text, log, as_json, secrets)
         if standalone_mode:
             sys.exit(code)
         return code

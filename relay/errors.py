@@ -23,6 +23,22 @@ class Exit(IntEnum):
     SIGTERM = 143
 
 
+KINDS: dict[int, str] = {
+    Exit.BUG: "Bug",
+    Exit.USAGE: "UsageError",
+    Exit.BAD_DATA: "BadData",
+    Exit.STORAGE_UNREACHABLE: "StorageUnreachable",
+    Exit.LEASE_HELD: "LeaseHeld",
+    Exit.UPLOAD_FAILED: "UploadFailed",
+    Exit.FENCED: "Fenced",
+    Exit.POLICY: "PolicyRefused",
+    Exit.BAD_CONFIG: "BadConfig",
+    Exit.SIGINT: "Interrupted",
+    Exit.SIGTERM: "Terminated",
+}
+"""What the `error` of relay.error/1 may say: one name for each exit code that is an error."""
+
+
 class RelayError(Exception):
     """Something a person can act on: `str(e)` is one paragraph that names what, to what, and the fix.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from relay.errors import Exit, RelayError
+from relay.errors import KINDS, Exit, RelayError
 from relay.logs import close_log, open_log
 from relay.redact import redact
 from relay.trouble import explained
@@ -35,7 +35,7 @@ def log_bug(error: BaseException, cwd: Path, wall: float, secrets: Iterable[str]
     return path
 
 
-def tell(code: int, kind: str, message: str, log: Path | None, as_json: bool, secrets: Iterable[str]) -> None:
+def tell(code: int, message: str, log: Path | None, as_json: bool, secrets: Iterable[str]) -> None:
     """The paragraph on stderr; under --json also one relay.error/1 document on stdout."""
     message = redact(message, secrets)
     print(f"{message} Traceback: {log}" if log else message, file=sys.stderr, flush=True)
@@ -43,7 +43,7 @@ def tell(code: int, kind: str, message: str, log: Path | None, as_json: bool, se
         document: dict[str, Any] = {
             "schema": "relay.error/1",
             "exit_code": code,
-            "error": kind,
+            "error": KINDS[code],
             "message": message,
             "log": str(log) if log else None,
         }

@@ -142,7 +142,7 @@ def finish(app: App, outcome: Outcome, as_json: bool, schema: str) -> None:
     if outcome.exit_code in PLANNED:
         emit(as_json, document(outcome, schema), sentence(outcome))
     else:
-        tell(int(outcome.exit_code), outcome.exit_code.name, sentence(outcome), None, as_json, secrets_of(app.environ))
+        tell(int(outcome.exit_code), sentence(outcome), None, as_json, secrets_of(app.environ))
     raise typer.Exit(int(outcome.exit_code))
 
 

@@ -133,6 +133,7 @@ def test_an_error_is_one_document_too(desk: Desk, words: tuple[str, ...], code: 
     document = json.loads(desk(*words, "--json", code=code).out)
     conforms(document, {"schema": str, "exit_code": int, "error": str, "message": str})
     assert (document["schema"], document["exit_code"]) == ("relay.error/1", code)
+    assert document["error"] == {2: "UsageError", 78: "BadConfig"}[code]
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), typer.Abort(), ZeroDivisionError("boom")])
@@ -149,7 +150,8 @@ def test_so_are_an_interrupt_and_a_bug(desk: Desk, raised: BaseException, monkey
 def test_a_failed_session_is_one_document(desk: Desk) -> None:
     desk.kind.made = {"nan_at": 2}
     document = json.loads(desk.train(9, "--json", code=65).out)
-    assert document["schema"] == "relay.error/1" and "loss is nan" in document["message"]
+    assert document["schema"] == "relay.error/1" and document["error"] == "BadData"
+    assert "loss is nan" in document["message"]
 
 
 def test_numbers_that_are_none_are_null(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

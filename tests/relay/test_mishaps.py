@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay import errors
-from relay.errors import Exit, RelayError
+from relay.errors import KINDS, Exit, RelayError
 from relay.mishaps import explain, log_bug, tell
 from storage import base
 from storage.base import StoreError
@@ -53,7 +53,7 @@ def test_anything_else_is_a_bug_with_a_log_and_no_locals(tmp_path: Path) -> None
 
 
 def test_json_gets_one_document_and_people_a_paragraph(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(73, "LeaseHeld", "held, token=abcdefgh", None, True, ["held"])
+    tell(73, "held, token=abcdefgh", None, True, ["held"])
     captured = capsys.readouterr()
     document = json.loads(captured.out)
     assert document == {
@@ -64,3 +64,10 @@ def test_json_gets_one_document_and_people_a_paragraph(capsys: pytest.CaptureFix
         "log": None,
     }
     assert captured.err == "***, token=***\n"
+
+
+def test_every_error_code_has_one_name_and_it_is_that_of_the_class() -> None:
+    classes = {k for _, k in inspect.getmembers(errors, inspect.isclass) if issubclass(k, RelayError)} - {RelayError}
+    assert {kind: KINDS[kind.exit_code] for kind in classes} == {kind: kind.__name__ for kind in classes}
+    assert set(Exit) - set(KINDS) == {Exit.OK, Exit.HANDOFF}
+    assert len(set(KINDS.values())) == len(KINDS)

@@ -152,10 +152,12 @@ class Outbox:
     def adopt(self, packed: Packed, epoch: int, parent: tuple[int, int] | None) -> Packed:
         """Give a checkpoint the present session's epoch: (step, epoch) is sent at most once. Raises OSError."""
         adopted = packed.model_copy(update={"epoch": epoch, "parent": parent})
-        self.remove(adopted.key)
-        self.folder(packed.key).rename(self.folder(adopted.key))
-        self.seal(adopted)
-        self._description(packed.key).unlink(missing_ok=True)
+        new = self.fresh(adopted.key)
+        for file in packed.files:
+            _link_or_copy(self.folder(packed.key) / file.name, new / file.name)
+        fsync_folder(new)
+        self.seal(adopted)  # from here on there are two, each complete: a kill at any point leaves at least one
+        self.remove(packed.key)
         return adopted
 
     def intact(self, packed: Packed) -> bool:
@@ -178,6 +180,17 @@ class Outbox:
         except (OSError, ValidationError):
             return None
         return packed if packed and packed.key == key else None
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """The same file under a second name; a durable copy on a disk that has no hard links."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        with source.open("rb") as old, target.open("xb") as new:
+            shutil.copyfileobj(old, new)
+            new.flush()
+            os.fsync(new.fileno())
 
 
 def hashed(path: Path) -> tuple[int, str] | None:

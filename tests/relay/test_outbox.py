@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -102,3 +103,21 @@ def test_tidying_keeps_the_heads_backup_and_the_newest_unsent(outbox: Outbox) ->
     outbox.tidy(state.model_copy(update={"epoch": 2}))
     assert [packed.key for packed in outbox.all()] == [(20, 1), (32, 1), (33, 1), (40, 2)]
     assert outbox.bytes() > 0
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["with hard links", "without"])
+def test_a_kill_at_any_point_of_adopting_leaves_a_checkpoint_that_can_be_pushed(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    state = story()
+    packed = keep(outbox, state, 35)
+    if not links:
+        monkeypatch.setattr("os.link", Mock(side_effect=PermissionError))
+    for step in ("fresh", "seal", "remove"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Outbox, step, Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                outbox.adopt(packed, 7, (20, 1))
+        left = outbox.pushable(state)
+        assert left is not None and left.step == 35, step
+    assert outbox.adopt(packed, 8, (20, 1)).key == (35, 8)

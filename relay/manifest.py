@@ -15,6 +15,8 @@ MAX_FILES = 1_000
 MANIFEST = "manifest.json"
 
 FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+Place = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,400}$")]
+"""A key or a Ref: never changed, refused if it is too long or not printable ASCII."""
 
 
 class BadManifest(ValueError):
@@ -25,9 +27,9 @@ class FileEntry(Strict):
     """One file of a checkpoint."""
 
     name: FileName
-    ref: Text
+    ref: Place
     """The store's Ref."""
-    key: Text
+    key: Place
     """Full name in the store."""
     size: Annotated[int, Field(ge=0, lt=2**50)]
     sha256: Digest

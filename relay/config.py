@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from relay.errors import BadConfig
 from relay.names import check_name
 from relay.origins import Given, Value, from_command_line, from_environment, from_file, hint
-from relay.state import Name, Step
+from relay.state import MAX_RETAINED, Name, Step
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_TASK = "sudoku4"
@@ -43,7 +43,8 @@ class Checkpointing(Section):
 
     every_steps: Annotated[int, Field(gt=0)] = 500
     every_minutes: Minutes = 10.0
-    keep_last: Annotated[int, Field(ge=2)] = 3
+    keep_last: Annotated[int, Field(ge=2, le=MAX_RETAINED - 8)] = 3
+    """The ledger holds few checkpoints; the best, every Nth and damaged ones need room too."""
     keep_every: Count = 0
     """Also keep every checkpoint whose step is a multiple of this; 0 keeps none."""
 

@@ -111,6 +111,7 @@ def test_interpolation_is_never_executed(tmp_path: Path) -> None:
         ("batch_size: often\n", None, (), ["batch_size", "integer", "'often'", f"{FILE_NAME}:1"]),
         (None, {"RELAY_BUDGET_MINUTES": "soon"}, (), ["budget_minutes", "number", "RELAY_BUDGET_MINUTES"]),
         (None, None, ("checkpoint.keep_last=1",), ["checkpoint.keep_last", "2"]),
+        (None, None, ("checkpoint.keep_last=41",), ["checkpoint.keep_last", "40"]),
         (None, None, ("lr=nan",), ["lr", "finite"]),
         (None, None, ("ema=perhaps",), ["ema", "boolean"]),
         (None, None, ("data.augment=[1]",), ["data.augment", "boolean"]),

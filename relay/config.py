@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from relay.errors import BadConfig
 from relay.names import check_name
-from relay.origins import Given, Value, from_command_line, from_environment, from_file, hint
+from relay.origins import Given, Value, from_command_line, from_environment, from_file, hint, variable
 from relay.state import MAX_RETAINED, Name, Step
 
 FILE_NAME = "config_multi_account.yaml"
@@ -118,6 +118,12 @@ class Resolved(Generic[WorkloadConfig]):
     def checkpoint_url(self) -> str:
         """Address of the store that holds the checkpoints."""
         return self._address(self.settings.storage.checkpoint_url or self._url())
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The stores as somebody named them, by environment variable: what other people need to set too."""
+        named = self.settings.storage.model_dump().items()
+        return {variable(f"storage.{key}"): address for key, address in named if address}
 
     def _url(self) -> str:
         return self.settings.storage.url or "relay_store"

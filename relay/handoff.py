@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from relay.advice import command
 from relay.redact import printable, redact
 from relay.report import duration
 from relay.status import AccountRow, View
@@ -33,8 +34,8 @@ class Turn:
         }
 
 
-def propose(view: View, store: str | None) -> Turn:
-    """Among the ready accounts, the one that has given least time; `store` is the address others need, if any."""
+def propose(view: View, stores: Mapping[str, str]) -> Turn:
+    """Among the ready accounts, the one that has given least time; `stores` by variable are what others must set."""
     if view.phase == "halted":
         return Turn(None, "the run is halted", "", f"Run {view.run} is halted: {view.state and view.state.halted}")
     if view.step >= view.target > 0:
@@ -44,11 +45,11 @@ def propose(view: View, store: str | None) -> Turn:
     ready = [row for row in view.accounts if row.ready]
     if not ready:
         why = "no account is ready" if view.accounts else "no account is registered"
-        return Turn(None, why, "", f"{why.capitalize()}: rotate_accounts.py register account_1 LABEL")
+        return Turn(None, why, "", f"{why.capitalize()}: {command('register account_1 LABEL')}")
     chosen = least(ready)
     why = f"{duration(chosen.seconds)} given so far, the least of {len(ready)} ready"
-    command = command_for(chosen.id, view.run, store)
-    return Turn(chosen, why, command, message_for(view, chosen, command))
+    words = command_for(chosen.id, view.run, stores)
+    return Turn(chosen, why, words, message_for(view, chosen, words))
 
 
 def least(rows: Sequence[AccountRow]) -> AccountRow:
@@ -56,9 +57,9 @@ def least(rows: Sequence[AccountRow]) -> AccountRow:
     return min(rows, key=lambda row: (row.seconds, row.sessions, row.id))
 
 
-def command_for(account: str, run: str, store: str | None) -> str:
+def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:
     """What the person types in the project's folder. Secrets in an address are masked, never passed on."""
-    where = f"RELAY_STORE={shlex.quote(redact(store))} " if store else ""
+    where = "".join(f"{name}={shlex.quote(redact(address))} " for name, address in stores.items())
     return f"ACCOUNT_ID={account} RUN_NAME={run} {where}bash multi_account_workflow.sh"
 
 

@@ -74,7 +74,6 @@ def next_account(
     """Say whose turn it is, and the command to send them."""
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run, "account": account})
-    store = resolved.settings.storage.url or resolved.settings.storage.ledger_url
-    turn = propose(look(app, resolved), store)
+    turn = propose(look(app, resolved), resolved.addresses)
     who = f"Next: {turn.account.id} ({turn.why})\n" if turn.account else ""
     emit(as_json, turn.document(), who + turn.message)

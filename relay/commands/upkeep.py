@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -45,9 +46,19 @@ def init(
         self_test(store, token=app.runtime.token)
         record(store)
     opened = opening.begin(opening.workload(target_of(app, resolved, None)).config(), init=True)
-    address = str(Address(resolved.ledger_url.partition("#")[0], opened.view.state.ledger_store))
-    document = {"schema": "relay.init/1", "run": resolved.settings.run, "begun": opened.begun, "address": address}
-    emit(as_json, document, f"Give this address to the others, as RELAY_STORE or storage.url:\n{address}")
+    state = opened.view.state
+    address = str(Address(resolved.ledger_url.partition("#")[0], state.ledger_store))
+    second = str(Address(resolved.checkpoint_url.partition("#")[0], state.checkpoint_store))
+    document = {"schema": "relay.init/1", "run": state.run, "begun": opened.begun, "address": address}
+    emit(as_json, {**document, "checkpoint_address": second}, addresses(address, second))
+
+
+def addresses(ledger: str, checkpoints: str) -> str:
+    """What the others set: one address, or both where there are two stores."""
+    if ledger == checkpoints:
+        return f"Give this address to the others, as RELAY_STORE or storage.url:\n{ledger}"
+    both = f"RELAY_LEDGER_STORE={shlex.quote(ledger)}\nRELAY_CHECKPOINT_STORE={shlex.quote(checkpoints)}"
+    return f"Give both addresses to the others, as these variables:\n{both}"
 
 
 def fork(

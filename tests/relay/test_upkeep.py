@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 
@@ -75,6 +76,16 @@ def test_stop_ends_the_session_that_trains_as_planned(desk: Desk) -> None:
     assert step == done.json["durable_step"] > 0
     assert desk.status()["head"]["state_hash"] == hash_of(step, state_at(step))
     assert "Nobody is training" in desk("stop", "--run", "r").out
+
+
+def test_two_stores_are_both_told_and_what_is_told_works_elsewhere(desk: Desk) -> None:
+    stores = ("storage.ledger_url=ledger", "storage.checkpoint_url=checkpoints")
+    told = desk("init", "--run", "r", *stores).out
+    words = [word.partition("=") for word in shlex.split(told.partition(":\n")[2])]
+    assert [name for name, _, _ in words] == ["RELAY_LEDGER_STORE", "RELAY_CHECKPOINT_STORE"]
+    elsewhere = Desk(desk.folder.parent / "elsewhere", {name: address for name, _, address in words})
+    elsewhere.train(3)
+    assert desk("status", "--run", "r", "--json", *stores).json["step"] == 3
 
 
 def test_resume_says_what_it_takes(desk: Desk) -> None:

@@ -84,6 +84,7 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
             Incidental(i.cause, i.text, i.step, i.epoch, iso(i.at)) for i in view.state.incidents
         ]  # fmt: skip
         _entries(ledger, view.seq, found)
+        _history(ledger, view.state, found)
         for checkpoint in view.state.retained:
             tell(f"reading step {checkpoint.step:,} ({checkpoint.bytes / 1e6:.1f} MB)")
             checked = _checkpoint(checkpoint, view.state, store, ledger.names)
@@ -121,6 +122,14 @@ def _entries(ledger: RunLedger, tail: int, found: Verification) -> None:
         recorded.update(_acknowledged(point))
     for slot, text in sorted(damage.items()):
         found.incidents.append(Incidental("entry", text, against=slot not in recorded))
+
+
+def _history(ledger: RunLedger, state: RunState, found: Verification) -> None:
+    """The oldest sessions, which lie beside the log; damage there hides who trained, and costs nothing else."""
+    try:
+        ledger.archived_links(state)
+    except BadData as error:
+        found.incidents.append(Incidental("history", str(error), against=True))
 
 
 def _acknowledged(point: Point[RunState]) -> range:

@@ -14,6 +14,7 @@ from relay.errors import BadConfig, BadData, Exit, Fenced, StorageUnreachable
 from relay.ledger import MACHINE, Intent, RunLedger, Unsettled
 from relay.rules import apply, links_to_archive
 from relay.state import MAX_LINKS, History, NextDigest, RunState
+from relay.verify import verify
 from storage.base import Denied, Store, Unavailable
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore, Wrapper
@@ -311,8 +312,10 @@ def test_links_that_leave_the_state_are_kept_in_history_objects() -> None:
     every = (*reader.archived_links(state), *state.links)
     assert [link.epoch for link in every] == list(range(1, 2 * MAX_LINKS))
     assert state.links_total == len(every)
-    assert state.history
+    assert state.history and verify(reader, store).ok
     store.put(state.history.ref, b"{}")
+    found = verify(reader, store)
+    assert [(i.cause, i.against) for i in found.incidents][-1] == ("history", True) and not found.ok
     with pytest.raises(BadData, match="history object"):
         reader.archived_links(state)
     store.delete(store.ref(state.history.ref))

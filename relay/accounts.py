@@ -10,6 +10,7 @@ from zoneinfo import available_timezones
 
 from pydantic import ValidationError
 
+from relay.advice import command
 from relay.canonical import NotCanonical, digest, dumps, loads
 from relay.chain import Change
 from relay.errors import BadConfig, BadData
@@ -178,7 +179,7 @@ class Accounts:
         if differs or (new.tier or old.tier) != old.tier or (new.gpu or old.gpu) != old.gpu:
             raise BadConfig(
                 f"Account {old.id} is registered as {old.label!r} of {old.owner} at {old.provider}. Register the new "
-                f"one under another id, or change this one: python rotate_accounts.py accounts edit {old.id} "
+                f"one under another id, or change this one: {command(f'accounts edit {old.id}')} "
                 f"--label LABEL --owner NAME --provider PROVIDER."
             )
         return old
@@ -189,8 +190,8 @@ class Accounts:
         if found is None:
             raise BadData(
                 f"{self.store.address}: the object of account {account} is missing or damaged. Training is not "
-                f"affected. Restore it from a backup of the storage, or forget it with `python rotate_accounts.py "
-                f"accounts forget {account}` and register under another id."
+                f"affected. Restore it from a backup of the storage, or forget it with "
+                f"`{command(f'accounts forget {account}')}` and register under another id."
             )
         return found
 
@@ -206,7 +207,7 @@ class Accounts:
         hint = f"Did you mean {near}?" if near else f"Registered are: {', '.join(sorted(known)[:10]) or 'none'}."
         raise BadConfig(
             f"No account {account} is registered in {self.store.address}. {hint} Register it with "
-            f'`python rotate_accounts.py register {account} "LABEL"`.'
+            f"`{command(f'register {account} LABEL')}`."
         )
 
     def _load(self, account: str, row: Row) -> Account | None:

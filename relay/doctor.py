@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from relay.advice import command
 from relay.env import Machine
 from relay.errors import Exit, RelayError
 from relay.mishaps import explain
@@ -94,20 +95,23 @@ def run(view: View, damage: list[str]) -> Iterator[Finding]:
     """How the run stands, and whether somebody must act."""
     state = view.state
     if state is None:
-        yield Finding("run", True, f"{view.run} has not begun", "rotate_accounts.py run begins it.")
+        yield Finding("run", True, f"{view.run} has not begun", f"`{command('run', view.run)}` begins it.")
         return
     yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
     if state.halted is not None:
-        advice = "Change what it names, then `rotate_accounts.py resume --anyway`, or fork with other settings."
+        advice = (
+            f"Change what it names, then `{command('resume', view.run, '--anyway')}`, or begin another run with "
+            f"other settings: `{command('fork', view.run, '--to', f'{view.run[:60]}_2')} KEY=VALUE`."
+        )
         yield Finding("run", False, f"halted: {state.halted}", advice, int(Exit.BAD_DATA))
     if view.holder and not view.training:
         text = f"the lease of {view.holder.account} has run out without a release"
-        yield Finding("lease", False, text, "Nothing to do: the next `run` takes it over.")
+        yield Finding("lease", False, text, "Nothing to do: the next session takes it over.")
     if state.deaths:
         text = f"{state.deaths} sessions ended without a release since the last commit"
         yield Finding("run", False, text, "If they were not killed on purpose, look at sync/logs on those machines.")
     for text in damage:
-        yield Finding("ledger", False, text, "`rotate_accounts.py verify` re-reads everything.")
+        yield Finding("ledger", False, text, f"`{command('verify', view.run)}` re-reads everything.")
 
 
 def unsent(outbox: Outbox, view: View) -> Iterator[Finding]:
@@ -117,4 +121,4 @@ def unsent(outbox: Outbox, view: View) -> Iterator[Finding]:
         yield Finding("sync", True, "nothing on this machine waits to be sent")
         return
     text = f"step {waiting.step:,} ({waiting.bytes / 1e6:.1f} MB) is in {outbox.folder(waiting.key)} and not committed"
-    yield Finding("sync", False, text, f"rotate_accounts.py push --run {view.run}")
+    yield Finding("sync", False, text, f"`{command('push', view.run)}` sends it.")

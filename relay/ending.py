@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.advice import command
 from relay.budget import Budget
 from relay.checkpoint import Writer
 from relay.clock import Runtime
@@ -117,7 +118,7 @@ class Ending:
         folder = self.writer.outbox.folder((item.step, self.writer.lease.epoch))
         size = item.packed.bytes if item.packed else 0
         return NotSent(
-            f"{head} It is kept, verified, in {folder} ({size:,} bytes). The next `run` of this run on this machine "
-            f"commits it, or do it now: rotate_accounts.py push --run {state.run}",
+            f"{head} It is kept, verified, in {folder} ({size:,} bytes). The next session of this run on this "
+            f"machine commits it, or do it now: {command('push', state.run)}",
             folder,
         )

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import ValidationError
 
+from relay.advice import command
 from relay.canonical import NotCanonical, dumps, loads
 from relay.changes import Genesis
 from relay.clock import Runtime
@@ -210,7 +211,11 @@ def begin_run(
 def unknown_run(stores: Pair, project: str, run: str, known: list[tuple[str, str]]) -> BadConfig:
     """What to say when a run is not there."""
     there = ", ".join(f"{p}/{r}" for p, r in known[-10:]) or "no run at all"
-    begin = "" if begins_by_itself(stores.ledger) else " If it is meant to be new, one person runs `init` once."
+    begin = (
+        ""
+        if begins_by_itself(stores.ledger)
+        else f" If it is meant to be new, one person runs `{command('init', run)}` once."
+    )
     return BadConfig(
         f"{stores.ledger.address} holds no run {run} in project {project}; it holds {there}. Likely causes: a mistyped "
         f"name, another bucket or folder than the others use, or another person's app folder.{begin}"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from relay.advice import command
 from relay.canonical import ZEROS, NotCanonical, dumps
 from relay.chain import AlreadyBegun, Chain, Change, View
 from relay.changes import By, Refused
@@ -234,7 +235,7 @@ class Registry:
         if state is None:
             raise BadConfig(
                 f"Nothing was ever begun in {self.store.address}. Check the address; if it is right, run "
-                f"`python rotate_accounts.py init` once."
+                f"`{command('init')}` once."
             )
         return state
 

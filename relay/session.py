@@ -120,7 +120,7 @@ def _train(parts: Parts) -> tuple[Exit, str]:
 
 def _push(parts: Parts) -> tuple[Exit, str]:
     if not push_unsent(parts):
-        raise BadData("The unsent checkpoint does not fit this training; it stays where it is, for `fork`.")
+        raise BadData("The unsent checkpoint does not fit this training; it stays where it is.")
     return Exit.OK, "pushed"
 
 

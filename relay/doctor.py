@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from relay.advice import command
 from relay.env import Machine
 from relay.errors import Exit, RelayError
 from relay.mishaps import explain
-from relay.outbox import Outbox
+from relay.outbox import outbox_of
 from relay.report import duration
 from relay.status import View
 from storage.base import StoreError
@@ -114,10 +115,11 @@ def run(view: View, damage: list[str]) -> Iterator[Finding]:
         yield Finding("ledger", False, text, f"`{command('verify', view.run)}` re-reads everything.")
 
 
-def unsent(outbox: Outbox, view: View) -> Iterator[Finding]:
+def unsent(home: Path, view: View) -> Iterator[Finding]:
     """Checkpoints that are on this machine only."""
-    waiting = outbox.pushable(view.state) if view.state else None
-    if waiting is None:
+    outbox = outbox_of(home, view.state.run_id) if view.state else None
+    waiting = outbox.pushable(view.state) if outbox and view.state else None
+    if outbox is None or waiting is None:
         yield Finding("sync", True, "nothing on this machine waits to be sent")
         return
     text = f"step {waiting.step:,} ({waiting.bytes / 1e6:.1f} MB) is in {outbox.folder(waiting.key)} and not committed"

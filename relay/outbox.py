@@ -182,6 +182,16 @@ class Outbox:
         return packed if packed and packed.key == key else None
 
 
+def outbox_of(home: Path, run_id: str) -> Outbox:
+    """The run's own: `home`, or a folder inside it while a run of the same name in another store has something there.
+
+    What that run could not send yet is touched by nobody but itself.
+    """
+    own = home / run_id[:8]
+    taken = any(packed.run_id != run_id for packed in Outbox(home).all())
+    return Outbox(own if taken or own.exists() else home)
+
+
 def _link_or_copy(source: Path, target: Path) -> None:
     """The same file under a second name; a durable copy on a disk that has no hard links."""
     try:

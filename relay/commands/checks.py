@@ -15,7 +15,6 @@ from relay.doctor import Finding
 from relay.endpoint import record
 from relay.errors import BadData, Exit
 from relay.identity import open_run
-from relay.outbox import Outbox
 from relay.redact import redact
 from relay.status import View
 from relay.verify import Incidental, Verification, text_of
@@ -68,8 +67,8 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
         return found
     view: list[View] = []
     if found.look("run", lambda: of_run(app, resolved, view)):
-        outbox = Outbox(resolved.path(settings.sync_dir) / settings.project / settings.run)
-        found.look("sync", lambda: examine.unsent(outbox, view[0]))
+        home = resolved.path(settings.sync_dir) / settings.project / settings.run
+        found.look("sync", lambda: examine.unsent(home, view[0]))
     return found
 
 

@@ -21,7 +21,7 @@ from relay.handoff import least
 from relay.identity import Opened, Pair, begin_run, begin_store, begins_by_itself
 from relay.inference import infer_account
 from relay.lease import Held
-from relay.outbox import Outbox
+from relay.outbox import outbox_of
 from relay.pinned import check_config, config_hash
 from relay.progress import Display
 from relay.redact import redact
@@ -116,7 +116,7 @@ class Opening:
             session=app.session,
             account=settings.account,
             plan=self.plan(target),
-            outbox=Outbox(sync),
+            outbox=outbox_of(sync, opened.view.state.run_id),
             locks=FileHostLocks(default_folder()),
             signal=self.stop,
             listener=Listener(self.tell, self.shown.step, self._waiting),

@@ -14,7 +14,7 @@ from relay.checkpoint import Facts
 from relay.context import Context, Listener, Outcome, Plan
 from relay.ledger import RunLedger
 from relay.names import Names
-from relay.outbox import Outbox
+from relay.outbox import outbox_of
 from relay.session import run_session
 from relay.signals import StopSignal
 from relay.state import RunState
@@ -181,7 +181,7 @@ class Lab:
             session=process.token(),
             account=account,
             plan=Plan(**{**defaults, **plan}),
-            outbox=Outbox(self.tmp / (machine or f"machine-{self.count}") / PROJECT / run),
+            outbox=outbox_of(self.tmp / (machine or f"machine-{self.count}") / PROJECT / run, self.state(run).run_id),
             locks=locks or NoLocks(),
             signal=StopSignal(),
             listener=Listener(tell=told.append),

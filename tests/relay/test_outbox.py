@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from relay.outbox import LocalFile, Outbox, Packed, hashed
+from relay.outbox import LocalFile, Outbox, Packed, hashed, outbox_of
 from relay.state import RunState
 from tests.relay.test_retention import HASH, Story
 from tests.relay.toy import ToyWorkload
@@ -121,3 +121,16 @@ def test_a_kill_at_any_point_of_adopting_leaves_a_checkpoint_that_can_be_pushed(
         left = outbox.pushable(state)
         assert left is not None and left.step == 35, step
     assert outbox.adopt(packed, 8, (20, 1)).key == (35, 8)
+
+
+def test_a_run_of_the_same_name_in_another_store_keeps_what_it_could_not_send(outbox: Outbox) -> None:
+    state, other = story(), story().model_copy(update={"run_id": "f" * 32})
+    unsent = keep(outbox, state, 35)
+    beside = outbox_of(outbox.root, other.run_id)
+    keep(beside, other, 35)
+    beside.tidy(other.model_copy(update={"epoch": 9}))
+    beside.remove((35, 1))
+    assert outbox_of(outbox.root, state.run_id).pushable(state) == unsent
+    outbox.remove(unsent.key)
+    assert outbox_of(outbox.root, other.run_id) == beside, "it stays where it was begun"
+    assert outbox_of(outbox.root, state.run_id) == outbox

@@ -96,3 +96,16 @@ def test_resume_says_what_it_takes(desk: Desk) -> None:
     assert desk.status()["state"] == "halted"
     assert desk("resume", "--run", "r", "--anyway", "--json").json == {"schema": "relay.resume/1", "was_halted": True}
     assert desk.status()["state"] == "idle" and desk.status()["halted_reason"] is None
+
+
+def test_a_run_of_the_same_name_in_another_store_takes_nothing_of_this_ones_on_the_same_machine(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.train(3)
+    (ours,) = (desk.folder / "sync").rglob("step_3.e1")
+    before = {path: path.read_bytes() for path in ours.iterdir()}
+    desk.environ["RELAY_STORE"] = str(tmp_path / "another store")
+    desk.train(3)
+    desk.train(6)
+    assert before == {path: path.read_bytes() for path in ours.iterdir()}
+    assert (ours.parent / "step_3.e1.json").exists()

@@ -21,12 +21,15 @@ check: install   ## lint and types
 	$(BIN)/mypy
 
 test: install    ## unit and contract tests on memory and local stores (2 minutes)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-test-all: install  ## every test, with real processes and real kills
-	$(BIN)/python -m pytest
+test-all: install  ## every test: also real processes, 20 random kills, the demonstration, every command of the docs
+	$(BIN)/python -m pytest -n 2
 
-ci: check test-all demo   ## what has to be green: installs, lints, types, tests, runs
+ci: check test-all   ## what has to be green: installs, lints, types, tests, runs
+
+soak: install    ## 500 random kills in real processes (hours)
+	RELAY_KILLS=500 $(BIN)/python -m pytest tests/acceptance/test_exact_resume.py -k killed --timeout 36000
 
 demo: install    ## two accounts, one run, one SIGKILL, the same bytes
 	$(BIN)/python rotate_accounts.py demo

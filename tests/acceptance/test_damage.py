@@ -30,15 +30,13 @@ def trained(relay: Relay) -> Relay:
     return relay
 
 
-@pytest.mark.parametrize("harm", ["flip", "truncate", "empty", "remove"])
+@pytest.mark.parametrize("harm", ["flip", "remove"]  # truncated, emptied, swapped: tests/relay/test_restore.py)
 def test_i6_a_damaged_newest_checkpoint_is_stepped_over_and_nothing_is_deleted(trained: Relay, harm: str) -> None:
     path = checkpoint_file(trained, "hurt", 30)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     {
         "flip": lambda: path.write_bytes(data),
-        "truncate": lambda: path.write_bytes(data[:-7]),
-        "empty": lambda: path.write_bytes(b""),
         "remove": path.unlink,
     }[harm]()
     before = {entry for entry in (trained.folder / "store" / "checkpoints").rglob("*") if entry.is_file()}

@@ -39,6 +39,7 @@ def desk(relay: Relay) -> tuple[Path, dict[str, str]]:
         shutil.copy2(ROOT / name, target)
     environment = relay.environment("newcomer")
     del environment["RELAY_STORE"], environment["RELAY_EPHEMERAL"], environment["PYTHONPATH"]
+    environment["RELAY_TARGET_STEPS"] = "20"  # the same commands, a shorter training
     binaries = Path(sys.executable).parent
     return folder, environment | {"PATH": f"{binaries}:{environment['PATH']}", "VIRTUAL_ENV": str(binaries.parent)}
 
@@ -50,6 +51,7 @@ def test_every_command_of_the_page_runs_as_written(page: Path, desk: tuple[Path,
     for name in ("train.csv", "test.csv"):
         shutil.copy(samples / "good.csv", folder / name)
     script = "\n".join(line for line in commands(page) if line not in BY_CI_ITSELF)
+    script = script.replace("RELAY_TARGET_STEPS=1600", "RELAY_TARGET_STEPS=30")
     run = subprocess.run(
         ["bash", "-euc", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )

@@ -1,0 +1,3 @@
+"""For every test: trm comes before torch, because it settles how torch's threads wait."""
+
+import trm  # noqa: F401

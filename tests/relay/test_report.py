@@ -215,7 +215,7 @@ def test_status_document_has_exactly_the_contract() -> None:
 def test_status_before_any_run() -> None:
     document = status_document(view(None))
     assert document["step"] == 0 and document["head"] is None and document["state"] == "new"
-    assert document["target_steps"] == 1000 and document["links"] == [] and document["lease_expires_at"] is None
+    assert document["target_steps"] == 1600 and document["links"] == [] and document["lease_expires_at"] is None
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
+from relay.canonical import dumps
 from relay.changes import Key
 from relay.checkpoint import Facts, put_manifest
-from relay.errors import BadData
+from relay.errors import BadConfig, BadData
 from relay.ledger import View
 from relay.manifest import Manifest
 from relay.names import Names
@@ -15,7 +17,7 @@ from relay.restore import Damaged, fetch
 from relay.state import Checkpoint, Origin
 from relay.trouble import speaking
 from relay.workload import StepDigest
-from storage.base import Store
+from storage.base import Exists, Store, TooLong
 from storage.transfer import upload
 
 
@@ -25,7 +27,7 @@ def copy_checkpoint(
     """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under `names`.
 
     `scratch` is a folder on this machine for the download. Raises BadData (65) if the parent does not retain `key` or
-    it is damaged, StorageUnreachable (69).
+    it is damaged, BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
     """
     state, old = parent.state, Names(parent.state.project, parent.state.run)
     checkpoint = state.checkpoint(key)
@@ -36,6 +38,7 @@ def copy_checkpoint(
     with speaking(target, "The checkpoint could not be copied"):
         try:
             manifest = fetch(checkpoint, state, source, old, outbox)
+            _claim(target, names, {"manifest": checkpoint.sha256, "code_version": code_version})
             head = _store(manifest, outbox.folder(key), target, names, run_id, code_version, checkpoint.metric)
         except Damaged as evidence:
             raise BadData(
@@ -47,6 +50,28 @@ def copy_checkpoint(
         project=state.project, run=state.run, entry=parent.digest, step=key[0], state_hash=manifest.state_hash
     )
     return head, origin
+
+
+def _claim(target: Store, names: Names, contents: dict[str, str]) -> None:
+    """Take the new run's name for exactly these contents: a fork never overwrites files of another one.
+
+    Whoever copies the same checkpoint with the same program writes the same bytes, so a fork that broke off can be
+    made again. Where names are not unique nothing is ever overwritten.
+    """
+    if not target.unique_names:
+        return
+    mine = dumps(contents)
+    with suppress(Exists):  # another's, or our own re-sent: the stored one counts
+        target.put_if_absent(names.fork, mine)
+    try:
+        found = target.get(target.ref(names.fork), limit=len(mine))
+    except TooLong:
+        found = b""
+    if found != mine:
+        raise BadConfig(
+            f"Another fork to the name {names.run} was begun, from another checkpoint or by another version of "
+            f"trm-relay. Nothing of it was touched. Choose another name with --to."
+        )
 
 
 def _store(

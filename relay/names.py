@@ -44,6 +44,11 @@ class Names:
         """Prefix of all checkpoints; a run names no file outside it (I3)."""
         return f"{CHECKPOINTS}{self.project}/{self.run}/"
 
+    @property
+    def fork(self) -> str:
+        """What a fork to this name copies; whoever writes it first may write the copy."""
+        return f"{self.checkpoints}fork"
+
     def heartbeat(self, epoch: int) -> str:
         """The holder's advisory sign of life."""
         return f"{self.home}heartbeat.{epoch}"

@@ -76,7 +76,7 @@ def fork(
     settings, source = resolved.settings, open_stores(app, resolved, read_only=False)
     names, (parent, _) = Names(settings.project, to), require(app, resolved)
     if open_run(source, settings.project, to, app.runtime, session=app.session):
-        raise BadConfig(f"There is a run {to} already. Choose another name with --to.")
+        raise _taken(to)
     chosen = choose(parent.view.state, step)
     source.ensure_tested(app.runtime)
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
@@ -89,13 +89,19 @@ def fork(
     pinned = app.kind.forked(
         parent.ledger.genesis().config, changes, resolved.workload, resolved.path(settings.data_dir)
     )
-    begin_run(
+    made = begin_run(
         source, settings.project, to, pinned, app.runtime, session=app.session,
         new=True, ephemeral=True, init=True, origin=origin, head=head,
     )  # fmt: skip
+    if not made.begun:
+        raise _taken(to)
     document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": chosen.step}
     given = [text for text in overrides or () if text.lstrip("+").partition("=")[0] in changes]
     emit(as_json, document, f"Run {to} begins at step {chosen.step:,} of {settings.run}: {command('run', to, *given)}")
+
+
+def _taken(name: str) -> BadConfig:
+    return BadConfig(f"There is a run {name} already. Choose another name with --to.")
 
 
 def stop(

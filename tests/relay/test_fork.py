@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from relay.errors import BadData, Exit
+from relay.errors import BadConfig, BadData, Exit
 from relay.fork import copy_checkpoint
 from relay.ledger import RunLedger
 from relay.names import Names
 from relay.retention import Keep
+from relay.verify import verify
 from tests.relay.sessions import PROJECT, RUN, Lab, genesis
-from tests.relay.toy import hash_of, state_at
+from tests.relay.toy import ToyWorkload, hash_of, state_at
 
 
-def fork(lab: Lab, step: int, tmp: Path) -> None:
-    view = RunLedger(lab.shared, PROJECT, RUN, lab.world.process()).read()
+def fork(lab: Lab, step: int, tmp: Path, run: str = RUN) -> None:
+    view = RunLedger(lab.shared, PROJECT, run, lab.world.process()).read()
     target = genesis("branch")
     head, origin = copy_checkpoint(
         view, (step, 1), lab.shared, lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp / "scratch"
@@ -45,3 +46,16 @@ def test_only_what_is_retained_and_sound_can_be_forked(lab: Lab, tmp_path: Path)
     lab.damage("step_30.e1/ema.json", lambda data: data + b" ")
     with pytest.raises(BadData, match="damaged"):
         fork(lab, 30, tmp_path)
+
+
+def test_of_two_forks_to_one_name_the_second_touches_nothing(lab: Lab, tmp_path: Path) -> None:
+    lab.begin("other")
+    lab.run(lab.session(target_steps=40))
+    lab.run(lab.session("bob", run="other", target_steps=40, workload=ToyWorkload(seed=7)))
+    fork(lab, 40, tmp_path)
+    for run, step in (("other", 40), (RUN, 30)):
+        with pytest.raises(BadConfig, match="Choose another name"):
+            fork(lab, step, tmp_path, run)
+    fork(lab, 40, tmp_path)  # one that broke off is made again: the same bytes
+    assert verify(RunLedger(lab.shared, PROJECT, "branch", lab.world.process()), lab.shared).ok
+    assert lab.state("branch").head.state_hash == hash_of(40, state_at(40))

@@ -22,7 +22,7 @@ from storage.base import Missing, Ref, Store, TooLong
 
 View = AnyView[RunState]
 HISTORY_LIMIT = 256_000
-MACHINE = Machine(kinds=frozenset(KINDS), model=RunState, apply=rules.apply)
+MACHINE = Machine(kinds=frozenset(KINDS), model=RunState, apply=rules.apply, succeeds=rules.succeeds)
 
 __all__ = ["Damage", "Intent", "NewerFormat", "Point", "RunLedger", "Slot", "Unsettled", "View"]
 

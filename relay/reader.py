@@ -27,6 +27,8 @@ class Machine(Generic[S]):
     kinds: Collection[str]
     model: type[S]
     apply: Callable[[S | None, str, Mapping[str, Any], By, Sequence[int]], S]
+    succeeds: Callable[[S, S], None]
+    """Raises Refused if the second state can never come after the first, whatever lies between."""
 
     def parse(self, state: Mapping[str, Any]) -> S:
         """The state an entry claims. Raises ValidationError."""
@@ -108,75 +110,79 @@ class Reader(Generic[S]):
     def follow(self, point: Point[S], slot: Slot) -> Point[S]:
         """The next slot, judged: the state changes, or the slot is void and changes nothing.
 
-        An intact entry whose predecessor rotted after it was written is believed as it stands; the damage is noted.
+        An intact entry whose base rotted after it was written cannot be computed: it is believed if its state may
+        succeed the last one known. Whatever rotted is noted.
         """
         if slot.entry is None:
             return self._void(point, slot, slot.why)
         try:
-            state = self._checked(point, slot.entry)
+            rotted = self._rotted(point, slot.entry)
+            state = (self._believed if slot.entry.base in rotted else self._computed)(point, slot.entry)
         except Refused as error:
-            rotted = self._rotted(slot.entry)
-            return self._believed(point, slot, rotted) if rotted else self._void(point, slot, str(error))
-        return Point(slot.seq, slot.digest, state, slot.entry, point.damage)
+            return self._void(point, slot, str(error))
+        text = "the entry in slot {} was damaged after slot {} was written"
+        damage = (Damage(seq, text.format(seq, slot.seq)) for seq in sorted(rotted))
+        return Point(slot.seq, slot.digest, state, slot.entry, point.noting(*damage))
 
     def _alone(self, seq: int) -> Point[S]:
         """One slot judged from the entry that it says it builds on: valid if the result's base is the slot itself."""
         entry = self.slot(seq).entry
-        if entry is None:
+        point = self._claimed(entry.base) if entry else None
+        if entry is None or point is None:
             return Point()
-        point = self._claimed(entry.base)
         for number in range(entry.base + 1, seq + 1):
             if point.base != entry.base and number > entry.base + 1:
                 break  # a valid entry lies between, which this one passed over
             point = self.follow(point, self.slot(number))
         return point
 
-    def _claimed(self, seq: int) -> Point[S]:
-        """The point that an entry claims to make, unjudged; without a state if it cannot be one."""
+    def _claimed(self, seq: int) -> Point[S] | None:
+        """The point that an entry claims to make, unjudged; None if it cannot be one."""
         if seq < 0:
             return Point()
         slot = self.slot(seq)
-        if slot.entry is None:
-            return Point(seq, slot.digest)
         try:
-            return Point(seq, slot.digest, self.machine.parse(slot.entry.state), slot.entry)
-        except ValidationError:
-            return Point(seq, slot.digest)
+            return Point(seq, slot.digest, self._parse(slot.entry), slot.entry) if slot.entry else None
+        except Refused:
+            return None
 
-    def _checked(self, point: Point[S], entry: Entry) -> S:
+    def _rotted(self, point: Point[S], entry: Entry) -> set[int]:
+        """Slots before an intact entry that no longer are what its writer read; mostly none.
+
+        The slot before it shows by its digest. A base further back was valid to the writer, so it rotted if it fails
+        its own check. Raises Refused if the entry itself is wrong.
+        """
+        rotted = set()
         if entry.parent != point.digest:
-            raise Refused("it names another parent than the slot before it")
-        if entry.base != point.base:
+            if entry.seq == 0 or self.slot(entry.seq - 1).entry is not None:
+                raise Refused("it names another parent than the slot before it")
+            rotted.add(entry.seq - 1)
+        if entry.base == point.base:
+            return rotted
+        if entry.base > point.base and entry.base not in rotted and entry.base < entry.seq - 1:
+            rotted |= {entry.base} if self.slot(entry.base).entry is None else set()
+        if entry.base < point.base or entry.base not in rotted:
             raise Refused(f"it builds on slot {entry.base}, but the last valid entry before it is in slot {point.base}")
+        return rotted
+
+    def _computed(self, point: Point[S], entry: Entry) -> S:
         by = By(entry.session, entry.account, entry.epoch, entry.at)
         state = self.machine.apply(point.state, entry.kind, entry.change, by, tuple(entry.voids))
         if dumps(state.model_dump(mode="json")) != dumps(entry.state):
             raise Refused("its state does not follow from its change")
         return state
 
-    def _rotted(self, entry: Entry) -> tuple[Damage, ...]:
-        """Slots before an intact entry that no longer are what its writer read; empty if the entry itself is wrong.
+    def _believed(self, point: Point[S], entry: Entry) -> S:
+        state = self._parse(entry)
+        if point.state is not None:
+            self.machine.succeeds(point.state, state)
+        return state
 
-        The slot before it shows by its digest. A base further back was valid to the writer, so it rotted if it fails.
-        """
-        if entry.seq == 0:
-            return ()
-        parent = self.slot(entry.seq - 1)
-        rotted = {parent.seq} if parent.entry is None and parent.digest != entry.parent else set()
-        if not rotted and parent.digest != entry.parent:
-            return ()
-        if 0 <= entry.base < parent.seq and self.slot(entry.base).entry is None:
-            rotted.add(entry.base)
-        text = "the entry in slot {} was damaged after slot {} was written"
-        return tuple(Damage(seq, text.format(seq, entry.seq)) for seq in sorted(rotted))
-
-    def _believed(self, point: Point[S], slot: Slot, rotted: tuple[Damage, ...]) -> Point[S]:
-        assert slot.entry is not None
+    def _parse(self, entry: Entry) -> S:
         try:
-            state = self.machine.parse(slot.entry.state)
-        except ValidationError:
-            return self._void(point, slot, "its state is not a state")
-        return Point(slot.seq, slot.digest, state, slot.entry, point.noting(*rotted))
+            return self.machine.parse(entry.state)
+        except ValidationError as error:
+            raise Refused("its state is not a state") from error
 
     def _void(self, point: Point[S], slot: Slot, why: str) -> Point[S]:
         damage = Damage(slot.seq, f"the entry in slot {slot.seq} is void: {why}")

@@ -126,6 +126,14 @@ def apply(
     return after.model_copy(update={"updated": by.at, "voids": state.voids + len(voids)})
 
 
+def succeeds(before: RegistryState, after: RegistryState) -> None:
+    """Raises Refused if `after` can never follow `before`: runs and accounts are added, never taken away."""
+    if before.store != after.store or before.runs.keys() - after.runs.keys():
+        raise Refused("its state is of another store, or has lost a run")
+    if before.accounts.keys() - after.accounts.keys():
+        raise Refused("its state has lost an account")
+
+
 def _run(state: RegistryState, change: EnterRun, by: By) -> RegistryState:
     key = f"{change.project}/{change.run}"
     if key in state.runs:
@@ -173,7 +181,7 @@ _RULES: Mapping[str, Callable[[RegistryState, Any, By], RegistryState]] = {
     "forget": _forget,
 }
 
-MACHINE = Machine(kinds=frozenset(KINDS), model=RegistryState, apply=apply)
+MACHINE = Machine(kinds=frozenset(KINDS), model=RegistryState, apply=apply, succeeds=succeeds)
 
 
 class Registry:

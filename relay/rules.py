@@ -27,6 +27,9 @@ ADVICE = {
     "out-of-memory": "Use a device with more memory, or fork with a smaller batch_size.",
 }
 
+PINNED = ("project", "run", "run_id", "ledger_store", "checkpoint_store", "config_hash", "created", "origin")
+"""What the genesis says of a run and no later entry changes."""
+
 
 def apply(state: RunState | None, kind: str, change: Mapping[str, Any], by: By, voids: Sequence[int] = ()) -> RunState:
     """The state after a change. `voids` are the slots between the entry and the last valid one: an incident (P4).
@@ -40,6 +43,20 @@ def apply(state: RunState | None, kind: str, change: Mapping[str, Any], by: By, 
         raise Refused(f"{kind}: this run has not begun")
     after = _RULES[kind](_noted_voids(state, by, voids), parsed, by)
     return after.model_copy(update={"updated": by.at})
+
+
+def succeeds(before: RunState, after: RunState) -> None:
+    """Raises Refused if `after` can never follow `before`, whatever entries were lost between them.
+
+    The step falls only by a rewind, which leaves the old head marked as damaged.
+    """
+    if any(getattr(before, name) != getattr(after, name) for name in PINNED):
+        raise Refused("its state is of another run")
+    if after.epoch < before.epoch:
+        raise Refused(f"its epoch {after.epoch} comes before epoch {before.epoch}")
+    old_head = after.checkpoint(before.head.key) if before.head else None
+    if after.step < before.step and not (old_head and old_head.damaged):
+        raise Refused(f"its step {after.step} comes before step {before.step}")
 
 
 def links_to_archive(state: RunState) -> tuple[Link, ...]:

@@ -1,0 +1,73 @@
+"""Well-sealed entries by somebody who can write to the store: no state is believed that cannot have come about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relay.canonical import dumps
+from relay.changes import Rewind
+from relay.entry import Entry, decode
+from relay.ledger import MACHINE, RunLedger
+from relay.state import RunState
+from storage.memory import MemoryStore
+from tests.relay.runs import PROJECT, RUN, Client, QuietRuntime, begun, forged, overwrite, raw
+
+
+def reader(store: Any) -> RunLedger:
+    return RunLedger(store, PROJECT, RUN, QuietRuntime())
+
+
+def entry(store: MemoryStore, seq: int) -> Entry:
+    return decode(raw(store, seq), MACHINE.kinds, seq)
+
+
+def worked() -> tuple[MemoryStore, Client]:
+    """Slots: 0 genesis, 1 lease, 2 commit 10, 3 commit 20."""
+    store = MemoryStore()
+    client = begun(store)[1]
+    client.commit(10)
+    client.commit(20)
+    return store, client
+
+
+EMPTIED = {"step": 0, "head": None, "retained": (), "holder": None, "best": None, "epoch": 0}
+IMPOSSIBLE: dict[str, dict[str, Any]] = {
+    "begins again": EMPTIED,
+    "the step falls": {"step": 10},
+    "the epoch falls": {"epoch": 0, "holder": None},
+    "another run": {"run_id": "f" * 32},
+    "another config": {"config_hash": "f" * 64},
+}
+
+
+@pytest.mark.parametrize("base", [3, 4])
+@pytest.mark.parametrize("how", IMPOSSIBLE)
+def test_i2_an_entry_that_blames_a_damaged_slot_is_not_believed_blindly(how: str, base: int) -> None:
+    """Slot 4 is garbage; slot 5 claims that something else stood there and that it builds on it, or on slot 3."""
+    store, client = worked()
+    good = client.ledger.read().state
+    overwrite(store, 4, b"garbage")
+    state = good.model_copy(update=IMPOSSIBLE[how]).model_dump(mode="json")
+    overwrite(store, 5, forged(raw(store, 3), entry(store, 3), seq=5, base=base, parent="f" * 64, state=state))
+    walked = list(reader(store).walk(5))[-1].state
+    assert reader(store).read().state == client.ledger.read().state == walked == good
+
+
+def test_a_rotted_rewind_under_an_intact_commit_costs_nothing() -> None:
+    store, client = worked()
+    client.release()
+    other = Client(store, 2)
+    other.lease()
+    other.append("rewind", lambda state: Rewind(damaged=((20, 1),), to=(10, 1), evidence="two bad reads"))
+    good = other.commit(15).state
+    overwrite(store, 6, b"rot")
+    assert reader(store).read().state == list(reader(store).walk(7))[-1].state == good
+
+
+def test_an_entry_on_a_damaged_genesis_is_all_that_is_known() -> None:
+    store, client = worked()
+    overwrite(store, 0, b"rot")
+    walked = list(reader(store).walk(3))[-1].state
+    assert walked == client.ledger.read().state == RunState.model_validate_json(dumps(entry(store, 3).state))

@@ -86,6 +86,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         verdict=verdict,
         housekeeping=after_commit,
         workers=plan.workers,
+        in_a_hurry=lambda: ctx.signal.hurry,
     )
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)

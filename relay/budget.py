@@ -110,12 +110,16 @@ class Budget:
         """Whether an upload begun now ends before the final snapshot."""
         return now + self.transfer() + self.measured.high("append", 1.0) + self.reserve() <= self.deadline
 
-    def may_evaluate(self, now: float) -> bool:
-        """Whether an evaluation begun now leaves enough; an unmeasured one may take a tenth of what is left."""
+    def for_evaluation(self, now: float) -> float:
+        """Seconds that an evaluation begun now may take, 0 for none: twice what was measured, else a tenth of the rest.
+
+        One that was given up is measured too, so that the next one gets more.
+        """
         left = self.deadline - now - self.reserve()
         if left == math.inf:
-            return True
-        return self.measured.high("evaluate", 0.1 * max(left, 0.0)) <= left
+            return left
+        likely = self.measured.high("evaluate", 0.1 * left)
+        return min(2 * likely, left) if 0 < likely <= left else 0.0
 
     def plan_end(self, now: float, inflight_rest: float | None) -> End:
         """What can still become durable: both, or the one that gives the highest step (the final one if it fits)."""

@@ -22,6 +22,8 @@ from storage.base import Corrupt, QuotaExceeded, Store
 from storage.transfer import Uploaded, upload
 
 MAX_METRICS = 32
+READY_S, HURRIED_S = 600.0, 3.0
+"""Longest wait of an append for metrics and the next step's digest; the second once a signal ends the session."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Writer:
     housekeeping: Callable[[bool], None]
     """Runs after each commit, and with True when the store is full; raises nothing."""
     workers: int = 4
+    in_a_hurry: Callable[[], bool] = lambda: False
+    """Whether a signal ends the session."""
     backup: tuple[int, int] | None = None
     """Key of the newest committed checkpoint on this machine's disk."""
     commits: int = 0
@@ -73,7 +77,8 @@ class Writer:
         packed = self.keep(item)
         if item.checkpoint is None:
             files = self._upload(item, packed)
-            self._await_next(item)
+            self._await_ready(item)
+            packed = packed.model_copy(update={"metrics": finite(item.metrics)})
             item.checkpoint = put_manifest(self.store, self.names, packed, files, item.next, self.facts, item.metric)
         _check(item)
         began = self.runtime.monotonic()
@@ -121,11 +126,15 @@ class Writer:
         self.budget.measured.add("upload", self.runtime.monotonic() - began)
         return files
 
-    def _await_next(self, item: Item) -> None:
-        """At a planned end the extra step runs beside the upload; its digest is worth waiting for."""
-        if item.next_ready is not None:
+    def _await_ready(self, item: Item) -> None:
+        """Evaluation and next step run beside the upload and are worth waiting for, but never the commit itself."""
+        waited = 0.0
+        while item.ready is not None and not item.ready.is_set():
             left = self.budget.deadline - self.runtime.monotonic() - 2 * self.budget.measured.high("append", 1.0)
-            item.next_ready.wait(max(0.0, min(left, 600.0)))
+            if left <= 0 or waited >= (HURRIED_S if self.in_a_hurry() else READY_S):
+                return
+            item.ready.wait(min(left, 1.0))
+            waited = waited + 1.0
 
     def _append(self, item: Item, checkpoint: Checkpoint) -> None:
         metrics = finite({**item.metrics, **self.budget.measured.summary()})

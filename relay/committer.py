@@ -34,8 +34,8 @@ class Item:
     metrics: dict[str, float] = field(default_factory=dict)
     metric: float | None = None
     next: StepDigest | None = None
-    next_ready: Event | None = None
-    """At a planned end only: the commit waits for it, while the extra step runs."""
+    ready: Event | None = None
+    """The append waits for it: metrics and the next step's digest are there, or never will be."""
     packed: Packed | None = None
     checkpoint: Checkpoint | None = None
     intent: Intent[RunState] | None = None
@@ -117,21 +117,21 @@ class Committer:
             if self._inflight is not None:
                 self._inflight.abandoned = True
 
-    def drain(self, until: float, at_once: Callable[[], bool]) -> bool:
-        """Wait until everything handed over is committed; False at `until` (monotonic), on failure or `at_once()`."""
+    def drain(self, until: Callable[[], float], at_once: Callable[[], bool]) -> bool:
+        """Wait until everything handed over is committed; False at `until()` (monotonic), on failure or `at_once()`."""
         self._finishing = True
         self._wake.set()
         self._hurry.set()
         while self._busy() and self.failure is None:
-            left = until - self._runtime.monotonic()
+            left = until() - self._runtime.monotonic()
             if left <= 0 or at_once():
                 return False
             self._runtime.sleep(min(max(left, 0.01), 0.05))
         return self.failure is None
 
-    def settle(self, until: float) -> None:
-        """Wait for the housekeeping after the last commit, until `until` (monotonic) at most."""
-        while self._inflight is not None and self._runtime.monotonic() < until:
+    def settle(self, until: Callable[[], float]) -> None:
+        """Wait for the housekeeping after the last commit, until `until()` (monotonic) at most."""
+        while self._inflight is not None and self._runtime.monotonic() < until():
             self._runtime.sleep(0.02)
 
     def close(self) -> list[Item]:

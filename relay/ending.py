@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from relay.context import Context
 from relay.errors import UploadFailed
 from relay.heartbeat import Heartbeat
 from relay.training import Trainer
+from relay.workload import StepDigest
 
 SETTLE_S = 20.0
 """Longest wait for cleaning up after the last commit."""
@@ -49,12 +51,12 @@ class Ending:
         final = None
         with self.heartbeat.phase(self.ctx.plan.patience_s + 60):
             if self.ctx.workload.step > self.writer.lease.state.step:
-                final = self.trainer.snapshot(self.trainer.evaluation_due() and not self.ctx.signal.hurry)
+                final = self.trainer.snapshot()
                 self._hand_over(final)
             if not self.committer.drain(self._until(), lambda: self.ctx.signal.at_once):
                 self._give_up(final)
             if not self.ctx.signal.hurry:
-                self.committer.settle(min(self._until(), self.runtime.monotonic() + SETTLE_S))
+                self.committer.settle(self._until(SETTLE_S))
 
     def _hand_over(self, final: Item) -> None:
         """Choose what can still become durable, and start with it."""
@@ -65,17 +67,21 @@ class Ending:
             self._drain_then_give_up(final)
         if plan == "final":
             self.committer.abandon_inflight()
-        final.next_ready = self.runtime.event()
-        self.committer.offer(final)
-        try:
-            if self._extra_step_fits():
-                final.next = self.trainer.extra_step()
-        finally:
-            final.next_ready.set()
+        self.trainer.hand_over(final, self._extra_step)
 
     def _drain_then_give_up(self, final: Item) -> None:
         self.committer.drain(self._until(), lambda: self.ctx.signal.at_once)
         self._give_up(final)
+
+    def _extra_step(self) -> StepDigest | None:
+        """The step after the end, whose state is thrown away. What goes wrong in it is the next session's to meet."""
+        if not self._extra_step_fits():
+            return None
+        try:
+            return self.trainer.extra_step()
+        except Exception as error:  # noqa: BLE001 - whatever training raises must not cost the final commit
+            self.ctx.listener.tell(f"The step after the last could not be tried out ({type(error).__name__}).")
+            return None
 
     def _extra_step_fits(self) -> bool:
         step = self.budget.measured.high("step")
@@ -83,11 +89,16 @@ class Ending:
             return False
         return self.runtime.monotonic() + step + self.ctx.plan.limits.margin_s <= self.budget.deadline
 
-    def _until(self) -> float:
-        """When to stop waiting for the final commit, so that the release still fits."""
-        now, measured = self.runtime.monotonic(), self.budget.measured
-        by_budget = self.budget.deadline - measured.high("append", 1.0) - self.ctx.plan.limits.margin_s / 2
-        return max(now, min(by_budget, now + self.ctx.plan.patience_s))
+    def _until(self, most_s: float | None = None) -> Callable[[], float]:
+        """When to stop waiting, so that the release still fits; asked again and again, for a signal cuts it short."""
+        latest = self.runtime.monotonic() + (self.ctx.plan.patience_s if most_s is None else most_s)
+
+        def until() -> float:
+            self.trainer.heed_signal()
+            left_for_release = self.budget.measured.high("append", 1.0) + self.ctx.plan.limits.margin_s / 2
+            return min(latest, self.budget.deadline - left_for_release)
+
+        return until
 
     def _give_up(self, final: Item | None) -> None:
         """Nothing more will be committed: keep the newest snapshot on this machine and say where. Raises."""

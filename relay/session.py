@@ -113,9 +113,16 @@ def _train(parts: Parts) -> tuple[Exit, str]:
             raise Fenced(_fenced_text(lease.state))
         parts.ending.commit_last()
     except NonFinite as failure:
-        parts.committer.drain(ctx.runtime.monotonic() + ctx.plan.grace_s, lambda: ctx.signal.at_once)
+        _drain(parts)
         raise record_non_finite(lease, ctx.facts, failure) from failure
     return ENDS[end]
+
+
+def _drain(parts: Parts) -> None:
+    """Training has failed: what was handed over before is good and gets the grace to become durable."""
+    now = parts.ctx.runtime.monotonic
+    until = min(now() + parts.ctx.plan.grace_s, parts.budget.deadline)
+    parts.committer.drain(lambda: until, lambda: parts.ctx.signal.at_once)
 
 
 def _push(parts: Parts) -> tuple[Exit, str]:
@@ -162,9 +169,12 @@ class _Holding:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         parts = self._parts
+        crashed = isinstance(error, Exception) and not isinstance(error, RelayError)
+        if crashed:
+            _drain(parts)
         parts.committer.close()
         parts.housekeeper.over = True
-        if isinstance(error, Exception) and not isinstance(error, RelayError):
+        if isinstance(error, Exception) and crashed:
             record_crash(parts.lease, parts.ctx.facts, error, parts.ctx.workload.step)
         if not isinstance(error, Fenced) and parts.ctx.signal.reason != "fenced":
             _release(parts, self.reason or _why(error))

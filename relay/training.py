@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 from relay.budget import Budget
@@ -12,12 +14,14 @@ from relay.committer import Committer, Item
 from relay.context import Context
 from relay.heartbeat import Heartbeat
 from relay.restore import Restored
-from relay.workload import Progress, Snapshot, StepDigest
+from relay.signals import Reason
+from relay.workload import Progress, Share, Snapshot, StepDigest
 
 End = Literal["target", "budget", "stop", "sigterm", "sigint", "fenced"]
 COMPILE_S = 1800.0
 """Longest first step: compiling, capturing, filling caches."""
 EVALUATE_S = 3600.0
+URGENT: tuple[Reason, ...] = ("sigterm", "sigint", "fenced")
 FIRST_COMMIT_S = 60.0
 """Until an upload has been measured, a commit is due this soon, and after a tenth of a short budget."""
 
@@ -28,6 +32,10 @@ class NonFinite(Exception):
     def __init__(self, step: int, reason: str) -> None:
         super().__init__(reason)
         self.step, self.reason = step, reason
+
+
+class _TooLong(Exception):
+    """The evaluation under way would take more time than there is."""
 
 
 class Trainer:
@@ -74,16 +82,19 @@ class Trainer:
 
     def why_end(self) -> End | None:
         """Asked between steps."""
-        signal = self._ctx.signal
+        self.heed_signal()
         if self._committer.failure is not None:
             raise self._committer.failure
-        if signal.reason is not None:
-            if signal.hurry:
-                self._budget.cut(self._now() + self._plan.grace_s)
-            return signal.reason
+        if self._ctx.signal.reason is not None:
+            return self._ctx.signal.reason
         if self._workload.step >= self._plan.target_steps:
             return "target"
         return "budget" if self._budget.should_stop(self._now(), self.inflight_rest() or 0.0) else None
+
+    def heed_signal(self) -> None:
+        """From SIGTERM or SIGINT on, only the grace is left."""
+        if self._ctx.signal.hurry:
+            self._budget.cut(self._now() + self._plan.grace_s)
 
     def inflight_rest(self) -> float | None:
         """Seconds the upload in flight still needs, by what was measured; None without one."""
@@ -92,35 +103,45 @@ class Trainer:
             return None
         return max(0.0, self._budget.transfer() + self._budget.measured.high("append", 1.0) - running)
 
-    def snapshot(self, evaluate: bool) -> Item:
-        """A finite snapshot of the state now, evaluated if due and affordable. Raises NonFinite."""
+    def snapshot(self) -> Item:
+        """A finite snapshot of the state now. Raises NonFinite."""
         began = self._now()
         snapshot = self._workload.snapshot()
         self._budget.measured.add("snapshot", self._now() - began)
         self._refuse_non_finite(snapshot)
         item = Item(snapshot.step, snapshot, taken_at=began, metrics=dict(self._metrics))
         self._snapped_step, self._snapped_at = snapshot.step, began
-        if evaluate and self._budget.may_evaluate(self._now()):
-            self._evaluate(item)
         return item
+
+    def hand_over(self, item: Item, step_after: Callable[[], StepDigest | None]) -> None:
+        """Its upload begins; beside it run the evaluation, if due and affordable, and the step after (P9).
+
+        Whatever they raise, the item is with the committer, which waits for them before the append.
+        """
+        item.ready = self._ctx.runtime.event()
+        self._committer.offer(item)
+        try:
+            if self._evaluation_due():
+                self._evaluate(item)
+            item.next = step_after()
+        finally:
+            item.ready.set()
 
     def extra_step(self) -> StepDigest:
         """The step after the last snapshot, for its digest; its state and metrics are thrown away by whoever asks."""
         self._workload.advance(self._workload.step + 1, lambda: False, lambda _: None)
         return self._workload.digest()
 
-    def evaluation_due(self) -> bool:
-        """Every E commits' worth of steps, and at the target."""
+    def _evaluation_due(self) -> bool:
+        """Every E commits' worth of steps, and at the target; not once a signal has ended the session."""
         plan, step = self._plan, self._workload.step
-        if plan.evaluate_every == 0:
+        if plan.evaluate_every == 0 or self._ctx.signal.hurry:
             return False
         return step >= plan.target_steps or step - self._evaluated_step >= plan.evaluate_every * plan.every_steps
 
     def _commit_here(self) -> None:
-        """Snapshot N, then step N+1, so that the commit of N carries N+1's digest and nobody waits (P9)."""
-        item = self.snapshot(self.evaluation_due())
-        item.next = self._one_step(sample=True)
-        self._committer.offer(item)
+        """Snapshot N, then step N+1 beside its upload, so that the commit of N carries N+1's digest (P9)."""
+        self.hand_over(self.snapshot(), lambda: self._one_step(sample=True))
 
     def _one_step(self, sample: bool) -> StepDigest:
         began = self._now()
@@ -170,10 +191,20 @@ class Trainer:
             raise NonFinite(snapshot.step, snapshot.finite.reason)
 
     def _evaluate(self, item: Item) -> None:
+        """Metrics of the item's state, which is still the workload's; given up at a signal or when too long."""
         began = self._now()
-        with self._heartbeat.phase(EVALUATE_S):
-            found = self._workload.evaluate("valid", self._plan.evaluate_rows)
-        self._budget.measured.add("evaluate", self._now() - began)
+        allowed = self._budget.for_evaluation(began)
+        if allowed <= 0:
+            return
+
+        def go_on(done: Share) -> None:
+            spent = self._now() - began
+            if spent * done.total > allowed * max(done.done, 1) or self._ctx.signal.reason in URGENT:
+                raise _TooLong
+
         self._evaluated_step = item.step
-        item.metrics |= {f"valid/{name}": value for name, value in found.items()}
-        item.metric = found.get("exact_accuracy")
+        with suppress(_TooLong), self._heartbeat.phase(EVALUATE_S):
+            found = self._workload.evaluate("valid", self._plan.evaluate_rows, go_on)
+            item.metrics = {**item.metrics, **{f"valid/{name}": value for name, value in found.items()}}
+            item.metric = found.get("exact_accuracy")
+        self._budget.measured.add("evaluate", self._now() - began)

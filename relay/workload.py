@@ -58,6 +58,16 @@ class Progress:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+class Share(Protocol):
+    """How much of something is done."""
+
+    @property
+    def done(self) -> int: ...
+
+    @property
+    def total(self) -> int: ...
+
+
 class Workload(Protocol):
     """A training loop the relay can start, stop, save, load and compare.
 
@@ -87,8 +97,13 @@ class Workload(Protocol):
         """P9's digest of the state now."""
         ...
 
-    def evaluate(self, split: str, rows: int | None) -> dict[str, float]:
-        """EMA weights on 'valid' (chooses the best) or 'test' (is reported). Leaves the training state untouched."""
+    def evaluate(
+        self, split: str, rows: int | None, progress: Callable[[Share], None] = lambda _: None
+    ) -> dict[str, float]:
+        """EMA weights on 'valid' (chooses the best) or 'test' (is reported). Leaves the training state untouched.
+
+        `progress` is called every few seconds, first after a small part; what it raises ends the evaluation.
+        """
         ...
 
     def fingerprint(self) -> dict[str, str]:

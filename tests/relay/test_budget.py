@@ -27,7 +27,7 @@ def test_the_earlier_of_two_clocks_rules() -> None:
 
 def test_without_limits_nothing_stops() -> None:
     free = budget(None, step=1, upload=5)
-    assert not free.should_stop(1e12) and free.may_upload(1e12) and free.may_evaluate(1e12)
+    assert not free.should_stop(1e12) and free.may_upload(1e12) and free.for_evaluation(1e12) == math.inf
     free.cut(10.0)
     assert free.should_stop(10.0)
 

@@ -1,0 +1,75 @@
+"""Whatever happens beside or after a snapshot, the snapshot becomes durable, and nobody waits longer than allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.errors import Exit
+from tests.relay.sessions import Lab, down
+from tests.relay.toy import ToyWorkload
+
+
+def test_a_crash_of_the_step_that_is_thrown_away_costs_nothing(lab: Lab) -> None:
+    workload = ToyWorkload(crash={100: RuntimeError("beyond the schedule")})
+    outcome = lab.run(lab.session(workload=workload, every_steps=1000))
+    assert outcome.exit_code == Exit.OK
+    state = lab.state()
+    assert state.step == 100 and state.head is not None and state.head.next is None
+    assert not state.failures
+
+
+def test_a_snapshot_outlives_a_crash_of_the_next_step(lab: Lab) -> None:
+    with pytest.raises(RuntimeError):
+        lab.run(lab.session(workload=ToyWorkload(crash={50: RuntimeError("x")}), every_steps=50))
+    assert lab.state().step == 50
+    assert [f.cause for f in lab.state().failures] == ["crash"], "recorded after the commit, which clears failures"
+
+
+def test_an_upload_under_way_outlives_a_crash(lab: Lab) -> None:
+    with pytest.raises(RuntimeError):
+        lab.run(lab.session(workload=ToyWorkload(crash={53: RuntimeError("x")}), every_steps=50, delay_s=0.2))
+    assert lab.state().step == 50
+
+
+@pytest.mark.parametrize("reason", ["sigterm", "sigint"])
+def test_a_signal_while_the_final_commit_waits_leaves_the_grace(lab: Lab, reason: str) -> None:
+    session = lab.session(target_steps=40, every_steps=1000).start()
+    began = lab.world.now
+    lab.world.at(began + 3, lambda: setattr(session.store, "fail", down))
+    lab.world.at(began + 10, lambda: session.ctx.signal.ask(reason))
+    lab.world.run()
+    assert lab.world.now - began < 10 + 30
+    assert session.outcome.exit_code in (Exit.SIGTERM, Exit.SIGINT) and session.outcome.unsent is not None
+
+
+def test_an_evaluation_that_nobody_measured_takes_little_of_the_budget(lab: Lab) -> None:
+    slow = ToyWorkload(evaluate_s=320)
+    began = lab.world.now
+    outcome = lab.run(lab.session(workload=slow, target_steps=600, every_steps=100, evaluate_every=1, budget_s=300))
+    assert outcome.exit_code == Exit.OK and lab.world.now - began <= 300
+    assert all(c.metric is None for c in lab.state().retained)
+
+
+def test_a_signal_ends_an_evaluation_and_the_snapshot_is_committed(lab: Lab) -> None:
+    slow = ToyWorkload(evaluate_s=320)
+    session = lab.session(workload=slow, target_steps=6000, every_steps=100, evaluate_every=1).start()
+    began = lab.world.now
+    lab.world.at(began + 15, lambda: session.ctx.signal.ask("sigterm"))
+    lab.world.run()
+    assert session.outcome.exit_code == Exit.SIGTERM and lab.world.now - began < 15 + 30
+    assert lab.state().step >= 100
+
+
+def test_a_kill_that_follows_a_signal_meets_a_commit_even_in_a_step_that_takes_minutes(lab: Lab) -> None:
+    session = lab.session(workload=ToyWorkload(step_s=60.0), target_steps=6000, every_steps=1).start()
+    began = lab.world.now
+    lab.world.at(began + 70, lambda: session.ctx.signal.ask("sigterm"))
+    lab.world.at(began + 70 + 30, session.process.kill)
+    lab.world.run()
+    assert lab.state().step >= 1
+
+
+def test_an_evaluation_goes_with_the_commit_of_its_own_step(lab: Lab) -> None:
+    lab.run(lab.session(workload=ToyWorkload(evaluate_s=5.0), every_steps=50, evaluate_every=1))
+    assert [(c.step, c.metric) for c in lab.state().retained] == [(50, 0.05), (100, 0.1)]
+    assert lab.state().metrics["valid/exact_accuracy"] == 0.1

@@ -151,12 +151,7 @@ class Chain(Generic[S]):
         tail = self.log.tail(known.seq)
         if tail - known.seq > STRIDE:
             return self.reader.newest(tail)
-        return self._through(known, tail)
-
-    def _through(self, point: Point[S], tail: int) -> Point[S]:
-        for seq in range(point.seq + 1, tail + 1):
-            point = self.reader.follow(point, self.reader.slot(seq))
-        return point
+        return self.reader.through(known, tail)
 
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
         """Forward slot by slot from where the intent was tried, looking for it: it may have landed unseen."""

@@ -18,6 +18,8 @@ from storage.log import ENTRY_LIMIT, Log
 S = TypeVar("S", bound=BaseModel)
 
 MAX_DAMAGE = 20
+CANDIDATES = 4
+"""Slots that a cheap reading tries to prove by the bases they claim, before it judges the whole log."""
 
 
 @dataclass(frozen=True)
@@ -94,18 +96,30 @@ class Reader(Generic[S]):
     def newest(self, tail: int) -> Point[S]:
         """The state at the tail, from as few slots as can prove it: mostly the newest two.
 
+        An entry with nothing valid between its base and itself leads to that base, if it is void; after CANDIDATES
+        every slot is judged, so an outsider's entries cost a few readings of the log at most.
         Raises BadData (65) if no slot holds a valid entry.
         """
-        for seq in range(tail, -1, -1):
-            point = self._alone(seq)
+        seq = tail
+        for _ in range(CANDIDATES):
+            base, point = self._alone(seq)
             if point.base == seq:
-                for after in range(seq + 1, tail + 1):
-                    point = self.follow(point, self.slot(after))
-                return point
-        raise BadData(
-            f"{self.log.store.address}: none of the {tail + 1} entries under {self.log.prefix} is valid. Nothing was "
-            f"changed. Restore {self.log.name(0)} from a backup of the storage, or begin under another name."
-        )
+                return self.through(point, tail)
+            seq = base if point.seq == seq else seq - 1
+            if seq < 0:
+                break
+        return self.through(Point(), tail)
+
+    def through(self, point: Point[S], tail: int) -> Point[S]:
+        """Every slot after `point` up to `tail`, judged in order. Raises BadData (65) if none up to there is valid."""
+        for seq in range(point.seq + 1, tail + 1):
+            point = self.follow(point, self.slot(seq))
+        if point.entry is None and tail >= 0:
+            raise BadData(
+                f"{self.log.store.address}: none of the {tail + 1} entries under {self.log.prefix} is valid. Nothing "
+                f"was changed. Restore {self.log.name(0)} from a backup of the storage, or begin under another name."
+            )
+        return point
 
     def follow(self, point: Point[S], slot: Slot) -> Point[S]:
         """The next slot, judged: the state changes, or the slot is void and changes nothing.
@@ -124,17 +138,20 @@ class Reader(Generic[S]):
         damage = (Damage(seq, text.format(seq, slot.seq)) for seq in sorted(rotted))
         return Point(slot.seq, slot.digest, state, slot.entry, point.noting(*damage))
 
-    def _alone(self, seq: int) -> Point[S]:
-        """One slot judged from the entry that it says it builds on: valid if the result's base is the slot itself."""
+    def _alone(self, seq: int) -> tuple[int, Point[S]]:
+        """One slot judged from the base that it claims, and that base: valid if the result's base is the slot itself.
+
+        The result ends before the slot if that passed over a valid entry.
+        """
         entry = self.slot(seq).entry
         point = self._claimed(entry.base) if entry else None
         if entry is None or point is None:
-            return Point()
+            return -1, Point()
         for number in range(entry.base + 1, seq + 1):
-            if point.base != entry.base and number > entry.base + 1:
-                break  # a valid entry lies between, which this one passed over
             point = self.follow(point, self.slot(number))
-        return point
+            if point.base != entry.base:
+                break
+        return entry.base, point
 
     def _claimed(self, seq: int) -> Point[S] | None:
         """The point that an entry claims to make, unjudged; None if it cannot be one."""

@@ -12,6 +12,7 @@ from relay.entry import Entry, decode
 from relay.ledger import MACHINE, RunLedger
 from relay.state import RunState
 from storage.memory import MemoryStore
+from storage.wrapper import CountingStore
 from tests.relay.runs import PROJECT, RUN, Client, QuietRuntime, begun, forged, overwrite, raw
 
 
@@ -71,3 +72,18 @@ def test_an_entry_on_a_damaged_genesis_is_all_that_is_known() -> None:
     overwrite(store, 0, b"rot")
     walked = list(reader(store).walk(3))[-1].state
     assert walked == client.ledger.read().state == RunState.model_validate_json(dumps(entry(store, 3).state))
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_many_void_entries_cost_a_reading_of_each_not_of_each_other(spread: bool) -> None:
+    """All on one true base, or each on a base of its own choice."""
+    store, client = worked()
+    good = client.ledger.read().state
+    many = 60
+    for seq in range(4, 4 + many):
+        last, base = raw(store, seq - 1), 3 if not spread else seq // 2
+        overwrite(store, seq, forged(last, entry(store, 3), seq=seq, base=base, nonce=f"{seq:032x}"))
+    counting = CountingStore(store)
+    view = reader(counting).read()
+    assert (view.entry.seq, view.state) == (3, good)
+    assert counting.reads < 5 * many

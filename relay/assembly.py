@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay.budget import Budget, Measured
+from relay.budget import BELIEVED, Budget, Measured
 from relay.checkpoint import Verdict, Writer
 from relay.collect import Housekeeper
 from relay.committer import Committer
@@ -55,7 +55,8 @@ class Parts:
 def assemble(ctx: Context, lease: Lease) -> Parts:
     """Everything below the session, wired."""
     plan, now = ctx.plan, ctx.runtime.monotonic
-    budget, verdict = Budget(plan.limits, Measured(lease.state.metrics)), Verdict()
+    believed_s = BELIEVED * max(0.0, plan.limits.deadline - now())
+    budget, verdict = Budget(plan.limits, Measured(lease.state.metrics, believed_s)), Verdict()
     heartbeat = Heartbeat(
         ctx.runtime, ctx.heartbeat_store, ctx.names, lease.epoch, lease.ttl_s, lease.superseded, ctx.signal
     )

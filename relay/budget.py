@@ -17,6 +17,10 @@ SAMPLES = 20
 UNMEASURED_S = 10.0
 """Assumed for an upload nobody has measured yet; at most a tenth of the budget."""
 
+BELIEVED = 0.05
+"""Share of the budget up to which another session's durations are believed; doubled, as single samples, all of them
+together leave half of it for training."""
+
 End = Literal["both", "final", "inflight"]
 
 
@@ -52,18 +56,32 @@ class Limits:
 class Measured:
     """The last few durations of each kind, and a high quantile of them that trusts small samples less."""
 
-    def __init__(self, past: Mapping[str, float] | None = None) -> None:
+    def __init__(self, past: Mapping[str, float] | None = None, believed_s: float = math.inf) -> None:
+        """`past`: the summary of another session, maybe of a slower machine, believed up to `believed_s` of each kind.
+
+        It counts only until this session has measured the kind itself.
+        """
         self._seen: dict[Kind, deque[float]] = {kind: deque(maxlen=SAMPLES) for kind in KINDS}
+        self._inherited: set[Kind] = set()
+        self._doubtful: set[Kind] = set()
         for kind in KINDS:
             value = (past or {}).get(f"{kind}_s")
             if value is not None and 0 <= value < 86_400:
-                self._seen[kind].append(value)
+                self._seen[kind].append(min(value, believed_s))
+                self._inherited.add(kind)
+                if value > believed_s:
+                    self._doubtful.add(kind)
 
     def add(self, kind: Kind, seconds: float) -> None:
+        if kind in self._inherited:
+            self._seen[kind] = deque(maxlen=SAMPLES)  # another thread may be reading the old one
+            self._inherited.discard(kind)
+            self._doubtful.discard(kind)
         self._seen[kind].append(max(0.0, seconds))
 
     def known(self, kind: Kind) -> bool:
-        return bool(self._seen[kind])
+        """Whether it was measured, here or, within what is believed, by an earlier session."""
+        return bool(self._seen[kind]) and kind not in self._doubtful
 
     def high(self, kind: Kind, unmeasured: float = 0.0) -> float:
         """Largest of the last `SAMPLES`, plus a part of it that shrinks as the samples grow; 2x for a single one."""

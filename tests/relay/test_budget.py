@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.budget import SAMPLES, Budget, Limits, Measured
+from relay.budget import BELIEVED, SAMPLES, Budget, Limits, Measured
+from tests.relay.sessions import Lab
+from tests.relay.toy import ToyWorkload
 
 seconds = st.floats(0.001, 100)
 
@@ -86,3 +88,26 @@ def test_the_next_session_starts_from_what_this_one_measured() -> None:
 
 def test_an_unmeasured_upload_takes_little_of_a_short_budget() -> None:
     assert not budget(20.0).should_stop(10.0)
+
+
+def test_what_another_machine_measured_is_believed_only_so_far_and_until_measured_here() -> None:
+    slow = {f"{kind}_s": 1600.0 for kind in ("step", "snapshot", "save", "upload", "append")}
+    measured = Measured(slow, believed_s=BELIEVED * 1000)
+    it = Budget(Limits(started=0.0, budget_s=1000.0), measured)
+    assert not it.should_stop(300.0) and it.may_upload(0.0), "no budget is starved by it"
+    assert not measured.known("upload"), "so an early commit measures it"
+    measured.add("upload", 2.0)
+    assert measured.known("upload") and measured.high("upload") == 4.0 and measured.summary()["upload_s"] == 2.0
+
+
+def test_a_slow_machine_spoils_nobodys_budget(lab: Lab) -> None:
+    slow = lab.session(workload=ToyWorkload(step_s=10.0), target_steps=40, every_steps=20, patience_s=9000)
+
+    def crawl(verb: str, name: str) -> None:
+        if verb == "put" and name.endswith("state.json"):
+            slow.process.sleep(1600)
+
+    slow.store.fail = crawl
+    lab.run(slow)
+    fast = lab.session("bob", workload=ToyWorkload(step_s=10.0), target_steps=100_000, every_steps=100, budget_s=3000)
+    assert lab.run(fast).durable_step > 250

@@ -134,11 +134,16 @@ class Outbox:
         return sum(path.stat().st_size for path in self.root.rglob("*") if path.is_file() and not path.is_symlink())
 
     def pushable(self, state: RunState) -> Packed | None:
-        """The newest intact checkpoint that was trained from the run's present head and never committed."""
+        """The newest intact checkpoint that was trained from the run's present head and never committed.
+
+        Also where the head is an earlier step of the session that made it, whose append landed after that session
+        had given it up.
+        """
         head = state.head.key if state.head else None
         for packed in reversed(self.all()):
             ours = (packed.run_id, packed.config_hash) == (state.run_id, state.config_hash)
-            if ours and packed.parent == head and packed.step > state.step and self.intact(packed):
+            continues = packed.parent == head or (head is not None and head[1] == packed.epoch)
+            if ours and continues and packed.step > state.step and self.intact(packed):
                 return packed
         return None
 

@@ -59,12 +59,25 @@ def test_a_sealed_checkpoint_of_the_present_head_can_be_pushed(outbox: Outbox) -
 
 
 @pytest.mark.parametrize(
-    "changes", [{"parent": (10, 1)}, {"parent": None}, {"run_id": "f" * 32}, {"config_hash": "b" * 64}]
+    "changes",
+    [
+        {"parent": (10, 1), "epoch": 2},
+        {"parent": None, "epoch": 2},
+        {"run_id": "f" * 32},
+        {"config_hash": "b" * 64},
+    ],
 )
 def test_any_other_is_not_pushed(outbox: Outbox, changes: dict[str, object]) -> None:
     state = story()
     keep(outbox, state, 35, **changes)
     assert outbox.pushable(state) is None
+
+
+def test_a_commit_that_landed_after_its_session_gave_it_up_does_not_strand_the_final_one(outbox: Outbox) -> None:
+    packed = keep(outbox, story(1), 35)
+    late = story(2)
+    assert late.head is not None and packed.parent != late.head.key
+    assert outbox.pushable(late) == packed
 
 
 def test_neither_is_one_that_is_behind_incomplete_or_changed(outbox: Outbox) -> None:

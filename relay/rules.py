@@ -177,7 +177,7 @@ def _incident(state: RunState, change: Noted, by: By) -> RunState:
 
 def _failed(state: RunState, failure: Failure) -> RunState:
     """P10: exact resume makes failures exact too, so the second equal one will not be the last."""
-    if failure not in state.failures:
+    if not any(_same(failure, earlier) for earlier in state.failures):
         return state.model_copy(update={"failures": (*state.failures, failure)[-MAX_FAILURES:]})
     advice = ADVICE.get(failure.cause, "Change what fails: the code, the device or the configuration (a fork).")
     text = (
@@ -185,6 +185,14 @@ def _failed(state: RunState, failure: Failure) -> RunState:
         f"Or try again as it is: resume --anyway."
     )
     return state.model_copy(update={"halted": text})
+
+
+def _same(one: Failure, other: Failure) -> bool:
+    """Two failures since one commit. A NaN is seen at the next snapshot, wherever that happens to be, so its step
+    says nothing."""
+    if one.cause == other.cause == "non-finite":
+        other = other.model_copy(update={"step": one.step})
+    return one == other
 
 
 def _resume(state: RunState, change: Resume, by: By) -> RunState:

@@ -263,8 +263,8 @@ def test_a_release_ends_the_link_and_names_a_successor() -> None:
     assert leased(after, account="ben").next is None
 
 
-def failure(step: int = 7, fingerprint: str = "1" * 64) -> Failure:
-    return Failure(cause="non-finite", step=step, config_hash="c" * 64, fingerprint=fingerprint)
+def failure(step: int = 7, fingerprint: str = "1" * 64, cause: str = "non-finite") -> Failure:
+    return Failure(cause=cause, step=step, config_hash="c" * 64, fingerprint=fingerprint)
 
 
 def fail(state: RunState, what: Failure) -> RunState:
@@ -285,6 +285,13 @@ def test_the_same_failure_twice_halts_the_run_with_advice() -> None:
     assert (resumed.halted, resumed.failures) == (None, ())
     assert leased(resumed).epoch == 2
     refused(resumed, "resume", Resume(), by(1), "not halted")
+
+
+def test_one_nan_seen_at_the_snapshots_of_faster_and_slower_sessions_is_one_failure() -> None:
+    state = fail(leased(new()), failure(step=734))
+    assert fail(state, failure(step=667)).halted
+    crashed = fail(leased(new()), failure(cause="crash", step=734))
+    assert fail(crashed, failure(cause="crash", step=667)).halted is None, "a crash happens where it is seen"
 
 
 def test_a_commit_between_two_equal_failures_forgets_the_first() -> None:

@@ -14,6 +14,7 @@ from relay.changes import By, Refused
 from relay.clock import Runtime
 from relay.entry import Entry, NotAnEntry, encode
 from relay.errors import BadData, StorageUnreachable, UploadFailed
+from relay.mark import Judged, Mark, NoMark
 from relay.reader import Damage, Machine, Point, Reader, S, Slot, hole
 from relay.trouble import speaking
 from storage.base import OutcomeUnknown, Store, StoreError
@@ -75,7 +76,10 @@ class Chain(Generic[S]):
         self.runtime = runtime
         self.log = Log(store, prefix, sleep=runtime.sleep)
         self.reader = Reader(self.log, machine)
+        self.mark: Mark = NoMark()
+        """Where `judge` begins, and what it leaves for the next one."""
         self._known: Point[S] = Point()
+        self._judged = False
 
     def intent(self) -> Intent[S]:
         """A fresh intent, for a caller that may have to send it twice."""
@@ -90,6 +94,22 @@ class Chain(Generic[S]):
         with speaking(self.store):
             point = self._newest()
         return self._remember(point)
+
+    def judge(self) -> None:
+        """Judge every slot from the mark, or else the genesis, and from now on every later one. At most once.
+
+        Forged entries can fit each other, so a cheap reading may believe what whoever has read along calls void. A
+        session that writes must not: this makes each verdict follow from the log's bytes alone. One read per slot.
+        Raises as `read` does.
+        """
+        if self._judged:
+            return
+        with speaking(self.store):
+            tail = self._tail()
+            point = self.reader.through(self._marked(tail), tail)
+        self._judged, self._known = True, point
+        if point.entry is not None:
+            self.mark.keep(Judged(seq=point.entry.seq, digest=digest(encode(point.entry))))
 
     def append(
         self,
@@ -141,17 +161,26 @@ class Chain(Generic[S]):
             yield point
 
     def _newest(self) -> Point[S]:
-        known = self._known
-        if known.seq < 0:
-            hint = self.log.hint()
-            tail = self.log.tail(hint.seq if hint else None)
-            if lost := self.log.gaps(tail):  # a bisection can step over a hole; a listing cannot (I1)
-                raise BadData(hole(self.log, lost[0]))
+        known, tail = self._known, self._tail()
+        if not self._judged and (known.seq < 0 or tail - known.seq > STRIDE):
             return self.reader.newest(tail) if tail >= 0 else known
-        tail = self.log.tail(known.seq)
-        if tail - known.seq > STRIDE:
-            return self.reader.newest(tail)
         return self.reader.through(known, tail)
+
+    def _tail(self) -> int:
+        if self._known.seq >= 0:
+            return self.log.tail(self._known.seq)
+        hint = self.log.hint()
+        tail = self.log.tail(hint.seq if hint else None)
+        if lost := self.log.gaps(tail):  # a bisection can step over a hole; a listing cannot (I1)
+            raise BadData(hole(self.log, lost[0]))
+        return tail
+
+    def _marked(self, tail: int) -> Point[S]:
+        judged = self.mark.recall()
+        if judged is None or judged.seq > tail:
+            return Point()
+        point = self.reader.claimed(judged.seq)
+        return point if point and point.digest == judged.digest else Point()
 
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
         """Forward slot by slot from where the intent was tried, looking for it: it may have landed unseen."""

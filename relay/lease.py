@@ -146,6 +146,7 @@ def acquire(
     """
     until = runtime.monotonic() + wait_s
     watch = Watch()
+    ledger.judge()
     while True:
         view = ledger.read()
         refuse_halted(view.state)

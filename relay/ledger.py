@@ -90,6 +90,7 @@ class RunLedger:
 
         Raises Fenced (76) if the epoch has grown or the holder is another session, Refused (65) if the rules say no,
         Unsettled (74) if nobody can tell whether it landed: pass its `intent` to try the same change again.
+        The first append judges every slot (`judge`).
         """
 
         def checked(state: RunState | None) -> Change:
@@ -105,9 +106,15 @@ class RunLedger:
                 return epoch or 0
             return state.epoch + (kind == "lease")
 
+        self.chain.judge()
         return self.chain.append(
             kind, checked, session=session, account=account, epoch=number, intent=intent, give_up=give_up
         )
+
+    def judge(self) -> View:
+        """The newest state after judging every slot that leads to it; before a lease. See `Chain.judge`."""
+        self.chain.judge()
+        return self.read()
 
     def intent(self) -> Intent[RunState]:
         """A fresh intent, for a caller that may have to send it twice."""

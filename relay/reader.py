@@ -12,6 +12,7 @@ from relay.canonical import ZEROS, digest, dumps
 from relay.changes import By, Refused
 from relay.entry import Entry, NotAnEntry, decode
 from relay.errors import BadData
+from relay.wording import clean
 from storage.base import Missing
 from storage.log import ENTRY_LIMIT, Log
 
@@ -43,6 +44,9 @@ class Damage:
 
     slot: int
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", clean(self.text, 300))  # it may quote what a stranger wrote
 
 
 @dataclass(frozen=True)
@@ -138,22 +142,7 @@ class Reader(Generic[S]):
         damage = (Damage(seq, text.format(seq, slot.seq)) for seq in sorted(rotted))
         return Point(slot.seq, slot.digest, state, slot.entry, point.noting(*damage))
 
-    def _alone(self, seq: int) -> tuple[int, Point[S]]:
-        """One slot judged from the base that it claims, and that base: valid if the result's base is the slot itself.
-
-        The result ends before the slot if that passed over a valid entry.
-        """
-        entry = self.slot(seq).entry
-        point = self._claimed(entry.base) if entry else None
-        if entry is None or point is None:
-            return -1, Point()
-        for number in range(entry.base + 1, seq + 1):
-            point = self.follow(point, self.slot(number))
-            if point.base != entry.base:
-                break
-        return entry.base, point
-
-    def _claimed(self, seq: int) -> Point[S] | None:
+    def claimed(self, seq: int) -> Point[S] | None:
         """The point that an entry claims to make, unjudged; None if it cannot be one."""
         if seq < 0:
             return Point()
@@ -162,6 +151,21 @@ class Reader(Generic[S]):
             return Point(seq, slot.digest, self._parse(slot.entry), slot.entry) if slot.entry else None
         except Refused:
             return None
+
+    def _alone(self, seq: int) -> tuple[int, Point[S]]:
+        """One slot judged from the base that it claims, and that base: valid if the result's base is the slot itself.
+
+        The result ends before the slot if that passed over a valid entry.
+        """
+        entry = self.slot(seq).entry
+        point = self.claimed(entry.base) if entry else None
+        if entry is None or point is None:
+            return -1, Point()
+        for number in range(entry.base + 1, seq + 1):
+            point = self.follow(point, self.slot(number))
+            if point.base != entry.base:
+                break
+        return entry.base, point
 
     def _rotted(self, point: Point[S], entry: Entry) -> set[int]:
         """Slots before an intact entry that no longer are what its writer read; mostly none.

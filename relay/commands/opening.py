@@ -21,6 +21,7 @@ from relay.handoff import least
 from relay.identity import Opened, Pair, begin_run, begin_store, begins_by_itself
 from relay.inference import infer_account
 from relay.lease import Held
+from relay.mark import FileMark
 from relay.outbox import outbox_of
 from relay.pinned import check_config, config_hash
 from relay.progress import Display
@@ -103,6 +104,7 @@ class Opening:
         """Everything run_session needs."""
         app, settings = self.app, self.resolved.settings
         sync = self.resolved.path(settings.sync_dir) / settings.project / settings.run
+        opened.ledger.chain.mark = FileMark(sync / f"judged.{opened.view.state.run_id[:8]}.json")
         ledger_url = self.resolved.ledger_url.partition("#")[0]
         return Context(
             runtime=app.runtime,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from relay.canonical import dumps
 from relay.changes import Rewind
 from relay.entry import Entry, decode
+from relay.errors import Fenced
 from relay.ledger import MACHINE, RunLedger
+from relay.mark import FileMark
 from relay.state import RunState
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore
-from tests.relay.runs import PROJECT, RUN, Client, QuietRuntime, begun, forged, overwrite, raw
+from tests.relay.runs import PROJECT, RUN, Client, QuietRuntime, begun, follower, forged, overwrite, raw
 
 
 def reader(store: Any) -> RunLedger:
@@ -87,3 +90,47 @@ def test_many_void_entries_cost_a_reading_of_each_not_of_each_other(spread: bool
     view = reader(counting).read()
     assert (view.entry.seq, view.state) == (3, good)
     assert counting.reads < 5 * many
+
+
+def pair_of_forgeries(store: MemoryStore) -> None:
+    """Slot 4 claims a state that does not follow; slot 5 follows properly from slot 4."""
+    evil = RunState.model_validate_json(dumps(entry(store, 3).state)).model_copy(update={"holder": None, "step": 5})
+    overwrite(store, 4, forged(raw(store, 3), entry(store, 3), state=evil.model_dump(mode="json")))
+    overwrite(store, 5, follower(raw(store, 4), entry(store, 4), evil))
+
+
+def test_i5_whoever_writes_and_whoever_read_along_judge_each_slot_alike() -> None:
+    store, client = worked()
+    pair_of_forgeries(store)
+    assert reader(store).read().state.step == 5, "a cheap reading cannot know"
+    newcomer = Client(store, 2, "mallory")
+    newcomer.ledger.read()
+    taken = newcomer.lease()
+    assert (taken.state.step, taken.entry.base, taken.state.epoch) == (20, 3, 2)
+    newcomer.commit(30)
+    with pytest.raises(Fenced):
+        client.commit(40)
+    walked = list(reader(store).walk(7))[-1]
+    assert walked.state == newcomer.ledger.read().state == client.ledger.read().state == reader(store).judge().state
+
+
+def test_a_session_judges_only_what_no_session_on_this_machine_has_judged(tmp_path: Path) -> None:
+    store, client = worked()
+    for step in range(30, 400, 10):
+        client.commit(step)
+
+    def judged() -> int:
+        counting = CountingStore(store)
+        fresh = reader(counting)
+        fresh.chain.mark = FileMark(tmp_path / "new" / "judged.json")
+        fresh.judge()
+        return counting.reads
+
+    assert judged() > 40 and judged() < 15
+    tail = client.ledger.read().seq
+    overwrite(store, tail, follower(raw(store, tail - 1), entry(store, tail - 1), reader(store).chain.read().state))
+    assert judged() > 40, "the marked slot holds other bytes"
+    (tmp_path / "new" / "judged.json").write_text("{")
+    assert judged() > 40 and judged() < 15
+    (tmp_path / "new" / "judged.json").write_text(f'{{"digest":"{"a" * 64}","seq":999}}')
+    assert judged() > 40

@@ -257,5 +257,6 @@ def _next(following: StepDigest | None, step: int) -> NextDigest | None:
 
 
 def _check(item: Item) -> None:
+    item.heed()
     if item.abandoned:
         raise Abandoned

@@ -42,6 +42,8 @@ class Item:
     abandoned: bool = False
     """Go no further; checked between files and before the append."""
     committed: bool = False
+    heed: Callable[[], None] = lambda: None
+    """Called between pieces of the upload; raises to end it."""
 
 
 class Abandoned(Exception):

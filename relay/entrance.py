@@ -11,6 +11,7 @@ from relay.committer import Item
 from relay.outbox import Packed
 from relay.restore import Restored, restore
 from relay.state import NextDigest
+from relay.training import End
 from relay.trouble import speaking
 from relay.workload import StepDigest
 from storage.oserrors import os_errors
@@ -19,8 +20,19 @@ RESTORE_S = 3600.0
 """Longest restore that counts as a sign of life."""
 
 
+class EndedEarly(Exception):
+    """A signal, a fence or the budget ended the session before it had a state to train from."""
+
+    def __init__(self, end: End) -> None:
+        super().__init__(end)
+        self.end = end
+
+
 def bring_up(parts: Parts) -> Restored | None:
-    """Load the state to go on from. None if nothing was loaded from the store. Raises BadData (65), 69, Fenced."""
+    """Load the state to go on from. None if nothing was loaded from the store.
+
+    Raises BadData (65), 69, Fenced, EndedEarly.
+    """
     ctx, lease = parts.ctx, parts.lease
     with parts.heartbeat.phase(RESTORE_S):
         if push_unsent(parts):
@@ -68,6 +80,7 @@ def _send(parts: Parts, packed: Packed, following: NextDigest | None, why: str) 
         packed = ctx.outbox.adopt(packed, lease.epoch, lease.state.head.key if lease.state.head else None)
         parts.verdict.why = why
         item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)
+        item.heed = lambda: _heed_sending(parts)
         if following is not None:
             item.next = StepDigest(following.step, following.path, following.digest)
         parts.writer.commit(item)
@@ -86,11 +99,26 @@ def _fits(parts: Parts, packed: Packed) -> bool:
     return workload.step == packed.step
 
 
+def _heed_sending(parts: Parts) -> None:
+    """Sending needs no reserve: it may take all the time there is, after a signal the grace."""
+    parts.trainer.heed_signal()
+    if parts.ctx.runtime.monotonic() >= parts.budget.deadline - parts.ctx.plan.limits.margin_s:
+        reason = parts.ctx.signal.reason
+        raise EndedEarly("budget" if reason is None else reason)
+
+
+def _heed(parts: Parts) -> None:
+    """Restoring is of use only if a step and its commit still fit."""
+    end = parts.trainer.why_end()
+    if end is not None:
+        raise EndedEarly(end)
+
+
 def _restore(parts: Parts) -> Restored:
     ctx, lease = parts.ctx, parts.lease
     began = ctx.runtime.monotonic()
     store, names, workers = ctx.checkpoint_store, ctx.names, ctx.plan.workers
-    restored = restore(lease.state, store, names, ctx.outbox, ctx.workload, workers)
+    restored = restore(lease.state, store, names, ctx.outbox, ctx.workload, workers, lambda: _heed(parts))
     parts.budget.measured.add("restore", ctx.runtime.monotonic() - began)
     parts.writer.backup = restored.checkpoint.key
     if restored.damaged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from relay.advice import command
@@ -37,19 +38,27 @@ class Restored:
 
 
 def restore(
-    state: RunState, store: Store, names: Names, outbox: Outbox, workload: Workload, workers: int = 4
+    state: RunState,
+    store: Store,
+    names: Names,
+    outbox: Outbox,
+    workload: Workload,
+    workers: int = 4,
+    go_on: Callable[[], None] = lambda: None,
 ) -> Restored:
     """Load the newest sound checkpoint into the workload.
 
     Reading another session's checkpoint in full is itself the proof, asked for by P7, that a Missing is no denial.
-    Raises BadData (65) if none is sound: a run that has committed never restarts at 0; StorageUnreachable (69).
+    Raises BadData (65) if none is sound: a run that has committed never restarts at 0; StorageUnreachable (69); and
+    what `go_on` raises, which is asked after each piece that has arrived.
     """
     found: list[tuple[Key, str]] = []
     for checkpoint in reversed(state.undamaged):
         name = f"step_{checkpoint.step}.e{checkpoint.epoch}"
         with speaking(store, f"Checkpoint {name} could not be read, which proves no damage"):
             try:
-                manifest = fetch(checkpoint, state, store, names, outbox, workers)
+                go_on()
+                manifest = fetch(checkpoint, state, store, names, outbox, workers, go_on)
                 _load(state.run, workload, outbox, checkpoint)
             except Damaged as evidence:
                 found.append((checkpoint.key, f"{name}: {evidence}"))
@@ -64,7 +73,13 @@ def restore(
 
 
 def fetch(
-    checkpoint: Checkpoint, state: RunState, store: Store, names: Names, outbox: Outbox, workers: int = 4
+    checkpoint: Checkpoint,
+    state: RunState,
+    store: Store,
+    names: Names,
+    outbox: Outbox,
+    workers: int = 4,
+    go_on: Callable[[], None] = lambda: None,
 ) -> Manifest:
     """Bring a checkpoint's files, verified, from the store into its outbox folder.
 
@@ -77,7 +92,7 @@ def fetch(
         incoming = outbox.incoming()
         try:
             wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
-            download(store, wanted, incoming, workers=workers)
+            download(store, wanted, incoming, workers=workers, progress=lambda _: go_on())
         except (Missing, Corrupt) as error:
             raise Damaged(_evidence(manifest, error)) from error
         else:

@@ -9,7 +9,7 @@ from types import TracebackType
 from relay.assembly import Parts, assemble
 from relay.changes import Release
 from relay.context import Context, Outcome
-from relay.entrance import bring_up, push_unsent
+from relay.entrance import EndedEarly, bring_up, push_unsent
 from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
 from relay.incidents import record_crash, record_non_finite
 from relay.interrupts import heed
@@ -105,9 +105,8 @@ def _train(parts: Parts) -> tuple[Exit, str]:
     ctx, lease = parts.ctx, parts.lease
     if _at_target(ctx, lease.state):
         return Exit.OK, "target reached"
-    restored = bring_up(parts)
     try:
-        parts.trainer.begin(restored)
+        parts.trainer.begin(bring_up(parts))
         end = parts.trainer.run()
         if end == "fenced":
             raise Fenced(_fenced_text(lease.state))
@@ -142,11 +141,21 @@ def _hold(parts: Parts, work: Work) -> Outcome:
             holder = lease.state.holder
             mine = (holder.since if holder else 0.0, lease.state.run)
             refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks, mine)
-            code, holding.reason = work(parts)
+            code, holding.reason = _until_ended(parts, work)
     except RelayError as error:
         return parts.outcome(_exit_code(ctx, error), str(error), error)
     text = f"{holding.reason.capitalize()}{_asked(ctx)}; step {lease.state.step:,} is committed."
     return parts.outcome(code, text)
+
+
+def _until_ended(parts: Parts, work: Work) -> tuple[Exit, str]:
+    """What the work comes to, also where the session ends before there is anything to train."""
+    try:
+        return work(parts)
+    except EndedEarly as early:
+        if early.end == "fenced":
+            raise Fenced(_fenced_text(parts.lease.state)) from early
+        return ENDS[early.end]
 
 
 def _asked(ctx: Context) -> str:

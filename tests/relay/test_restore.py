@@ -11,7 +11,7 @@ from relay.errors import Exit
 from relay.restore import Damaged, read_manifest
 from relay.verify import verify
 from storage.base import Denied, Unavailable
-from tests.relay.sessions import Lab, Session
+from tests.relay.sessions import Lab, Session, down
 from tests.relay.toy import hash_of, state_at
 
 
@@ -217,3 +217,51 @@ def test_i3_an_entry_that_points_elsewhere_is_not_followed(lab: Lab) -> None:
     wrong = state.head.model_copy(update={"ref": "runs/toys/chain/ledger/00000000000000000000.json"})
     with pytest.raises(Damaged, match="somewhere else"):
         read_manifest(wrong, state, lab.shared, lab.session().ctx.names)
+
+
+def crawl(session: Session, verb: str, seconds: float) -> None:
+    """Every object of a checkpoint takes this long."""
+
+    def slow(called: str, name: str) -> None:
+        if called == verb and name.endswith(".json") and "/step_" in name and "manifest" not in name:
+            session.process.sleep(seconds)
+
+    session.store.fail = slow
+
+
+def test_a_restore_that_leaves_no_time_to_train_is_given_up(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40))
+    session = lab.session("bob", target_steps=80, budget_s=60)
+    crawl(session, "read_range", 29)
+    began = lab.world.now
+    outcome = lab.run(session)
+    assert (outcome.exit_code, outcome.durable_step) == (Exit.HANDOFF, 40)
+    assert lab.world.now - began < 60 + 29, "no new piece is asked for"
+    assert not session.workload.trained and lab.state().holder is None
+
+
+@pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])
+def test_a_signal_ends_a_restore(lab: Lab, reason: str, code: int) -> None:
+    lab.run(lab.session(target_steps=40))
+    session = lab.session("bob", target_steps=80)
+    crawl(session, "read_range", 20)
+    session.start()
+    began = lab.world.now
+    lab.world.at(began + 5, lambda: session.ctx.signal.ask(reason))
+    lab.world.run()
+    assert session.outcome.exit_code == code and lab.world.now - began < 25
+
+
+def test_a_signal_ends_the_sending_of_an_unsent_checkpoint_which_stays(lab: Lab) -> None:
+    first = lab.session(target_steps=40, every_steps=1000, machine="m", patience_s=20).start()
+    lab.world.at(lab.world.now + 2, lambda: setattr(first.store, "fail", down))
+    lab.world.run()
+    assert first.outcome.unsent is not None
+    session = lab.session("bob", target_steps=80, machine="m", wait_s=900)
+    crawl(session, "put", 200)
+    session.start()
+    lab.world.at(lab.world.now + 300, lambda: session.ctx.signal.ask("sigterm"))
+    lab.world.run()
+    assert session.outcome.exit_code == Exit.SIGTERM and session.outcome.durable_step == 0
+    lab.run(lab.session("carol", target_steps=80, machine="m", wait_s=900))
+    assert any("Committed step 40" in line for line in lab.told)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 from zoneinfo import available_timezones
 
-from pydantic import ValidationError
+from pydantic import ValidationError, ValidationInfo, field_validator
 
 from relay.advice import command
 from relay.canonical import NotCanonical, digest, dumps, loads
@@ -47,6 +47,12 @@ class Account(Strict):
     """IANA zone of the person."""
     contact: str | None = None
     availability: str | None = None
+
+    @field_validator(*EDITABLE)
+    @classmethod
+    def _shown(cls, text: str | None, info: ValidationInfo) -> str | None:
+        """Texts are for people, whoever wrote the object: one short harmless line each."""
+        return clean(text, LENGTHS.get(info.field_name or "", SHORT)) if text else text
 
 
 @dataclass(frozen=True)

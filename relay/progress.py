@@ -9,7 +9,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from relay.redact import redact
+from relay.redact import harmless, redact
 from relay.workload import Progress as Step
 
 SHOWN = ("lm_loss", "loss", "exact_accuracy", "accuracy")
@@ -60,7 +60,7 @@ class Lines:
 
     def tell(self, line: str) -> None:
         """Print at once."""
-        print(redact(line), file=sys.stderr, flush=True)
+        print(harmless(redact(line)), file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Nothing is left open."""
@@ -100,7 +100,7 @@ class Bar:
 
     def tell(self, line: str) -> None:
         """A line above the bar."""
-        self._bar.console.print(redact(line), markup=False, highlight=False)
+        self._bar.console.print(harmless(redact(line)), markup=False, highlight=False)
 
     def close(self) -> None:
         """Leave the bar as it stands."""

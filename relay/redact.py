@@ -57,10 +57,19 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 def printable(text: str) -> str:
     """One harmless line: control, format (bidi) and unassigned characters become spaces or vanish."""
+    return " ".join(harmless(text).split())
+
+
+def harmless(text: str) -> str:
+    """Any text as it may leave the program: no character that a terminal obeys; line breaks and blanks stay.
+
+    What is no character at all (half of a surrogate pair, from a file name or an argument) is shown escaped.
+    """
     from unicodedata import category
 
-    spaced = "".join(" " if c.isspace() else c for c in text)
-    return " ".join("".join(c for c in spaced if category(c)[0] != "C").split())
+    whole = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    spaced = "".join(" " if c.isspace() and c != "\n" else c for c in whole)
+    return "".join(c for c in spaced if c == "\n" or category(c)[0] != "C")
 
 
 class RedactingFormatter(logging.Formatter):
@@ -72,4 +81,4 @@ class RedactingFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line as it will be written."""
-        return redact(super().format(record), self._secrets)
+        return harmless(redact(super().format(record), self._secrets))

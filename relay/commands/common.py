@@ -18,6 +18,7 @@ from relay.clock import RealRuntime, Runtime
 from relay.config import FILE_NAME, Resolved, resolve
 from relay.env import Machine, detect, process_age
 from relay.kind import Kind
+from relay.redact import harmless
 
 RunOption = Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)]
 AccountOption = Annotated[str | None, typer.Option("--account", "-a", help="Id of the account.", show_default=False)]
@@ -91,13 +92,13 @@ def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
     """The one thing on stdout: a document for tools, or a text for people."""
     if as_json:
         print(json.dumps(document, ensure_ascii=True, allow_nan=False), flush=True)
-    elif text:
+    elif text := harmless(text):
         print(text if speaks_utf8() else text.encode("ascii", "replace").decode("ascii"), flush=True)
 
 
 def say(text: str) -> None:
     """A line for people while something runs, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(harmless(text), file=sys.stderr, flush=True)
 
 
 def speaks_utf8() -> bool:

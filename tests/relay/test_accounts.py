@@ -225,6 +225,16 @@ def test_texts_from_strangers_are_short_and_printable() -> None:
     assert len(known.store.get(next(iter(known.store.list("registry/accounts/"))).ref)) <= MAX_BYTES
 
 
+def test_texts_in_a_stranger_s_object_are_cleaned_when_read() -> None:
+    store = MemoryStore()
+    known = accounts(store)
+    account, _ = register(known, "account_1", "Ana's Colab")
+    evil = account.model_copy(update={"owner": "\x1b[2JEve\nfake line", "contact": "\u202e" + "c" * 200})
+    known.registry.append("account", lambda s: known._put(evil, s.accounts["account_1"].sha256))
+    read = accounts(store, 3).get("account_1")
+    assert (read.owner, read.contact) == ("[2JEve fake line", "c" * 40)
+
+
 @pytest.mark.parametrize(
     ("fields", "match"),
     [

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from relay.commands.common import emit, say
 from relay.logs import KEEP, close_log, open_log
-from relay.redact import MASK, printable, redact, secrets_of
+from relay.mishaps import tell
+from relay.progress import Bar, Lines
+from relay.reader import Damage
+from relay.redact import MASK, harmless, printable, redact, secrets_of
 
 HEX40 = "0123456789abcdef0123456789abcdef01234567"
 
@@ -86,6 +92,35 @@ def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
 
 def test_printable_is_one_harmless_line() -> None:
     assert printable("\x1b[31mred\x1b[0m\r\nnext‮evil​") == "[31mred[0m next" + "evil"
+
+
+EVIL = "a\x1b]0;evil\x07\x1b[2J\u202eb\r\x9b31m"
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda text: emit(False, {}, text),
+        say,
+        lambda text: Lines(10, lambda: 0.0, 1.0).tell(text),
+        lambda text: Bar(10, Console(file=sys.stderr, force_terminal=True)).tell(text),
+        lambda text: tell(65, text, None, False, ()),
+        lambda text: print(Damage(3, text).text),
+    ],
+    ids=["emit", "say", "lines", "bar", "error", "damage"],
+)
+def test_no_text_leaves_with_a_character_that_a_terminal_obeys(
+    leave: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave(f"before {EVIL} after")
+    captured = capsys.readouterr()
+    shown = (captured.out + captured.err).rstrip("\n")
+    assert "before a" in shown and shown.endswith("after") and not set(shown) & set("\x1b\x07\u202e\r\x9b")
+
+
+def test_harmless_keeps_lines_and_columns_and_escapes_what_is_no_character() -> None:
+    assert harmless("a   b\n  c\td") == "a   b\n  c d"
+    assert harmless("data_dir=\udcff") == "data_dir=\\udcff"
 
 
 def test_log_masks_secrets_even_in_tracebacks_and_never_shows_locals(tmp_path: Path) -> None:

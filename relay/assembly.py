@@ -87,6 +87,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         verdict=verdict,
         housekeeping=after_commit,
         workers=plan.workers,
+        make_room=housekeeper.make_room,
         in_a_hurry=lambda: ctx.signal.hurry,
     )
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell)

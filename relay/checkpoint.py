@@ -11,7 +11,7 @@ from relay.canonical import digest
 from relay.changes import Commit, Noted
 from relay.clock import Runtime
 from relay.committer import Abandoned, Item
-from relay.errors import BadConfig
+from relay.errors import BadConfig, StorageUnreachable
 from relay.lease import Lease
 from relay.manifest import MANIFEST, FileEntry, Manifest, encode
 from relay.names import Names
@@ -58,6 +58,8 @@ class Writer:
     housekeeping: Callable[[bool], None]
     """Runs after each commit, and with True when the store is full; raises nothing."""
     workers: int = 4
+    make_room: Callable[[], None] = lambda: None
+    """Runs before each append."""
     in_a_hurry: Callable[[], bool] = lambda: False
     """Whether a signal ends the session."""
     backup: tuple[int, int] | None = None
@@ -74,13 +76,21 @@ class Writer:
 
     def commit(self, item: Item) -> None:
         """Do what is left to do of an item. See relay/committer.py for what is raised."""
-        packed = self.keep(item)
+        try:
+            self._commit(item, self.keep(item))
+        except (QuotaExceeded, StorageUnreachable) as error:
+            if isinstance(error, QuotaExceeded) or isinstance(error.__cause__, QuotaExceeded):
+                self.housekeeping(True)
+            raise
+
+    def _commit(self, item: Item, packed: Packed) -> None:
         if item.checkpoint is None:
             files = self._upload(item, packed)
             self._await_ready(item)
             packed = packed.model_copy(update={"metrics": finite(item.metrics)})
             item.checkpoint = put_manifest(self.store, self.names, packed, files, item.next, self.facts, item.metric)
         _check(item)
+        self.make_room()
         began = self.runtime.monotonic()
         self._append(item, item.checkpoint)
         self.budget.measured.add("append", self.runtime.monotonic() - began)
@@ -118,11 +128,7 @@ class Writer:
         began, prefix = self.runtime.monotonic(), self.names.checkpoint(*packed.key)
         keys = {file.name: prefix + file.name for file in packed.files}
         folder = self.outbox.folder(packed.key)
-        try:
-            files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item))
-        except QuotaExceeded:
-            self.housekeeping(True)
-            raise
+        files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item))
         self.budget.measured.add("upload", self.runtime.monotonic() - began)
         return files
 

@@ -12,7 +12,7 @@ from relay.lease import Lease
 from relay.manifest import Manifest
 from relay.names import Names
 from relay.restore import Damaged, read_manifest
-from relay.retention import GRACE_S, Keep, deletable, to_retire
+from relay.retention import GRACE_S, ROOM, Keep, deletable, to_retire
 from relay.state import RunState
 from storage.base import Stat, Store, StoreError
 
@@ -41,10 +41,15 @@ class Housekeeper:
     _last: float | None = None
 
     def __call__(self, short_of_space: bool = False) -> None:
-        """Retire, then delete at most every ten minutes, or at once and without waiting if space is short."""
+        """Retire, then delete at most every ten minutes, or at once and without waiting if space is short.
+
+        A store that is short of space may refuse the entry of `retire` too, so there deletion comes first as well.
+        """
         if self.over:
             return
         try:
+            if short_of_space:
+                self._collect(short_of_space)
             self._retire()
             now = self.monotonic()
             if short_of_space or self._last is None or now - self._last >= EVERY_S:
@@ -53,6 +58,11 @@ class Housekeeper:
                 sweep_signs(self.ledger_store, self.names, self.lease.epoch)
         except (StoreError, RelayError) as error:
             self.tell(f"Cleaning up has to wait: {error}")
+
+    def make_room(self) -> None:
+        """Before a commit: a full list of retained checkpoints would refuse it. Raises what `Lease.append` raises."""
+        if len(self.lease.state.retained) >= ROOM:
+            self._retire()
 
     def _retire(self) -> None:
         going = to_retire(self.lease.state, self.keep)
@@ -71,11 +81,16 @@ class Housekeeper:
         state = self.lease.refresh()
         self._manifests = verified_manifests(state, self.store, self.names, self._manifests)
         listed = list(self.store.list(self.names.checkpoints))
-        now = self.store.now()
+        now = _known_time(state, listed) if short_of_space else self.store.now()
         going = deletable(state, self.names, listed, self._manifests, now, short_of_space=short_of_space)
         self._collected |= delete(going, self.store, self.names, lambda: not self.over and self.still_ours())
         shown = {place[:2] for stat in listed if (place := self.names.parse_checkpoint(stat.name))}
         self._collected |= {r.key for r in state.retired if r.key not in shown and now - r.at >= GRACE_S}
+
+
+def _known_time(state: RunState, listed: list[Stat]) -> float:
+    """Store time, or somewhat less: asking for it would write."""
+    return max([*(stat.modified for stat in listed), *(retired.at for retired in state.retired)], default=0.0)
 
 
 def sweep_signs(store: Store, names: Names, epoch: int) -> None:

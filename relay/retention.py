@@ -33,14 +33,16 @@ def to_retire(state: RunState, keep: Keep) -> tuple[Key, ...]:
     """Retained checkpoints no rule keeps: not the head, the last K undamaged, every Nth, or the best.
 
     A damaged one counts for no rule; it stays as evidence until K undamaged ones lie beyond it. Where every Nth would
-    be too many for one entry, N doubles.
+    be too many for one entry, N doubles; where K would be, it is as many as there is room for.
     """
     good = sorted(state.undamaged, key=lambda c: c.key)
-    always = {c.key for c in good[-keep.last :]} | {c.key for c in state.retained if c.damaged}
+    damaged = {c.key for c in state.retained if c.damaged}
+    last = max(2, min(keep.last, ROOM - len(damaged)))
+    always = {c.key for c in good[-last:]} | damaged
     always |= {state.head.key} if state.head else set()
     always |= {state.best} if state.best else set()
     kept = always | _every(good, keep.every, room=ROOM - len(always))
-    stale = {c.key for c in state.retained if c.damaged and _beyond(good, c) >= keep.last}
+    stale = {c.key for c in state.retained if c.damaged and _beyond(good, c) >= last}
     return tuple(c.key for c in state.retained if c.key not in kept or (c.key in stale and c != state.head))
 
 

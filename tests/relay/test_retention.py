@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.changes import By
-from relay.collect import delete, sweep_signs
+from relay.collect import Housekeeper, delete, sweep_signs
 from relay.heartbeat import request_stop
 from relay.keeping import KEPT_CHECKPOINTS
 from relay.manifest import FileEntry, Manifest
 from relay.names import Names
-from relay.retention import GRACE_S, Keep, deletable, to_retire
+from relay.retention import GRACE_S, ROOM, Keep, deletable, to_retire
 from relay.rules import apply
-from relay.state import Checkpoint, RunState
-from storage.base import Denied, Ref, Stat
+from relay.state import MAX_RETAINED, Checkpoint, RunState
+from storage.base import Denied, QuotaExceeded, Ref, Stat
 from storage.memory import MemoryStore
 from tests.relay.sessions import PROJECT, RUN, Lab, genesis
 
@@ -262,6 +263,36 @@ def test_a_session_cleans_up_behind_itself_an_hour_later(lab: Lab) -> None:
     left = sorted({NAMES.parse_checkpoint(stat.name)[0] for stat in lab.shared.list(NAMES.checkpoints)})
     assert len(left) <= 5
     assert {c.step for c in lab.state().retained} == {5500, 6000}
+
+
+def test_a_store_that_is_full_of_retired_files_is_cleaned_though_nothing_can_be_written(lab: Lab) -> None:
+    """Writes and the clock, which writes, fail until something is deleted."""
+    lab.run(lab.session(target_steps=100, every_steps=10, keep=Keep(2)))
+    before = len(list(lab.shared.list(NAMES.checkpoints)))
+    lab.world.now += 2 * GRACE_S
+    session = lab.session("bob", target_steps=300, every_steps=50, keep=Keep(2), patience_s=200)
+
+    def full(verb: str, name: str) -> None:
+        crowded = len(list(lab.shared.list(NAMES.checkpoints))) >= before - 4
+        if verb in ("put", "put_if_absent", "now") and crowded:
+            raise QuotaExceeded("no space left")
+
+    lab.world.at(lab.world.now + 2, lambda: setattr(session.store, "fail", full))
+    outcome = lab.run(session)
+    assert lab.state().step == 300, outcome.message
+
+
+def test_a_list_of_retained_checkpoints_never_gets_so_full_that_it_bricks_the_run(lab: Lab) -> None:
+    outcome = lab.run(lab.session(target_steps=600, every_steps=10, keep=Keep(60)))
+    assert outcome.durable_step == 600 and len(lab.state().retained) <= ROOM
+
+
+def test_a_full_list_is_retired_from_before_the_next_commit(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Housekeeper, "_retire", lambda self: None)
+        lab.run(lab.session(target_steps=10 * MAX_RETAINED, every_steps=10))
+    assert len(lab.state().retained) == MAX_RETAINED
+    assert lab.run(lab.session("bob", target_steps=600, every_steps=10)).durable_step == 600
 
 
 def signs(lab: Lab) -> set[str]:

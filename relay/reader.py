@@ -188,7 +188,10 @@ class Reader(Generic[S]):
 
     def _computed(self, point: Point[S], entry: Entry) -> S:
         by = By(entry.session, entry.account, entry.epoch, entry.at)
-        state = self.machine.apply(point.state, entry.kind, entry.change, by, tuple(entry.voids))
+        try:
+            state = self.machine.apply(point.state, entry.kind, entry.change, by, tuple(entry.voids))
+        except ValidationError as error:
+            raise Refused("its change leads to no state") from error
         if dumps(state.model_dump(mode="json")) != dumps(entry.state):
             raise Refused("its state does not follow from its change")
         return state

@@ -6,9 +6,9 @@ state(n) = apply(state(n-1), change). Every entry carries its resulting state, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from relay.wording import clean, escaped
 
@@ -213,6 +213,16 @@ class RunState(Strict):
     """Why the run refuses to go on (P10); None in normal operation."""
     next: Name | None = None
     """The account the last holder proposed as its successor."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """What the rules rely on, for a state that somebody else wrote."""
+        holder, link = self.holder, self.link
+        if holder and not (link and link.epoch == holder.epoch == self.epoch):
+            raise ValueError("the holder's link is not the newest one")
+        if sum(len(one.intervals) for one in self.usage.values()) > MAX_INTERVALS:
+            raise ValueError(f"more than {MAX_INTERVALS} intervals")
+        return self
 
     @property
     def link(self) -> Link | None:

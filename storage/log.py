@@ -175,6 +175,8 @@ class Log:
 
     def _taken(self, seq: int) -> bool:
         """Whether the slot is taken, by a point read. Only Missing means no: every other refusal is raised."""
+        if seq >= _LAST_SEQ:
+            return False  # no name for it, whatever an outsider put into the slots before
         try:
             self.store.stat(self.ref(seq))
         except Missing:

@@ -10,10 +10,10 @@ import pytest
 from relay.canonical import dumps
 from relay.changes import Rewind
 from relay.entry import Entry, decode
-from relay.errors import Fenced
+from relay.errors import BadData, Fenced
 from relay.ledger import MACHINE, RunLedger
 from relay.mark import FileMark
-from relay.state import RunState
+from relay.state import RunState, Usage
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore
 from tests.relay.runs import PROJECT, RUN, Client, QuietRuntime, begun, follower, forged, overwrite, raw
@@ -134,3 +134,26 @@ def test_a_session_judges_only_what_no_session_on_this_machine_has_judged(tmp_pa
     assert judged() > 40 and judged() < 15
     (tmp_path / "new" / "judged.json").write_text(f'{{"digest":"{"a" * 64}","seq":999}}')
     assert judged() > 40
+
+
+@pytest.mark.parametrize("how", [{"links": ()}, {"usage": {"account_1": Usage(intervals=((0, 0),) * 30_000)}}])
+def test_i2_a_state_that_the_rules_cannot_work_on_is_void_in_every_reading(how: dict[str, Any]) -> None:
+    """A forged holder without a link, or more intervals than there can be; then a release by that holder."""
+    store, client = worked()
+    good = client.ledger.read().state
+    overwrite(
+        store, 4, forged(raw(store, 3), entry(store, 3), state=good.model_copy(update=how).model_dump(mode="json"))
+    )
+    change = {"reason": "x", "next": None, "seconds": 1.0}
+    by = {"session": client.session, "account": client.account}
+    overwrite(store, 5, forged(raw(store, 4), entry(store, 4), kind="release", change=change, **by))
+    assert reader(store).read().state == client.ledger.read().state == good
+
+
+def test_i1_a_slot_and_a_hint_at_the_last_number_are_damage() -> None:
+    store, client = worked()
+    last = 2**53 - 1
+    overwrite(store, last, b"x")
+    client.ledger.chain.log.publish_hint(last, "0" * 64)
+    with pytest.raises(BadData, match="is empty, but later slots are not"):
+        reader(store).read()

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from relay.errors import BadConfig
 from relay.manifest import MAX_BYTES, MAX_FILES, FileName
 from relay.state import Checkpoint, Digest, Epoch, Id, Metrics, Name, NextDigest, RunState, Step, Strict, Text
 
@@ -77,6 +78,22 @@ class Outbox:
         folder = self.folder(key)
         folder.mkdir(parents=True)
         return folder
+
+    def probe(self) -> None:
+        """Write and remove a small file, durably, so that a disk that refuses is known early. Raises BadConfig (78)."""
+        path = self.root / "probe.tmp"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                file.write(b"probe")
+                file.flush()
+                os.fsync(file.fileno())
+            path.unlink()
+        except OSError as error:
+            raise BadConfig(
+                f"Checkpoints of this machine cannot be written to {self.root}: {error.strerror}. Nothing was trained. "
+                f"Free or permit that folder, or name another one with sync_dir=FOLDER."
+            ) from error
 
     def incoming(self) -> Path:
         """An empty folder for a download, beside what is here already. Raises OSError."""

@@ -76,7 +76,8 @@ def push(ctx: Context) -> Outcome:
 
 
 def _enter(ctx: Context) -> Lease:
-    """The lease, for an account that trains nothing else."""
+    """The lease, for an account that trains nothing else, on a machine that can keep a checkpoint."""
+    ctx.outbox.probe()
     refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks)
     ctx.locks.hold(ctx.session)
     left = ctx.plan.limits.deadline - ctx.runtime.monotonic()

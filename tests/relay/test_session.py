@@ -164,3 +164,13 @@ def test_the_best_is_chosen_by_validation(lab: Lab) -> None:
 
 def _keep_all() -> Keep:
     return Keep(last=50)
+
+
+def test_a_disk_that_cannot_keep_a_checkpoint_is_refused_before_the_lease(lab: Lab) -> None:
+    entries = len(lab.kinds())
+    session = lab.session()
+    session.ctx.outbox.root.parent.mkdir(parents=True)
+    session.ctx.outbox.root.write_text("a file where the folder should be")
+    outcome = lab.run(session)
+    assert outcome.exit_code == Exit.BAD_CONFIG and "sync_dir" in outcome.message
+    assert not session.workload.trained and len(lab.kinds()) == entries

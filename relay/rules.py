@@ -132,7 +132,8 @@ def _buried(state: RunState, change: Lease, by: By) -> RunState:
         raise Refused("lease: says it takes over from another session than the holder")
     if holder is None or gone is None:
         return state
-    state = _ended(state, holder, gone.seconds, gone.reason, by.at)
+    given = max(gone.seconds, state.links[-1].seconds)  # its newest commit is a sign of life too
+    state = _ended(state, holder, given, gone.reason, by.at)
     return state.model_copy(update={"deaths": state.deaths + 1})
 
 

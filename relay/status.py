@@ -119,18 +119,16 @@ def iso(moment: float | None) -> str | None:
 def seconds_left(view: View) -> tuple[float, float] | None:
     """(shortest, longest) training time to the target, by the fastest and slowest recent session; None if unknown."""
     links = view.state.links[-LINKS_FOR_ETA:] if view.state else ()
-    rates = [rate for link in links if (rate := _rate(link, view)) > 0]
+    rates = [rate for link in links if (rate := _rate(link)) > 0]
     if not rates:
         return None
     left = max(0, view.target - view.step)
     return left / max(rates), left / min(rates)
 
 
-def _rate(link: Link, view: View) -> float:
-    """Steps per second of one session."""
-    ended = link.ended if link.ended is not None else (view.state.updated if view.state else view.now)
-    steps = link.to_step - link.from_step
-    return steps / (ended - link.started) if steps > 0 and ended > link.started else 0.0
+def _rate(link: Link) -> float:
+    """Steps per second of one session, by the time it gave: a dead one may have been taken over days later."""
+    return (link.to_step - link.from_step) / link.seconds if link.seconds > 0 else 0.0
 
 
 def _head(state: RunState | None) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from relay.env import Machine
 from relay.report import INSIDE, draw, duration, report_document
 from relay.state import Checkpoint, Holder, Link, RunState
-from relay.status import AccountRow, View, status_document
+from relay.status import AccountRow, View, seconds_left, status_document
 
 NOW = 1_736_951_400.0
 """2025-01-15T14:30:00Z."""
@@ -46,7 +46,16 @@ def trained(**changes: Any) -> RunState:
         committed_at=NOW - 180,
     )
     links = (
-        Link(epoch=6, account="account_1", from_step=3000, to_step=6600, started=NOW - 9000, ended=NOW - 5400, end="x"),
+        Link(
+            epoch=6,
+            account="account_1",
+            from_step=3000,
+            to_step=6600,
+            started=NOW - 9000,
+            seconds=3600.0,
+            ended=NOW - 5400,
+            end="x",
+        ),
         Link(
             epoch=7,
             account="account_2",
@@ -54,6 +63,7 @@ def trained(**changes: Any) -> RunState:
             to_step=11_750,
             certified="exact",
             started=NOW - 5400,
+            seconds=5220.0,
             end="open",
         ),
     )
@@ -130,6 +140,13 @@ EMPTY = """\
 |none yet: python rotate_accounts.py register account_1 LABEL|
 +============================================================+
 Machine clock: this machine (local) is start unknown, no known limit"""
+
+
+def test_the_eta_counts_what_a_session_gave_not_when_its_death_was_noticed() -> None:
+    dead = Link(
+        epoch=1, account="a", from_step=0, to_step=500, started=NOW - 9e5, seconds=500.0, ended=NOW, end="taken over"
+    )
+    assert seconds_left(view(state(links=(dead,), links_total=1, step=500, target_steps=1500))) == (1000.0, 1000.0)
 
 
 def test_golden_utf8() -> None:

@@ -107,6 +107,8 @@ def test_a_lease_over_a_holder_says_how_it_was_found_dead_and_counts_its_time() 
     assert (after.usage["ana"].seconds, after.usage["ana"].intervals) == (50.0, ((int(NOW), int(NOW) + 50),))
     assert (after.usage["ben"].sessions, after.usage["ben"].seconds) == (1, 0.0)
     assert after.holder and after.holder.session == id_of(2)
+    worked = leased(committed(state, 70), session=2, account="ben", at=NOW + 500)
+    assert worked.links[0].seconds == worked.usage["ana"].seconds == 70.0, "its newest commit tells more"
 
 
 def test_a_lease_needs_an_account() -> None:

@@ -134,6 +134,16 @@ def sign_of_life(store: Store, names: Names, epoch: int) -> float | None:
     return found.modified if found else None
 
 
+def newest_sign(since: float, beat: float | None, now: float) -> float:
+    """The newest sign of life of a lease taken at `since`, all in store time.
+
+    A lease from the future was written while the store's clock was ahead: then a heartbeat tells more, if there is one.
+    """
+    if beat is None:
+        return since
+    return beat if since > now else max(since, beat)
+
+
 def find(store: Store, name: str) -> Stat | None:
     """An advisory look-up by name."""
     if store.unique_names:

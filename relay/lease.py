@@ -9,7 +9,7 @@ from relay import changes
 from relay.chain import Change, Intent
 from relay.clock import Runtime
 from relay.errors import BadData, Fenced, LeaseHeld
-from relay.heartbeat import sign_of_life
+from relay.heartbeat import newest_sign, sign_of_life
 from relay.ledger import RunLedger, View
 from relay.names import Names
 from relay.samehost import HostLocks
@@ -21,6 +21,8 @@ from storage.base import Store
 LATE_S = 60.0
 """Past a holder's latest end by this much, anybody may take over, heartbeats or not."""
 POLL_S = 15.0
+LONGEST_S = 1e9
+"""The most seconds that a lease can have lasted, whatever its dates say."""
 HEED_S = 0.5
 """Longest a waiting session goes without asking whether it should still wait."""
 
@@ -47,7 +49,7 @@ class Held:
     left_s: float
     """Until this lease may be taken, if no sign of life comes."""
     confirming: bool
-    """Silent for longer than its TTL, and never seen to move: a second look decides."""
+    """Silent for longer than its TTL (or a sign that far ahead), and never seen to move: a second look decides."""
 
 
 class Lease:
@@ -113,18 +115,22 @@ class Watch:
         self._since, self._alive = 0.0, False
 
     def look(self, holder: Holder, sign: float, store_now: float, mono_now: float) -> Held | None:
-        """One successful read. None if the holder is dead: silent for TTL and unchanged for TTL/3 of our own time."""
+        """One successful read. None if the holder is dead: silent for TTL and unchanged for TTL/3 of our own time.
+
+        A sign from the future says nothing of its age: then unchanged for a whole TTL of our own time.
+        """
         if self._seen != (holder.epoch, sign):
             self._alive = self._seen is not None and self._seen[0] == holder.epoch
             self._seen, self._since = (holder.epoch, sign), mono_now
         silent = store_now - sign
-        watched = holder.ttl_s / 3 - (mono_now - self._since)
-        left = max(holder.ttl_s - silent, watched)
+        ahead, watched = silent < 0, mono_now - self._since
+        left = holder.ttl_s - watched if ahead else max(holder.ttl_s - silent, holder.ttl_s / 3 - watched)
         if holder.latest_end is not None:
             left = min(left, holder.latest_end + LATE_S - store_now)
-        if left <= 0 and (silent > holder.ttl_s or _past_end(holder, store_now)):
+        if left <= 0 and (ahead or silent > holder.ttl_s or _past_end(holder, store_now)):
             return None
-        return Held(holder, silent, max(left, 0.0), confirming=silent > holder.ttl_s and not self._alive)
+        confirming = abs(silent) > holder.ttl_s and not self._alive
+        return Held(holder, max(silent, 0.0), max(left, 0.0), confirming)
 
 
 def acquire(
@@ -186,14 +192,14 @@ def _obstacle(
     if holder is None:
         return None
     with speaking(store, f"Cannot tell whether {holder.account} still trains this run"):
-        sign = max(holder.since, sign_of_life(store, names, holder.epoch) or 0.0)
+        beat, now = sign_of_life(store, names, holder.epoch), store.now()
+        sign = newest_sign(holder.since, beat, now)
         if locks.is_dead(holder.session):
-            return _gone(holder, sign, "process on the same machine is gone")
-        now = store.now()
+            return _gone(holder, min(sign, now), "process on the same machine is gone")
         held = watch.look(holder, sign, now, runtime.monotonic())
     if held is not None:
         return held
-    return _gone(holder, sign, "past its latest end" if _past_end(holder, now) else "no sign of life")
+    return _gone(holder, min(sign, now), "past its latest end" if _past_end(holder, now) else "no sign of life")
 
 
 def _past_end(holder: Holder, now: float) -> bool:
@@ -201,7 +207,7 @@ def _past_end(holder: Holder, now: float) -> bool:
 
 
 def _gone(holder: Holder, sign: float, reason: str) -> changes.TookOver:
-    return changes.TookOver(epoch=holder.epoch, reason=reason, seconds=max(0.0, sign - holder.since))
+    return changes.TookOver(epoch=holder.epoch, reason=reason, seconds=min(max(0.0, sign - holder.since), LONGEST_S))
 
 
 def _take(

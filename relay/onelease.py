@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from relay.advice import command
 from relay.errors import LeaseHeld
-from relay.heartbeat import sign_of_life
+from relay.heartbeat import newest_sign, sign_of_life
 from relay.names import Names
 from relay.samehost import HostLocks
 from relay.state import Holder, RunState
@@ -39,6 +39,6 @@ def _alive(state: RunState, holder: Holder, store: Store, locks: HostLocks) -> b
     if locks.is_dead(holder.session):
         return False
     with speaking(store, f"Cannot tell whether {holder.account} trains run {state.run}"):
-        sign = max(holder.since, sign_of_life(store, Names(state.project, state.run), holder.epoch) or 0.0)
-        now = store.now()
-    return now - sign <= holder.ttl_s and (holder.latest_end is None or now <= holder.latest_end)
+        beat, now = sign_of_life(store, Names(state.project, state.run), holder.epoch), store.now()
+    age = now - newest_sign(holder.since, beat, now)  # a sign far ahead is of a clock that was corrected, not of life
+    return abs(age) <= holder.ttl_s and (holder.latest_end is None or now <= holder.latest_end)

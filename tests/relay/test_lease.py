@@ -235,3 +235,34 @@ def test_a_wait_never_outlasts_the_budget(lab: Lab) -> None:
     lab.world.run()
     assert two.outcome.exit_code == Exit.LEASE_HELD
     assert ended[0] - began <= 101
+
+
+def test_a_sign_from_the_future_counts_for_one_ttl_of_our_own_clock() -> None:
+    watch = Watch()
+    held = watch.look(holder(), 37000.0, 1100.0, 0.0)
+    assert held is not None and (held.left_s, held.silent_s, held.confirming) == (TTL, 0.0, True)
+    assert watch.look(holder(), 37000.0, 1279.0, 179.0) is not None
+    moved = watch.look(holder(), 1280.0, 1280.0, 180.0)
+    assert moved is not None and not moved.confirming, "the holder beats on under the corrected clock"
+    again = Watch()
+    again.look(holder(), 37000.0, 1100.0, 0.0)
+    assert again.look(holder(), 37000.0, 1280.0, 180.0) is None
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 3600.0])
+def test_a_clock_that_was_ahead_and_was_corrected_locks_nobody_out(lab: Lab, wait_s: float) -> None:
+    kill_mid_way(lab)
+    lab.world.now -= 36_000
+    before = lab.world.now
+    assert lab.run(lab.session("bob", wait_s=wait_s)).exit_code == Exit.OK
+    assert TTL < lab.world.now - before < TTL + 60
+    link = lab.state().links[0]
+    assert (link.end, link.seconds) == ("no sign of life", 0.0)
+
+
+def test_a_heartbeat_decades_ahead_is_no_crash_at_the_latest_end(lab: Lab) -> None:
+    kill_mid_way(lab, budget_s=300)
+    lab.shared._shelf.objects[f"runs/{PROJECT}/chain/heartbeat.1"] = (b"{}", lab.world.now + 2e9)
+    lab.world.now += 86_400
+    assert lab.run(lab.session("bob")).exit_code == Exit.OK
+    assert lab.state().links[0].seconds < 2 * 86_400

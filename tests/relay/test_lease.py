@@ -257,7 +257,7 @@ def test_a_clock_that_was_ahead_and_was_corrected_locks_nobody_out(lab: Lab, wai
     assert lab.run(lab.session("bob", wait_s=wait_s)).exit_code == Exit.OK
     assert TTL < lab.world.now - before < TTL + 60
     link = lab.state().links[0]
-    assert (link.end, link.seconds) == ("no sign of life", 0.0)
+    assert link.end == "no sign of life" and link.seconds < 6
 
 
 def test_a_heartbeat_decades_ahead_is_no_crash_at_the_latest_end(lab: Lab) -> None:

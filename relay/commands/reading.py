@@ -12,7 +12,7 @@ from relay.config import Resolved
 from relay.errors import BadData
 from relay.heartbeat import sign_of_life
 from relay.identity import Opened, Pair, open_run, parse_address, require_run
-from relay.ledger import RunLedger
+from relay.ledger import NewerFormat, RunLedger
 from relay.names import Names
 from relay.policy import shipped
 from relay.registry import Registry
@@ -69,13 +69,13 @@ def standing(state: RunState, store: Store) -> Standing:
 
 
 def other_runs(registry: Registry, mine: Names, app: App) -> Iterator[RunState]:
-    """Newest states of all other registered runs; one that is damaged is that run's own trouble."""
+    """Newest states of all other registered runs; one that is damaged or too new is its own trouble."""
     for project, run in registry.runs():
         if (project, run) == (mine.project, mine.run):
             continue
         try:
             view = RunLedger(registry.store, project, run, app.runtime).peek()
-        except BadData as error:
+        except (BadData, NewerFormat) as error:
             LOG.warning("run %s/%s cannot be read: %s", project, run, error)
             continue
         if view is not None:

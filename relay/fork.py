@@ -9,11 +9,11 @@ from relay.canonical import dumps
 from relay.changes import Key
 from relay.checkpoint import Facts, put_manifest
 from relay.errors import BadConfig, BadData
-from relay.ledger import View
+from relay.ledger import RunLedger, View
 from relay.manifest import Manifest
 from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed
-from relay.restore import Damaged, fetch
+from relay.restore import fetch_unheld
 from relay.state import Checkpoint, Origin
 from relay.trouble import speaking
 from relay.workload import StepDigest
@@ -22,30 +22,35 @@ from storage.transfer import upload
 
 
 def copy_checkpoint(
-    parent: View, key: Key, source: Store, target: Store, names: Names, run_id: str, code_version: str, scratch: Path
+    ledger: RunLedger,
+    parent: View,
+    key: Key,
+    source: Store,
+    target: Store,
+    names: Names,
+    run_id: str,
+    code_version: str,
+    scratch: Path,
 ) -> tuple[Checkpoint, Origin]:
     """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under `names`.
 
-    `scratch` is a folder on this machine for the download. Raises BadData (65) if the parent does not retain `key` or
-    it is damaged, BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    `ledger` is the parent's, `scratch` a folder on this machine for the download. Raises BadData (65) if the parent
+    does not retain `key`, or no longer, or it is damaged; BadConfig (78) if another fork has
+    taken the name, StorageUnreachable (69).
     """
-    state, old = parent.state, Names(parent.state.project, parent.state.run)
+    state = parent.state
     checkpoint = state.checkpoint(key)
     if checkpoint is None:
         steps = ", ".join(f"{c.step:,}" for c in state.retained) or "none"
         raise BadData(f"Run {state.run} retains no checkpoint of step {key[0]:,}. It retains steps {steps}.")
     outbox = Outbox(scratch)
-    with speaking(target, "The checkpoint could not be copied"):
-        try:
-            manifest = fetch(checkpoint, state, source, old, outbox)
+    try:
+        manifest = fetch_unheld(checkpoint, ledger, state, source, outbox)
+        with speaking(target, "The checkpoint could not be copied"):
             _claim(target, names, {"manifest": checkpoint.sha256, "code_version": code_version})
             head = _store(manifest, outbox.folder(key), target, names, run_id, code_version, checkpoint.metric)
-        except Damaged as evidence:
-            raise BadData(
-                f"Step {key[0]:,} of run {state.run} is damaged and cannot be forked: {evidence}."
-            ) from evidence
-        finally:
-            outbox.remove(key)
+    finally:
+        outbox.remove(key)
     origin = Origin(
         project=state.project, run=state.run, entry=parent.digest, step=key[0], state_hash=manifest.state_hash
     )

@@ -9,6 +9,7 @@ from relay.advice import command
 from relay.canonical import digest
 from relay.changes import Key
 from relay.errors import BadData
+from relay.ledger import RunLedger
 from relay.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed
@@ -100,6 +101,27 @@ def fetch(
         finally:
             outbox.drop_incoming()
     return manifest
+
+
+def fetch_unheld(checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox) -> Manifest:
+    """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
+
+    Raises BadData (65) that says whether it is damaged or was retired meanwhile, StorageUnreachable (69).
+    """
+    what = f"Step {checkpoint.step:,} of run {state.run}"
+    try:
+        with speaking(store, f"{what} could not be read"):
+            return fetch(checkpoint, state, store, ledger.names, outbox)
+    except Damaged as evidence:
+        if retained(ledger, checkpoint):
+            raise BadData(f"{what} is damaged: {evidence}. {LOOK}") from evidence
+    steps = ", ".join(f"{c.step:,}" for c in ledger.read().state.undamaged)
+    raise BadData(f"{what} was retired meanwhile, which is no damage. Choose one of those retained now: {steps}.")
+
+
+def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
+    """Whether the run still retains it, by a fresh reading: readers hold no lock (P8)."""
+    return any(c.key == checkpoint.key for c in ledger.read().state.retained)
 
 
 def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: Names) -> Manifest:

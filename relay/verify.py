@@ -12,7 +12,7 @@ from relay.errors import BadData
 from relay.ledger import Point, RunLedger
 from relay.manifest import FileEntry
 from relay.names import Names
-from relay.restore import Damaged, own_ref, read_manifest
+from relay.restore import Damaged, own_ref, read_manifest, retained
 from relay.state import Checkpoint, RunState
 from relay.status import iso
 from relay.trouble import speaking
@@ -88,7 +88,7 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
         for checkpoint in view.state.retained:
             tell(f"reading step {checkpoint.step:,} ({checkpoint.bytes / 1e6:.1f} MB)")
             checked = _checkpoint(checkpoint, view.state, store, ledger.names)
-            if checked.ok or _still_retained(ledger, checkpoint):
+            if checked.ok or retained(ledger, checkpoint):
                 found.checkpoints.append(checked)
     except BadData as error:
         found.incidents.append(Incidental("ledger", str(error), against=True))
@@ -168,8 +168,3 @@ def _hash(store: Store, ref: Ref, expected: int) -> tuple[int, str]:
         digest.update(piece)
         size += len(piece)
     return size, digest.hexdigest()
-
-
-def _still_retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
-    """Readers hold no lock: a checkpoint retired meanwhile is not damage (P8)."""
-    return any(c.key == checkpoint.key for c in ledger.read().state.retained)

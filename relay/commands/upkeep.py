@@ -81,7 +81,7 @@ def fork(
     source.ensure_tested(app.runtime)
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
         head, origin = copy_checkpoint(
-            parent.view, chosen.key, source.checkpoints, source.checkpoints, names, app.runtime.token(),
+            parent.ledger, parent.view, chosen.key, source.checkpoints, source.checkpoints, names, app.runtime.token(),
             relay.__version__, Path(scratch),
         )  # fmt: skip
     changes = {key: value for key, value, where in resolved.values() if where.startswith("command line")}

@@ -16,9 +16,8 @@ from relay.errors import BadData, UsageError
 from relay.identity import Opened, Pair
 from relay.outbox import Outbox
 from relay.report import duration
-from relay.restore import Damaged, fetch
+from relay.restore import fetch_unheld
 from relay.state import Checkpoint, RunState
-from relay.trouble import LOOK, speaking
 from relay.workload import Workload
 
 SAMPLE = 2
@@ -121,11 +120,7 @@ def role(state: RunState, checkpoint: Checkpoint) -> str:
 def bring(checkpoint: Checkpoint, opened: Opened, stores: Pair, scratch: Path) -> Path:
     """The checkpoint's files, verified, on this machine. Raises BadData (65), StorageUnreachable (69)."""
     outbox = Outbox(scratch)
-    with speaking(stores.checkpoints, f"Step {checkpoint.step:,} could not be read"):
-        try:
-            fetch(checkpoint, opened.view.state, stores.checkpoints, opened.names, outbox)
-        except Damaged as evidence:
-            raise BadData(f"Step {checkpoint.step:,} is damaged: {evidence}. {LOOK}") from evidence
+    fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, outbox)
     return outbox.folder(checkpoint.key)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from relay.errors import BadConfig, BadData, Exit
 from relay.fork import copy_checkpoint
-from relay.ledger import RunLedger
+from relay.ledger import RunLedger, View
 from relay.names import Names
 from relay.retention import Keep
 from relay.verify import verify
@@ -16,11 +16,12 @@ from tests.relay.sessions import PROJECT, RUN, Lab, genesis
 from tests.relay.toy import ToyWorkload, hash_of, state_at
 
 
-def fork(lab: Lab, step: int, tmp: Path, run: str = RUN) -> None:
-    view = RunLedger(lab.shared, PROJECT, run, lab.world.process()).read()
+def fork(lab: Lab, step: int, tmp: Path, run: str = RUN, view: View | None = None) -> None:
+    ledger = RunLedger(lab.shared, PROJECT, run, lab.world.process())
+    view = view or ledger.read()
     target = genesis("branch")
     head, origin = copy_checkpoint(
-        view, (step, 1), lab.shared, lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp / "scratch"
+        ledger, view, (step, 1), lab.shared, lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp / "scratch"
     )
     begun = target.model_copy(update={"head": head, "origin": origin})
     RunLedger(lab.shared, PROJECT, "branch", lab.world.process()).begin(begun, session="0" * 32)
@@ -59,3 +60,13 @@ def test_of_two_forks_to_one_name_the_second_touches_nothing(lab: Lab, tmp_path:
     fork(lab, 40, tmp_path)  # one that broke off is made again: the same bytes
     assert verify(RunLedger(lab.shared, PROJECT, "branch", lab.world.process()), lab.shared).ok
     assert lab.state("branch").head.state_hash == hash_of(40, state_at(40))
+
+
+def test_a_step_retired_while_it_was_read_is_not_called_damaged(lab: Lab, tmp_path: Path) -> None:
+    lab.run(lab.session(target_steps=40, keep=Keep(9)))
+    before = RunLedger(lab.shared, PROJECT, RUN, lab.world.process()).read()
+    lab.run(lab.session("bob", target_steps=100, keep=Keep(2)))
+    lab.world.now += 7200
+    lab.run(lab.session("bob", target_steps=120, keep=Keep(2)))
+    with pytest.raises(BadData, match=r"retired meanwhile, which is no damage.*retained now: 110, 120"):
+        fork(lab, 10, tmp_path, view=before)

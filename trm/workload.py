@@ -19,6 +19,7 @@ from trm.config import TrainConfig
 from trm.evaluate import EvalProgress, evaluate
 from trm.fingerprint import fingerprint, installed
 from trm.kernels.fast_step import choose
+from trm.layers import slow_bf16
 from trm.losses import METRICS
 from trm.model import Sizes
 from trm.schedule import lr_scale
@@ -151,6 +152,8 @@ class TrmWorkload:
         """How steps are computed: states of equal paths and configs are expected to be the same bits."""
         config = self._config
         dtype, threads = config.arch.forward_dtype, config.threads
+        if dtype == "bfloat16" and slow_bf16(self.device):
+            dtype = "bfloat16-as-float32"
         return f"{self._step.name} {self.device.type} {dtype} batch={config.batch_size} threads={threads}"
 
     def evaluate(

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from trm import layers
 from trm.config import Arch
 from trm.layers import rms_norm, rotary_tables, rotate, truncated_normal
 from trm.model import Inner, Sizes
@@ -92,3 +93,19 @@ def test_bfloat16_trains_on_the_cpu_and_reaches_every_weight(make, mlp_t: bool, 
     assert unreached == set()
     assert state.model.inner.puzzle_emb.weights.any()
     assert all(value.isfinite().all() for value in state.tensors().values())
+
+
+def test_a_slow_bfloat16_product_is_the_same_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a CPU has no bfloat16 of its own, the same values are multiplied in float32 and rounded once."""
+    x, w = (torch.linspace(-2, 2, 5 * 33).reshape(5, 33).bfloat16(), torch.linspace(-1, 3, 7 * 33).reshape(7, 33))
+    w = w.bfloat16().requires_grad_()
+    exact = x.double() @ w.double().T
+    for slow in (True, False):
+        monkeypatch.setattr(layers, "slow_bf16", lambda device, slow=slow: slow)
+        w.grad = None
+        y = layers.linear(x, w, None)
+        y.float().square().sum().backward()
+        assert y.dtype == torch.bfloat16 and w.grad is not None
+        assert ((y.double() - exact).norm() / exact.norm()).item() < 4e-3
+        grad = 2 * exact.detach().T @ x.double()
+        assert ((w.grad.double() - grad).norm() / grad.norm()).item() < 1e-2

@@ -43,7 +43,7 @@ def rms_norm(x: Tensor, eps: float) -> Tensor:
 
 
 def slow_bf16(device: torch.device) -> bool:
-    """Whether this device has no bfloat16 product of its own: a CPU without AVX512 takes 4 to 10 times longer over it."""
+    """Whether this device has no bfloat16 product of its own: such a CPU takes 4 to 10 times longer over it."""
     return device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 

@@ -151,10 +151,10 @@ class TrmWorkload:
     def path(self) -> str:
         """How steps are computed: states of equal paths and configs are expected to be the same bits."""
         config = self._config
-        dtype, threads = config.arch.forward_dtype, config.threads
+        dtype: str = config.arch.forward_dtype
         if dtype == "bfloat16" and slow_bf16(self.device):
             dtype = "bfloat16-as-float32"
-        return f"{self._step.name} {self.device.type} {dtype} batch={config.batch_size} threads={threads}"
+        return f"{self._step.name} {self.device.type} {dtype} batch={config.batch_size} threads={config.threads}"
 
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[EvalProgress], None] = lambda _: None

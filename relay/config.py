@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from relay.errors import BadConfig
-from relay.names import check_name
+from relay.names import FRAGMENT, check_name
 from relay.origins import Given, Value, from_command_line, from_environment, from_file, hint, variable
 from relay.state import MAX_RETAINED, Name, Step
 
@@ -129,8 +129,9 @@ class Resolved(Generic[WorkloadConfig]):
         return self.settings.storage.url or "relay_store"
 
     def _address(self, url: str) -> str:
-        """A plain path as a file:// address."""
-        return url if "://" in url else self.path(url).as_uri()
+        """A plain path as a file:// address; the store's identity stays behind it."""
+        path, mark, identity = url.partition(FRAGMENT)
+        return url if "://" in url else self.path(path).as_uri() + mark + identity
 
     def values(self) -> Iterator[tuple[str, Any, str]]:
         """(dotted key, value, origin) of every setting."""

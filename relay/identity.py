@@ -17,7 +17,7 @@ from relay.clock import Runtime
 from relay.endpoint import ensure_tested
 from relay.errors import BadConfig, BadData
 from relay.ledger import RunLedger, View
-from relay.names import IDENTITY, Names, one_edit_apart
+from relay.names import FRAGMENT, IDENTITY, Names, one_edit_apart
 from relay.pinned import config_hash
 from relay.registry import Registry
 from relay.state import Checkpoint, Id, Origin, Strict
@@ -26,7 +26,6 @@ from storage.base import Exists, Missing, Store, TooLong
 from storage.mounts import evaporates
 
 LIMIT = 1000
-FRAGMENT = "#id="
 
 
 class StoreIdentity(Strict):

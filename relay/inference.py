@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.clock import Runtime
-from relay.owners import Inference, infer, machine_owner
+from relay.owners import Inference, infer, machine_owner, unnamed
 from relay.policy import shipped
 
 
@@ -19,8 +19,14 @@ def infer_account(
     found = infer(label, owner, provider, environ, login_name(), shipped())
     if found.owner is not None:
         return found
-    why = "this machine; set your name with --owner or RELAY_OWNER"
-    return replace(found, owner=machine_owner(config_folder(environ), runtime), owner_from=why)
+    advice = "set your name with --owner or RELAY_OWNER"
+    try:
+        return replace(
+            found, owner=machine_owner(config_folder(environ), runtime), owner_from=f"this machine; {advice}"
+        )
+    except OSError:
+        where = f"nothing, and this machine cannot keep one; {advice}"
+        return replace(found, owner=unnamed(runtime), owner_from=where)
 
 
 def config_folder(environ: Mapping[str, str]) -> Path:

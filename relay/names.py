@@ -12,6 +12,8 @@ from relay.errors import BadConfig
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 IDENTITY = "trm-relay.store.json"
 """The object that says which store this is (P3)."""
+FRAGMENT = "#id="
+"""What an address ends with, before that identity, if it says which store it must be."""
 REGISTRY = "registry/"
 REGISTRY_LEDGER = REGISTRY + "ledger/"
 CHECKPOINTS = "checkpoints/"

@@ -74,9 +74,14 @@ def machine_owner(folder: Path, runtime: Runtime) -> str:
     with FileLock(str(path) + ".lock"):
         kept = path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else ""
         if not _UNNAMED.fullmatch(kept):
-            kept = f"unnamed-{runtime.token()[:4]}"
+            kept = unnamed(runtime)
             path.write_text(kept + "\n", encoding="utf-8")
     return kept
+
+
+def unnamed(runtime: Runtime) -> str:
+    """A random name for somebody nothing names."""
+    return f"unnamed-{runtime.token()[:4]}"
 
 
 def _owner(label: str, owner: str | None, environ: Mapping[str, str], login: str) -> tuple[str | None, str]:

@@ -148,6 +148,12 @@ def test_relative_paths_start_where_the_command_runs(tmp_path: Path) -> None:
     assert found.ledger_url == (tmp_path / "shared folder").as_uri()
 
 
+def test_a_plain_path_may_say_which_store_it_must_be(tmp_path: Path) -> None:
+    mark = f"#id={'a' * 32}"
+    found = resolve(lambda t: TrainConfig(task=t), TrainConfig, {"RELAY_STORE": f"{tmp_path}/store{mark}"}, tmp_path)
+    assert found.ledger_url == (tmp_path / "store").as_uri() + mark
+
+
 def test_every_relay_setting_has_its_own_variable() -> None:
     keys = leaves(Settings)
     names = [variable(key) for key in keys]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import BadConfig
+from relay.inference import infer_account
 from relay.owners import SHARED_LOGINS, infer, machine_owner, same_person
 from relay.policy import shipped
 from tests.relay.runs import QuietRuntime
@@ -73,6 +74,13 @@ def test_a_machine_s_random_name_is_made_once(tmp_path: Path) -> None:
     assert machine_owner(tmp_path / "config", QuietRuntime(2)) == name
     (tmp_path / "config" / "owner").write_bytes(b"\xff\x00 not a name")
     assert machine_owner(tmp_path / "config", QuietRuntime(3)) != name
+
+
+def test_a_machine_that_keeps_no_name_gives_one_for_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relay.inference.login_name", lambda: "root")
+    (tmp_path / "file").touch()
+    found = infer_account("x", None, None, {"HOME": str(tmp_path / "file")}, QuietRuntime(1))
+    assert found.owner is not None and found.owner.startswith("unnamed-") and "cannot keep" in found.owner_from
 
 
 def test_the_same_person_in_other_spellings() -> None:

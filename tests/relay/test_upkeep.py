@@ -124,3 +124,7 @@ def test_a_fork_whose_name_was_taken_meanwhile_says_so(desk: Desk, monkeypatch: 
     monkeypatch.setattr(upkeep, "copy_checkpoint", meanwhile)
     refused = desk("fork", "--run", "r", "--to", "branch", code=78)
     assert "There is a run branch already" in refused.err and desk.status("branch")["step"] == 0
+
+
+def test_a_setting_that_is_no_text_is_shown_escaped(desk: Desk) -> None:
+    assert "\\udcff" in desk("config", "show", "data_dir=\udcff").out

@@ -58,6 +58,8 @@ class Lease:
     def __init__(self, ledger: RunLedger, runtime: Runtime, wish: Wish, view: View, taken_at: float) -> None:
         self.ledger, self.session, self.account = ledger, wish.session, wish.account
         self.ttl_s, self.epoch, self.taken_at = wish.ttl_s, view.state.epoch, taken_at
+        self.append_s = runtime.monotonic() - taken_at
+        """How long the lease entry took to land; others could not see it before."""
         self.view = view
         """The newest view this session has seen."""
         self._runtime, self._lock = runtime, runtime.lock()

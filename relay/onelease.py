@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from relay.advice import command
 from relay.errors import LeaseHeld
@@ -16,16 +17,29 @@ from relay.usage import leases_of
 from storage.base import Store
 
 
+@dataclass(frozen=True)
+class Taken:
+    """A lease just taken in `run`: dated `since`, and to be seen by others from `landed` on (store's clock)."""
+
+    since: float
+    landed: float
+    run: str
+
+    def yields_to(self, holder: Holder, run: str) -> bool:
+        """Whether the other one stays: it is older, or was taken while it could not see ours."""
+        return (holder.since, run) < (self.since, self.run) or self.since < holder.since < self.landed
+
+
 def refuse_second_lease(
-    account: str, others: Iterable[RunState], store: Store, locks: HostLocks, mine: tuple[float, str] | None = None
+    account: str, others: Iterable[RunState], store: Store, locks: HostLocks, mine: Taken | None = None
 ) -> None:
     """Raises LeaseHeld (73) if the account trains one of the other runs right now; StorageUnreachable (69).
 
-    `mine` is (since, run) of a lease just taken: then only an older one counts, so that of two taken at once one stays.
+    With `mine`, a lease just taken, one that was taken after it landed does not count: that one sees ours and yields.
     """
     for state in leases_of(others, account):
         holder = state.holder
-        if holder is None or (mine is not None and (holder.since, state.run) > mine):
+        if holder is None or (mine and not mine.yields_to(holder, state.run)):
             continue
         if _alive(state, holder, store, locks):
             raise LeaseHeld(

@@ -14,7 +14,7 @@ from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
 from relay.incidents import record_crash, record_non_finite
 from relay.interrupts import heed
 from relay.lease import Lease, Wish, acquire, refuse_halted
-from relay.onelease import refuse_second_lease
+from relay.onelease import Taken, refuse_second_lease
 from relay.redact import printable
 from relay.state import RunState
 from relay.training import End, NonFinite
@@ -139,8 +139,8 @@ def _hold(parts: Parts, work: Work) -> Outcome:
     holding = _Holding(parts)
     try:
         with holding:
-            holder = lease.state.holder
-            mine = (holder.since if holder else 0.0, lease.state.run)
+            since = lease.state.holder.since if lease.state.holder else 0.0
+            mine = Taken(since, since + lease.append_s, lease.state.run)
             refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks, mine)
             code, holding.reason = _until_ended(parts, work)
     except RelayError as error:

@@ -266,3 +266,24 @@ def test_a_heartbeat_decades_ahead_is_no_crash_at_the_latest_end(lab: Lab) -> No
     lab.world.now += 86_400
     assert lab.run(lab.session("bob")).exit_code == Exit.OK
     assert lab.state().links[0].seconds < 2 * 86_400
+
+
+@pytest.mark.parametrize("slow_s", [0.5, 2.0, 20.0])
+def test_of_one_account_on_two_runs_at_most_one_trains_though_one_lease_lands_late(lab: Lab, slow_s: float) -> None:
+    """The first lease is dated before the second, but lands after the second session has looked at all runs."""
+    lab.begin("other")
+    one = lab.session("alice", others=("other",), target_steps=3000)
+    two = lab.session("alice", run="other", others=("chain",), target_steps=3000)
+    slept: list[str] = []
+
+    def slow(verb: str, name: str) -> None:
+        if verb == "put_if_absent" and "/ledger/" in name and not slept:
+            slept.append(name)
+            one.process.sleep(slow_s)
+
+    one.store.fail = slow
+    one.start()
+    lab.world.at(lab.world.now + 0.2, two.start)
+    lab.world.run()
+    assert slept and sorted([one.outcome.exit_code, two.outcome.exit_code]) == [Exit.OK, Exit.LEASE_HELD]
+    assert bool(one.workload.trained) != bool(two.workload.trained)

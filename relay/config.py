@@ -105,11 +105,6 @@ class Resolved(Generic[WorkloadConfig]):
         return (self.folder / Path(text).expanduser()).absolute()
 
     @property
-    def store_configured(self) -> bool:
-        """Whether anybody named a store."""
-        return any(v for v in self.settings.storage.model_dump().values())
-
-    @property
     def ledger_url(self) -> str:
         """Address of the store that holds the ledger."""
         return self._address(self.settings.storage.ledger_url or self._url())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,15 +14,15 @@ KEEP = 20
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
-def open_log(folder: Path, label: str, wall: float, secrets: Iterable[str] = (), verbose: bool = False) -> Path | None:
-    """Send our log lines to a fresh file (and to stderr if verbose); None where the folder cannot be written.
+def open_log(folder: Path, label: str, wall: float, secrets: Iterable[str] = ()) -> Path | None:
+    """Send our log lines to a fresh file; None where the folder cannot be written.
 
     `wall` is unix seconds, for the name only. The newest 20 files stay.
     """
     stamp = datetime.fromtimestamp(wall, UTC).strftime("%Y%m%dT%H%M%SZ")
     file = folder / f"{stamp}_{label}.log"
     written = True
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)] if verbose else []
+    handlers: list[logging.Handler] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handlers.append(logging.FileHandler(file, encoding="utf-8", delay=True))

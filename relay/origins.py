@@ -41,14 +41,14 @@ def variable(key: str) -> str:
     return ENVIRONMENT_NAMES.get(key, "RELAY_" + key.upper().replace(".", "_"))
 
 
-def from_environment(environ: Mapping[str, str], keys: Sequence[str], known: Sequence[str] = ()) -> list[Given]:
+def from_environment(environ: Mapping[str, str], keys: Sequence[str]) -> list[Given]:
     """Settings among the environment; empty variables count as unset. An unknown RELAY_ variable is refused."""
     names = {variable(key): key for key in keys}
     found = []
     for name, text in sorted(environ.items()):
         if name in names and text:
             found.append(Given(names[name], text, f"environment variable {name}"))
-        elif name.startswith("RELAY_") and name not in names and name not in READ_ELSEWHERE and name not in known:
+        elif name.startswith("RELAY_") and name not in names and name not in READ_ELSEWHERE:
             raise BadConfig(f"Unknown environment variable {name}.{hint(name, names)} Unset it or correct its name.")
     return found
 

@@ -142,17 +142,6 @@ class Log:
         except (Missing, TooLong):
             return None
 
-    def listed_beyond(self, tail: int) -> list[int]:
-        """Slots a listing shows beyond the tail although no chain of entries leads to them: proof of a lost entry.
-
-        A listing may hide but never invents. If the log has grown meanwhile, the grown tail is what counts.
-        """
-        listed = list(self._listed(after=tail))
-        if not listed:
-            return []
-        grown = self.tail(tail if tail >= 0 else None)
-        return [seq for seq in listed if seq > grown]
-
     def gaps(self, tail: int, *, confirm: int = 16) -> list[int]:
         """Empty slots below the newest one known, by a listing and then a point read each; at most `confirm` of them.
 
@@ -193,10 +182,10 @@ class Log:
                 high = middle
         return low
 
-    def _listed(self, after: int = -1) -> Iterator[int]:
+    def _listed(self) -> Iterator[int]:
         """Slot numbers a listing shows, ascending; other names are not ours."""
         slot = re.compile(re.escape(self.prefix) + r"([0-9]{20})\.json")
-        for stat in self.store.list(self.prefix, after=self.name(after) if after >= 0 else None):
+        for stat in self.store.list(self.prefix):
             if (match := slot.fullmatch(stat.name)) and int(match[1]) < _LAST_SEQ:
                 yield int(match[1])
 

@@ -58,13 +58,11 @@ def test_every_key_has_a_default_so_nothing_need_be_configured(tmp_path: Path) -
     assert found.settings.run == "sudoku_rotation"
     assert found.workload.task == "sudoku4"
     assert found.ledger_url == found.checkpoint_url == (tmp_path / "relay_store").as_uri()
-    assert not found.store_configured
 
 
 def test_the_two_stores_can_be_named_separately(tmp_path: Path) -> None:
     found = settled(tmp_path, None, {"RELAY_STORE": "file:///s", "RELAY_LEDGER_STORE": "file:///l"})
     assert (found.ledger_url, found.checkpoint_url) == ("file:///l", "file:///s")
-    assert found.store_configured
 
 
 @pytest.mark.parametrize("text", ["007", "on", "10-30", "1e3", "null", "0x10", "no", "1_000"])

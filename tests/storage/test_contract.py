@@ -251,4 +251,4 @@ def test_a_log_on_it_has_one_winner_a_slot(clients: Clients) -> None:
         assert isinstance(first.append(seq, b"first"), Won)
         assert second.append(seq, b"second") == Lost(b"first")
     assert a.tail() == b.tail(3) == 4
-    assert a.gaps(4) == b.listed_beyond(4) == []
+    assert a.gaps(4) == b.gaps(4) == []

@@ -69,7 +69,6 @@ def test_a_hole_is_never_taken_for_the_tail(world: LogWorld, hole: int) -> None:
     world.lose(hole)
     tail = world.log.tail()
     assert tail in (hole - 1, 19)
-    assert world.log.listed_beyond(tail) == (list(range(hole + 1, 20)) if tail < 19 else [])
     assert world.log.gaps(tail) == [hole]
 
 
@@ -84,10 +83,9 @@ def test_a_log_that_grows_meanwhile_has_no_hole(world: LogWorld) -> None:
     world.fill(range(10))
     tail = world.log.tail()
     world.fill(range(10, 13))
-    assert world.log.listed_beyond(tail) == []
     assert world.log.gaps(tail) == []
     empty = LogWorld()
-    assert empty.log.listed_beyond(-1) == empty.log.gaps(-1) == []
+    assert empty.log.gaps(-1) == []
 
 
 def test_a_listing_that_hides_shows_no_hole_and_costs_bounded_reads(world: LogWorld) -> None:
@@ -95,14 +93,13 @@ def test_a_listing_that_hides_shows_no_hole_and_costs_bounded_reads(world: LogWo
     world.faulty.hide = 0.9
     assert world.log.gaps(499, confirm=16) == []
     assert world.counting.reads == 16
-    assert world.log.listed_beyond(499) == []
 
 
 def test_foreign_names_beside_the_entries_are_ignored(world: LogWorld) -> None:
     world.fill(range(3))
     for name in ("x.json", "9" * 20 + ".json", "0" * 19 + ".json", "0" * 18 + "50.json.tmp", "0" * 18 + "50/x.json"):
         world.memory.put(PREFIX + name, b"")
-    assert world.log.listed_beyond(2) == world.log.gaps(2) == []
+    assert world.log.gaps(2) == []
 
 
 def test_a_hint_is_read_back_and_replaced(world: LogWorld) -> None:

@@ -6,7 +6,6 @@ files with their hashes. It knows nothing of stores: whether one is committed, t
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -19,6 +18,8 @@ from pydantic import Field, ValidationError
 from relay.errors import BadConfig
 from relay.manifest import MAX_BYTES, MAX_FILES, FileName
 from relay.state import Checkpoint, Digest, Epoch, Id, Metrics, Name, NextDigest, RunState, Step, Strict, Text
+from storage.files import sync
+from storage.transfer import file_digest
 
 INCOMING = "incoming"
 KEPT_UNSENT = 2
@@ -228,11 +229,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
 def hashed(path: Path) -> tuple[int, str] | None:
     """(size, SHA-256) of a plain file, None if there is none."""
     try:
-        if path.is_symlink() or not path.is_file():
-            return None
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return path.stat().st_size, digest
+        return None if path.is_symlink() or not path.is_file() else file_digest(path)
     except OSError:
         return None
 
@@ -241,6 +238,6 @@ def fsync_folder(folder: Path) -> None:
     """Make new names in a folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        sync(handle)
     finally:
         os.close(handle)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,9 +15,8 @@ from relay.restore import Damaged, own_ref, read_manifest, retained
 from relay.state import Checkpoint, RunState
 from relay.status import iso
 from relay.trouble import speaking
-from storage.base import Missing, Ref, Store
-
-CHUNK = 8 << 20
+from storage.base import Missing, Store
+from storage.transfer import digest
 
 
 @dataclass(frozen=True)
@@ -150,21 +148,9 @@ def _file(store: Store, file: FileEntry) -> None:
     """Raises Damaged if two full reads find other bytes than the manifest names, or the file is not there."""
     for _ in range(2):
         try:
-            size, digest = _hash(store, own_ref(store, file.key, file.ref), file.size)
+            size, sha256 = digest(store, own_ref(store, file.key, file.ref), most=file.size + 1)
         except Missing:
             raise Damaged(f"{file.key} is missing") from None
-        if (size, digest) == (file.size, file.sha256):
+        if (size, sha256) == (file.size, file.sha256):
             return
-    raise Damaged(f"{file.key} read twice has {size} bytes with SHA-256 {digest}, not {file.size} with {file.sha256}")
-
-
-def _hash(store: Store, ref: Ref, expected: int) -> tuple[int, str]:
-    """(bytes read, SHA-256); at most one byte beyond what is expected is ever asked for."""
-    digest, size = hashlib.sha256(), 0
-    while size <= expected:
-        piece = store.read_range(ref, size, min(CHUNK, expected + 1 - size))
-        if not piece:
-            break
-        digest.update(piece)
-        size += len(piece)
-    return size, digest.hexdigest()
+    raise Damaged(f"{file.key} read twice has {size} bytes with SHA-256 {sha256}, not {file.size} with {file.sha256}")

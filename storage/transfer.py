@@ -87,10 +87,13 @@ def download(
     return _in_parallel(lambda file: _download(store, file, folder / file.name, tell), wanted, workers)
 
 
-def digest(store: Store, ref: Ref, progress: Progress = lambda _: None) -> tuple[int, str]:
-    """Size and SHA-256 of a stored object, by reading all of it in chunks."""
+def digest(store: Store, ref: Ref, progress: Progress = lambda _: None, *, most: int | None = None) -> tuple[int, str]:
+    """Size and SHA-256 of a stored object, by reading it in chunks; `most` bytes of it at most."""
     sha, size = hashlib.sha256(), 0
-    while piece := store.read_range(ref, size, CHUNK):
+    while most is None or size < most:
+        piece = store.read_range(ref, size, CHUNK if most is None else min(CHUNK, most - size))
+        if not piece:
+            break
         sha.update(piece)
         size += len(piece)
         progress(len(piece))

@@ -30,7 +30,7 @@ def trained(relay: Relay) -> Relay:
     return relay
 
 
-@pytest.mark.parametrize("harm", ["flip", "remove"]  # truncated, emptied, swapped: tests/relay/test_restore.py)
+@pytest.mark.parametrize("harm", ["flip", "remove"])
 def test_i6_a_damaged_newest_checkpoint_is_stepped_over_and_nothing_is_deleted(trained: Relay, harm: str) -> None:
     path = checkpoint_file(trained, "hurt", 30)
     data = bytearray(path.read_bytes())

@@ -12,8 +12,8 @@ from relay.env import Machine
 from relay.errors import Exit, RelayError
 from relay.mishaps import explain
 from relay.outbox import outbox_of
-from relay.report import duration
 from relay.status import View
+from relay.wording import duration
 from storage.base import StoreError
 
 SKEW_S = 60.0

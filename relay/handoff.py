@@ -9,8 +9,8 @@ from typing import Any
 
 from relay.advice import command
 from relay.redact import printable, redact
-from relay.report import duration
 from relay.status import AccountRow, View
+from relay.wording import duration
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from relay.ledger import RunLedger, View
 from relay.names import Names
 from relay.samehost import HostLocks
 from relay.state import Holder, RunState
-from relay.status import iso
 from relay.trouble import speaking
+from relay.wording import iso
 from storage.base import Store
 
 LATE_S = 60.0

@@ -11,9 +11,9 @@ from relay.heartbeat import newest_sign, sign_of_life
 from relay.names import Names
 from relay.samehost import HostLocks
 from relay.state import Holder, RunState
-from relay.status import iso
 from relay.trouble import speaking
 from relay.usage import leases_of
+from relay.wording import iso
 from storage.base import Store
 
 

@@ -10,7 +10,8 @@ from rich.cells import cell_len, set_cell_size
 from relay.advice import command
 from relay.env import Machine
 from relay.redact import printable
-from relay.status import AccountRow, View, iso, seconds_left, status_document
+from relay.status import AccountRow, View, seconds_left, status_document
+from relay.wording import duration, iso
 
 INSIDE = 60
 """Columns between the box's sides."""
@@ -62,20 +63,6 @@ def draw(view: View, machine: Machine, ascii_only: bool = False) -> str:
         *_clocks(view, machine),
     ]
     return "\n".join(lines)
-
-
-def duration(seconds: float) -> str:
-    """45 s, 12 min, 3 h 05 min, 2 d 4 h."""
-    whole = max(0, round(seconds))
-    if whole < 90:
-        return f"{whole} s"
-    minutes = round(whole / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes:02} min"
-    return f"{hours // 24} d {hours % 24} h"
 
 
 def _progress(view: View) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from relay.state import Holder, Link, RunState
+from relay.wording import iso
 
 LINKS_FOR_ETA = 10
 LINKS_SHOWN = 50
@@ -109,11 +109,6 @@ def status_document(view: View) -> dict[str, Any]:
         "links": [_link(link) for link in state.links[-LINKS_SHOWN:]] if state else [],
         "links_total": state.links_total if state else 0,
     }
-
-
-def iso(moment: float | None) -> str | None:
-    """Unix seconds as 2025-01-15T14:30:00Z."""
-    return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds_left(view: View) -> tuple[float, float] | None:

@@ -13,8 +13,8 @@ from relay.manifest import FileEntry
 from relay.names import Names
 from relay.restore import Damaged, own_ref, read_manifest, retained
 from relay.state import Checkpoint, RunState
-from relay.status import iso
 from relay.trouble import speaking
+from relay.wording import iso
 from storage.base import Missing, Store
 from storage.transfer import digest
 

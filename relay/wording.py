@@ -1,4 +1,4 @@
-"""Makes text from strangers printable and short; knows nothing of what it says.
+"""Wording: text from strangers made printable and short, times and durations as people read them; no clock.
 
 The characters are listed, not looked up: every version of Python must compute the same state from the same entry.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _HIDDEN = re.compile(
@@ -27,3 +28,22 @@ def clean(text: str, limit: int, size: Callable[[str], int] = len) -> str:
 def escaped(text: str) -> int:
     """Bytes of a text inside canonical JSON, where all but ASCII is escaped."""
     return len(json.dumps(text)) - 2
+
+
+def iso(moment: float | None) -> str | None:
+    """Unix seconds as 2025-01-15T14:30:00Z."""
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(seconds: float) -> str:
+    """45 s, 12 min, 3 h 05 min, 2 d 4 h."""
+    whole = max(0, round(seconds))
+    if whole < 90:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02} min"
+    return f"{hours // 24} d {hours % 24} h"

@@ -26,12 +26,12 @@ from relay.outbox import outbox_of
 from relay.pinned import check_config, config_hash
 from relay.progress import Display
 from relay.redact import redact
-from relay.report import duration
 from relay.retention import Keep
 from relay.samehost import FileHostLocks, default_folder
 from relay.signals import StopSignal
 from relay.standing import Standing, rows
 from relay.state import RunState
+from relay.wording import duration
 from relay.workload import Workload
 from storage.base import open_store
 

@@ -14,7 +14,7 @@ from relay.commands.reading import accounts, open_stores
 from relay.inference import infer_account
 from relay.owners import Inference
 from relay.redact import printable
-from relay.status import iso
+from relay.wording import iso
 
 
 class Mark(Enum):

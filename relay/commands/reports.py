@@ -18,8 +18,9 @@ from relay.commands.common import (
 )
 from relay.commands.reading import look
 from relay.handoff import propose
-from relay.report import draw, duration, report_document
-from relay.status import View, iso, status_document
+from relay.report import draw, report_document
+from relay.status import View, status_document
+from relay.wording import duration, iso
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
 

@@ -27,11 +27,11 @@ from relay.logs import close_log, open_log
 from relay.mishaps import tell
 from relay.progress import Lines, display
 from relay.redact import secrets_of
-from relay.report import duration
 from relay.session import push as push_session
 from relay.session import run_session
 from relay.signals import StopSignal
 from relay.state import RunState
+from relay.wording import duration
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""

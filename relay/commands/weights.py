@@ -15,9 +15,9 @@ from relay.commands.reading import require
 from relay.errors import BadData, UsageError
 from relay.identity import Opened, Pair
 from relay.outbox import Outbox
-from relay.report import duration
 from relay.restore import fetch_unheld
 from relay.state import Checkpoint, RunState
+from relay.wording import duration
 from relay.workload import Workload
 
 SAMPLE = 2

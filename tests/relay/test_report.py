@@ -10,9 +10,10 @@ import pytest
 from rich.cells import cell_len
 
 from relay.env import Machine
-from relay.report import INSIDE, draw, duration, report_document
+from relay.report import INSIDE, draw, report_document
 from relay.state import Checkpoint, Holder, Link, RunState
 from relay.status import AccountRow, View, seconds_left, status_document
+from relay.wording import duration
 
 NOW = 1_736_951_400.0
 """2025-01-15T14:30:00Z."""

@@ -24,6 +24,8 @@ Change = Mapping[str, Any] | BaseModel
 
 STRIDE = 64
 """Slots read one by one from a remembered view; beyond that only the newest are read."""
+JUDGED = 256
+"""Slots that a session judges at most before it writes (docs/decisions/0002-judgements.md)."""
 REBASES = 1000
 """Slots lost in a row before giving up; each means that somebody else went on."""
 HINT_EVERY = 16
@@ -96,10 +98,10 @@ class Chain(Generic[S]):
         return self._remember(point)
 
     def judge(self) -> None:
-        """Judge every slot from the mark, or else the genesis, and from now on every later one. At most once.
+        """Judge every slot from the mark, or else the newest JUDGED, and from now on every later one. At most once.
 
         Forged entries can fit each other, so a cheap reading may believe what whoever has read along calls void. A
-        session that writes must not: this makes each verdict follow from the log's bytes alone. One read per slot.
+        session that writes looks further back. One read per slot, so that a lease on a long log stays quick.
         Raises as `read` does.
         """
         if self._judged:
@@ -176,11 +178,12 @@ class Chain(Generic[S]):
         return tail
 
     def _marked(self, tail: int) -> Point[S]:
+        """Where judging begins: this machine's mark if it is this log's, or JUDGED slots below the tail."""
         judged = self.mark.recall()
-        if judged is None or judged.seq > tail:
-            return Point()
-        point = self.reader.claimed(judged.seq)
-        return point if point and point.digest == judged.digest else Point()
+        point = self.reader.claimed(judged.seq) if judged and tail - JUDGED <= judged.seq <= tail else None
+        if judged and point and point.digest == judged.digest:
+            return point
+        return self.reader.newest(tail - JUDGED) if tail > JUDGED else Point()
 
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
         """Forward slot by slot from where the intent was tried, looking for it: it may have landed unseen."""

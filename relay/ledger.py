@@ -90,7 +90,7 @@ class RunLedger:
 
         Raises Fenced (76) if the epoch has grown or the holder is another session, Refused (65) if the rules say no,
         Unsettled (74) if nobody can tell whether it landed: pass its `intent` to try the same change again.
-        The first append judges every slot (`judge`).
+        The first append judges the slots before it (`judge`).
         """
 
         def checked(state: RunState | None) -> Change:
@@ -112,7 +112,7 @@ class RunLedger:
         )
 
     def judge(self) -> View:
-        """The newest state after judging every slot that leads to it; before a lease. See `Chain.judge`."""
+        """The newest state after judging the slots that lead to it; before a lease. See `Chain.judge`."""
         self.chain.judge()
         return self.read()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from relay import chain
 from relay.canonical import dumps
 from relay.changes import Rewind
 from relay.entry import Entry, decode
@@ -157,3 +158,16 @@ def test_i1_a_slot_and_a_hint_at_the_last_number_are_damage() -> None:
     client.ledger.chain.log.publish_hint(last, "0" * 64)
     with pytest.raises(BadData, match="is empty, but later slots are not"):
         reader(store).read()
+
+
+def test_a_session_judges_a_bounded_number_of_slots_of_a_long_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, client = worked()
+    for step in range(30, 400, 10):
+        client.commit(step)
+    reads = {}
+    for most in (10, 1000):
+        monkeypatch.setattr(chain, "JUDGED", most)
+        counting = CountingStore(store)
+        assert reader(counting).judge().state == client.ledger.read().state
+        reads[most] = counting.reads
+    assert reads[10] + 20 < reads[1000]

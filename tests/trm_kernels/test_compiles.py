@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SHARED = 232_448
 """Bytes of shared memory a program may have on compute capability 9.0."""
+STACK = 64
+"""Bytes a thread may keep on its stack: one compiler version puts a scalar there; spilled tiles take hundreds."""
 
 
 @pytest.mark.slow
@@ -24,4 +26,4 @@ def test_no_spills_and_shared_memory_fits() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     launches = [json.loads(line) for line in done.stdout.splitlines()]
     assert len({launch["kernel"] for launch in launches}) == 12
-    assert not [launch for launch in launches if launch["stack"] or launch["shared"] > SHARED]
+    assert not [launch for launch in launches if launch["stack"] > STACK or launch["shared"] > SHARED]

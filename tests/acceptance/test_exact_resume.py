@@ -64,12 +64,12 @@ def test_sessions_killed_at_random_moments_lose_at_most_the_uncommitted_steps(re
     seed = int(os.environ.get("RELAY_SEED", str(random.SystemRandom().randrange(10**6))))
     print(f"replay with RELAY_SEED={seed}")
     chance = random.Random(seed)
-    every, before, advanced = 10, 0, 0
+    every, before, advanced = 4, 0, 0
     for kill in range(KILLS):
         known = entries(relay, "killed")
         session = relay.start(*run_args("killed", f"account_{kill % 3 + 1}", 100_000, every))
-        if chance.random() < 0.8:  # else somewhere in the start: imports, data, lease
-            until(lambda: entries(relay, "killed") > known)  # noqa: B023 (called at once)
+        landed = known + chance.choice([0, 1, 1, 2, 3])  # killed in the start, after the lease, or after commits
+        until(lambda: entries(relay, "killed") >= landed)  # noqa: B023 (called at once)
         time.sleep(chance.uniform(0.0, 2.5))
         assert session.poll() is None, "it ended before it was killed"
         session.kill()
@@ -78,7 +78,9 @@ def test_sessions_killed_at_random_moments_lose_at_most_the_uncommitted_steps(re
         assert step >= before, f"seed {seed}: went back from {before} to {step}"
         advanced += step > before
         before = step
-    assert advanced >= KILLS // 4, f"seed {seed}: only {advanced} of {KILLS} kills fell between commits"
+    assert advanced >= KILLS // 8, (
+        f"seed {seed}: only {advanced} of {KILLS} sessions had committed when they were killed"
+    )
     relay.call(*run_args("killed", "account_1", before + every, every))
     relay.call(*run_args("whole", "account_1", before + every, 1_000_000))
     assert relay.state_hash("killed") == relay.state_hash("whole"), f"seed {seed}"

@@ -79,7 +79,7 @@ def test_sessions_killed_at_random_moments_lose_at_most_the_uncommitted_steps(re
         advanced += step > before
         before = step
     assert advanced >= KILLS // 8, (
-        f"seed {seed}: only {advanced} of {KILLS} sessions had committed when they were killed"
+        f"seed {seed}: only {advanced} of {KILLS} had committed"
     )
     relay.call(*run_args("killed", "account_1", before + every, every))
     relay.call(*run_args("whole", "account_1", before + every, 1_000_000))

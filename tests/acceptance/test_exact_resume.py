@@ -78,9 +78,7 @@ def test_sessions_killed_at_random_moments_lose_at_most_the_uncommitted_steps(re
         assert step >= before, f"seed {seed}: went back from {before} to {step}"
         advanced += step > before
         before = step
-    assert advanced >= KILLS // 8, (
-        f"seed {seed}: only {advanced} of {KILLS} had committed"
-    )
+    assert advanced >= KILLS // 8, f"seed {seed}: only {advanced} of {KILLS} had committed"
     relay.call(*run_args("killed", "account_1", before + every, every))
     relay.call(*run_args("whole", "account_1", before + every, 1_000_000))
     assert relay.state_hash("killed") == relay.state_hash("whole"), f"seed {seed}"

@@ -1,3 +1,14 @@
-"""For every test: trm comes before torch, because it settles how torch's threads wait."""
+"""For every test: trm comes before torch, because it settles how torch's threads wait; slow tests begin first."""
+
+import pytest
 
 import trm  # noqa: F401
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two workers each get one half of the list: both begin with their share of the slow tests, so that none of those
+    is left alone at the end."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    half = len(quick) // 2
+    items[:] = slow[::2] + quick[:half] + slow[1::2] + quick[half:]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict
+from typer import testing
 from typer.testing import CliRunner
 
 from relay.cli import app
@@ -19,6 +21,9 @@ from relay.errors import BadConfig, BadData
 from relay.workload import Workload
 from storage.base import Store, open_store
 from tests.relay.toy import ToyWorkload
+
+testing._get_command = cache(testing._get_command)
+"""Putting the command line together takes longer than most commands: once is enough."""
 
 
 class ToyData(BaseModel):

@@ -14,7 +14,7 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
-from relay.commands import checks, demonstration, people, reports, sessions, settings, upkeep, weights
+from relay.commands import checks, clearing, demonstration, people, reports, sessions, settings, upkeep, weights
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData, Exit, RelayError
 from relay.mishaps import explain, log_bug, tell
@@ -200,7 +200,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": weights.export,
     "init": upkeep.init,
     "fork": upkeep.fork,
-    "gc": upkeep.gc,
+    "gc": clearing.gc,
     "demo": demonstration.demo,
 }
 for name, command in COMMANDS.items():

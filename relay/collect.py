@@ -81,14 +81,14 @@ class Housekeeper:
         state = self.lease.refresh()
         self._manifests = verified_manifests(state, self.store, self.names, self._manifests)
         listed = list(self.store.list(self.names.checkpoints))
-        now = _known_time(state, listed) if short_of_space else self.store.now()
+        now = known_time(state, listed) if short_of_space else self.store.now()
         going = deletable(state, self.names, listed, self._manifests, now, short_of_space=short_of_space)
         self._collected |= delete(going, self.store, self.names, lambda: not self.over and self.still_ours())
         shown = {place[:2] for stat in listed if (place := self.names.parse_checkpoint(stat.name))}
         self._collected |= {r.key for r in state.retired if r.key not in shown and now - r.at >= GRACE_S}
 
 
-def _known_time(state: RunState, listed: list[Stat]) -> float:
+def known_time(state: RunState, listed: list[Stat]) -> float:
     """Store time, or somewhat less: asking for it would write."""
     return max([*(stat.modified for stat in listed), *(retired.at for retired in state.retired)], default=0.0)
 

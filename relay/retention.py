@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relay.manifest import MANIFEST, Manifest
 from relay.names import Names
 from relay.state import MAX_RETAINED, Checkpoint, RunState
+from relay.wording import duration
 from storage.base import Stat
 
 Key = tuple[int, int]
@@ -60,6 +61,15 @@ def _every(good: list[Checkpoint], every: int, room: int) -> set[Key]:
         every *= 2
 
 
+@dataclass(frozen=True)
+class Judged:
+    """One listed file: whether it may go, and the rule that says so, in words."""
+
+    stat: Stat
+    goes: bool
+    rule: str
+
+
 def deletable(
     state: RunState,
     names: Names,
@@ -75,21 +85,64 @@ def deletable(
     A file may go if no retained checkpoint names it and (its checkpoint is retired, or its epoch is below the view's).
     Empty if the manifest of one undamaged retained checkpoint is missing.
     """
-    if any(c.key not in manifests for c in state.undamaged):
-        return []
-    named = {entry.key for manifest in manifests.values() for entry in manifest.files}
-    named |= {c.manifest for c in state.retained}
-    retained = {c.key for c in state.retained}
-    retired = {r.key: r.at for r in state.retired}
+    return going(judge_files(state, names, listed, manifests, now, short_of_space=short_of_space))
+
+
+def going(judged: Iterable[Judged]) -> list[Stat]:
+    """What may go, in the order to delete it: manifests last."""
+    found = (file.stat for file in judged if file.goes)
+    return sorted(found, key=lambda stat: (stat.name.endswith("/" + MANIFEST), stat.name))
+
+
+def judge_files(
+    state: RunState,
+    names: Names,
+    listed: Iterable[Stat],
+    manifests: Mapping[Key, Manifest],
+    now: float,
+    *,
+    short_of_space: bool = False,
+) -> list[Judged]:
+    """`deletable` with its reasons: every listed file, in the order of the listing."""
+    named = {entry.key: key for key, manifest in manifests.items() for entry in manifest.files}
+    named |= {c.manifest: c.key for c in state.retained}
+    unverified = [c for c in state.undamaged if c.key not in manifests]
     found = []
     for stat in listed:
         place = names.parse_checkpoint(stat.name)
-        if place is None or place[:2] in retained or stat.name in named:
-            continue
-        key = place[:2]
-        if key not in retired and key[1] >= state.epoch:
-            continue
-        waited = now - max(retired.get(key, 0.0), 0.0 if key in retired else stat.modified)
-        if waited >= GRACE_S or short_of_space:
-            found.append(stat)
-    return sorted(found, key=lambda stat: (stat.name.endswith("/" + MANIFEST), stat.name))
+        stays = _stays(state, stat.name, place[:2], named) if place else "not a file of a checkpoint: left alone"
+        goes, rule = (False, stays) if stays or not place else _may_go(state, stat, place[:2], now, short_of_space)
+        if goes and unverified:
+            goes, rule = False, f"nothing may go while the manifest of step {unverified[0].step:,} cannot be verified"
+        found.append(Judged(stat, goes, rule))
+    return found
+
+
+def _stays(state: RunState, name: str, key: Key, named: Mapping[str, Key]) -> str:
+    """The rule that keeps a checkpoint's file as long as this view holds; empty if none does."""
+    checkpoint = state.checkpoint(key)
+    if checkpoint is not None:
+        return f"retained: {_role(state, checkpoint)}"
+    return f"the retained checkpoint of step {named[name][0]:,} names it" if name in named else ""
+
+
+def _role(state: RunState, checkpoint: Checkpoint) -> str:
+    if state.head and checkpoint.key == state.head.key:
+        return "the newest checkpoint"
+    if checkpoint.key == state.best:
+        return "the best on validation"
+    return "evidence of damage" if checkpoint.damaged else "kept by the run's settings"
+
+
+def _may_go(state: RunState, stat: Stat, key: Key, now: float, short_of_space: bool) -> tuple[bool, str]:
+    """Whether a file that no retained checkpoint names may go (P8), and the rule."""
+    epoch = key[1]
+    retired_at = next((r.at for r in state.retired if r.key == key), None)
+    if retired_at is None and epoch >= state.epoch:
+        return False, f"of the newest epoch {epoch}: its commit may still land"
+    since = stat.modified if retired_at is None else retired_at
+    what = f"left by epoch {epoch}, which is over" if retired_at is None else "retired"
+    waited = now - since
+    if waited >= GRACE_S or short_of_space:
+        return True, f"{what}, {duration(waited)} ago"
+    return False, f"{what}; readers have {duration(GRACE_S - waited)} more"

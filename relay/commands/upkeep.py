@@ -1,4 +1,4 @@
-"""`init`, `fork`, `stop`, `resume`, `gc`: begin, branch and tend a run; each is one deliberate act of a person."""
+"""`init`, `fork`, `stop`, `resume`: begin, branch and tend a run; each is one deliberate act of a person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import typer
 import relay
 from relay.advice import command
 from relay.changes import Resume
-from relay.collect import verified_manifests
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
 from relay.commands.opening import Opening, target_of
 from relay.commands.reading import open_stores, require
@@ -25,7 +24,6 @@ from relay.heartbeat import request_stop
 from relay.identity import Address, begin_run, open_run
 from relay.names import Names
 from relay.progress import Lines
-from relay.retention import deletable
 from relay.signals import StopSignal
 from storage.selftest import self_test
 
@@ -148,27 +146,3 @@ def resume(
         opened.ledger.append("resume", lambda _: change, session=app.session, account=None)
     text = "The run may train again." if halted is not None else "The run is not halted."
     emit(as_json, {"schema": "relay.resume/1", "was_halted": halted is not None}, text)
-
-
-def gc(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show; the only way there is.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Show which stored files retention would delete now. Sessions clean up by themselves; this deletes nothing."""
-    if not dry_run:
-        raise UsageError("Sessions delete what may go by themselves. See what that is with gc --dry-run.")
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
-    opened, stores = require(app, resolved)
-    state = opened.view.state
-    manifests = verified_manifests(state, stores.checkpoints, opened.names)
-    listed = list(stores.checkpoints.list(opened.names.checkpoints))
-    going = deletable(state, opened.names, listed, manifests, stores.checkpoints.now())
-    rows = [{"name": stat.name, "bytes": stat.size} for stat in going]
-    total = sum(stat.size for stat in going)
-    text = "\n".join([*(stat.name for stat in going), f"{len(going)} files, {total / 1e6:.1f} MB, would be deleted."])
-    emit(as_json, {"schema": "relay.gc/1", "files": rows, "bytes": total}, text)

@@ -1,0 +1,66 @@
+"""`gc`: what retention lets anybody delete, shown with its reasons or done; retires nothing and needs no lease (P8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from relay.clearing import document_of, grouped, text_of
+from relay.collect import delete, known_time, verified_manifests
+from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
+from relay.commands.reading import require
+from relay.identity import Opened, Pair
+from relay.retention import Judged, going, judge_files
+from relay.trouble import speaking
+
+
+def gc(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show; writes nothing.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="The store is full: do not give readers of retired files their hour.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the stored files that no retained checkpoint needs. Sessions do this by themselves; nobody has to."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    opened, stores = require(app, resolved, read_only=dry_run)
+    judged = judge(opened, stores, full)
+    if not dry_run:
+        judged = clear(judged, opened, stores)
+    groups, files = grouped(judged, opened.names), [{"name": stat.name, "bytes": stat.size} for stat in going(judged)]
+    local = dry_run and stores.checkpoints.clock_is_local
+    text = text_of(groups, done=not dry_run, local_clock=local)
+    emit(as_json, document_of(groups, files, done=not dry_run), text)
+
+
+def judge(opened: Opened, stores: Pair, full: bool) -> list[Judged]:
+    """Every listed checkpoint file, by a view whose slots were judged: a forged entry must not free a file.
+
+    What such a view lets go, it lets go for ever, so no lease is needed (P8). Raises BadData (65) for a lost entry.
+    """
+    opened.ledger.judge()
+    state = opened.ledger.check_epochs(stores.checkpoints).state
+    with speaking(stores.checkpoints, "Nobody can tell which files are needed"):
+        manifests = verified_manifests(state, stores.checkpoints, opened.names)
+        listed = list(stores.checkpoints.list(opened.names.checkpoints))
+        now = known_time(state, listed) if full else stores.checkpoints.now()
+    return judge_files(state, opened.names, listed, manifests, now, short_of_space=full)
+
+
+def clear(judged: list[Judged], opened: Opened, stores: Pair) -> list[Judged]:
+    """Delete what may go, manifests last; what could not go is among what stays. Raises nothing."""
+    gone = delete(going(judged), stores.checkpoints, opened.names, lambda: True)
+
+    def after(file: Judged) -> Judged:
+        place = opened.names.parse_checkpoint(file.stat.name)
+        stuck = file.goes and not (place and place[:2] in gone)
+        return replace(file, goes=False, rule="could not be deleted: run gc again later") if stuck else file
+
+    return [after(file) for file in judged]

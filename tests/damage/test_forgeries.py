@@ -10,32 +10,13 @@ import pytest
 from relay import chain
 from relay.canonical import dumps
 from relay.changes import Rewind
-from relay.entry import Entry, decode
 from relay.errors import BadData, Fenced
-from relay.ledger import MACHINE, RunLedger
 from relay.mark import FileMark
 from relay.state import RunState, Usage
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore
-from tests.relay.runs import PROJECT, RUN, Client, QuietRuntime, begun, follower, forged, overwrite, raw
-
-
-def reader(store: Any) -> RunLedger:
-    return RunLedger(store, PROJECT, RUN, QuietRuntime())
-
-
-def entry(store: MemoryStore, seq: int) -> Entry:
-    return decode(raw(store, seq), MACHINE.kinds, seq)
-
-
-def worked() -> tuple[MemoryStore, Client]:
-    """Slots: 0 genesis, 1 lease, 2 commit 10, 3 commit 20."""
-    store = MemoryStore()
-    client = begun(store)[1]
-    client.commit(10)
-    client.commit(20)
-    return store, client
-
+from tests.damage.ledgers import entry, reader, worked
+from tests.relay.runs import Client, follower, forged, overwrite, raw
 
 EMPTIED = {"step": 0, "head": None, "retained": (), "holder": None, "best": None, "epoch": 0}
 IMPOSSIBLE: dict[str, dict[str, Any]] = {

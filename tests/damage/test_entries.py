@@ -10,20 +10,17 @@ import pytest
 
 from relay.canonical import ZEROS, digest, dumps
 from relay.changes import Commit, Noted
-from relay.entry import Entry, NewerFormat, decode, encode
+from relay.entry import NewerFormat, encode
 from relay.errors import BadData, Exit
-from relay.ledger import MACHINE, RunLedger, View
+from relay.ledger import RunLedger, View
 from relay.state import RunState
 from storage.base import Ref
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
+from tests.damage.ledgers import entry, reader, worked
 from tests.relay.runs import (
     NAMES,
-    PROJECT,
-    RUN,
     Client,
-    QuietRuntime,
-    begun,
     checkpoint,
     follower,
     forged,
@@ -31,23 +28,6 @@ from tests.relay.runs import (
     overwrite,
     raw,
 )
-
-
-def reader(store: Any) -> RunLedger:
-    return RunLedger(store, PROJECT, RUN, QuietRuntime())
-
-
-def entry(store: MemoryStore, seq: int) -> Entry:
-    return decode(raw(store, seq), MACHINE.kinds, seq)
-
-
-def worked() -> tuple[MemoryStore, Client]:
-    """Slots: 0 genesis, 1 lease, 2 commit 10, 3 commit 20."""
-    store = MemoryStore()
-    client = begun(store)[1]
-    client.commit(10)
-    client.commit(20)
-    return store, client
 
 
 def everybody(store: MemoryStore, *others: RunLedger) -> View:

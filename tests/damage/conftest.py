@@ -1,0 +1,24 @@
+"""Fixtures of the tests of damage: a laboratory, real processes, and a desk whose store whole sessions have filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import relay  # noqa: F401 - a fixture
+from tests.damage.scene import Picture, Scene, paint
+from tests.relay.conftest import lab  # noqa: F401 - a fixture
+
+
+@pytest.fixture(scope="session")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Picture:
+    """The store and the disk after five sessions; painted once."""
+    return paint(tmp_path_factory.mktemp("picture"))
+
+
+@pytest.fixture
+def scene(picture: Picture, tmp_path: Path) -> Callable[[str], Scene]:
+    """scene(backend): a copy of the picture that a test may hurt."""
+    return lambda backend: Scene.of(picture, tmp_path / "desk", backend)

@@ -1,0 +1,140 @@
+"""A desk and its store after whole sessions of several people, copied for each test that hurts it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from relay.clock import RealRuntime
+from relay.endpoint import passed
+from relay.heartbeat import request_stop
+from relay.ledger import RunLedger
+from relay.names import Names
+from relay.state import RunState
+from storage.base import Store, open_store
+from tests.damage.harms import Harm
+from tests.relay.cli import Desk, Result
+from tests.relay.toy import hash_of, state_at
+
+PROJECT = "sudoku_pretrain_multiaccount"
+NAMES, OTHER = Names(PROJECT, "hurt"), Names(PROJECT, "other")
+BACKENDS = ("memory", "local")
+CODES = {0, 65, 69, 73, 78}
+"""What status, report, verify and run may exit with over a damaged store (docs/damage.md)."""
+
+_number = count()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Every stored object, and every file of the desk's `sync/`, by name."""
+
+    store: dict[str, bytes]
+    disk: dict[str, bytes]
+
+
+def paint(folder: Path) -> Picture:
+    """Run `hurt`: sessions to 10, 20 and 30 by two accounts. Run `other`, of another seed, to 20. `branch`: a fork.
+
+    Heartbeats and a request to stop lie there as sessions leave them.
+    """
+    desk = desk_of(folder / "desk", "local")
+    for target, account in ((10, "account_1"), (20, "account_2"), (30, "account_1")):
+        desk.train(target, "--checkpoint-every", "10", run="hurt", account=account)
+    desk.train(20, "seed=2", "--checkpoint-every", "10", run="other", account="account_2")
+    desk("fork", "--run", "hurt", "--to", "branch")
+    store = open_store(desk.environ["RELAY_STORE"])
+    store.put(NAMES.heartbeat(3), b'{"epoch":3,"format":1,"step":30}')
+    request_stop(store, NAMES, 3, "dinner")
+    sync = desk.folder / "sync"
+    disk = {str(p.relative_to(sync)): p.read_bytes() for p in sync.rglob("*") if p.is_file() and p.suffix != ".log"}
+    return Picture(content(store), disk)
+
+
+def desk_of(folder: Path, backend: str) -> Desk:
+    address = f"memory://damage-{next(_number)}" if backend == "memory" else (folder / "shared").as_uri()
+    return Desk(folder, {"RELAY_STORE": address})
+
+
+def content(store: Store) -> dict[str, bytes]:
+    """Every object of a store."""
+    return {stat.name: store.get(stat.ref) for stat in store.list("")}
+
+
+def slot(names: Names, seq: int) -> str:
+    return f"{names.ledger}{seq:020d}.json"
+
+
+@dataclass
+class Scene:
+    """One copy of the picture."""
+
+    desk: Desk
+    store: Store
+    picture: Picture
+
+    @classmethod
+    def of(cls, picture: Picture, folder: Path, backend: str) -> Scene:
+        desk = desk_of(folder, backend)
+        store = open_store(desk.environ["RELAY_STORE"])
+        for name, data in picture.store.items():
+            store.put(name, data)
+        store.put(passed(store), b"{}")
+        return cls(desk, store, picture)
+
+    def with_disk(self) -> Scene:
+        """The same machine trained the run before: its `sync/` is there."""
+        for name, data in self.picture.disk.items():
+            path = self.desk.folder / "sync" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return self
+
+    def harm(self, name: str, how: Harm) -> None:
+        """Damage one object."""
+        changed = how(self.store.get(self.store.ref(name)))
+        if changed is None:
+            self.store.delete(self.store.ref(name))
+        else:
+            self.store.put(name, changed)
+
+    def command(self, *words: str, code: int | None = None) -> Result:
+        """A command on the run; whatever it meets, it ends with one paragraph and a code of the table."""
+        done = self.desk(words[0], "--run", "hurt", *words[1:], code=code)
+        assert done.code in CODES, f"{words}: {done}"
+        assert "Traceback" not in done.err and "bug in trm-relay" not in done.err, done.err
+        return done
+
+    def train(self, target: int = 40, *words: str, code: int | None = None) -> Result:
+        """One more session, by an account of the run."""
+        return self.command("run", "--account", "account_1", "--target-steps", str(target), *words, code=code)
+
+    def verify(self, code: int | None = None) -> dict[str, Any]:
+        return dict(json.loads(self.command("verify", "--json", code=code).out))
+
+    def state(self) -> RunState:
+        return RunLedger(self.store, PROJECT, "hurt", RealRuntime()).read().state
+
+    def incidents(self) -> Iterator[str]:
+        return (f"{one.cause}: {one.text}" for one in self.state().incidents)
+
+    def check_sound(self, before: dict[str, bytes]) -> RunState:
+        """The state after a session that went well: every step is labelled with what it is, and nothing was deleted."""
+        state = self.state()
+        assert state.head is not None and state.head.key == state.retained[-1].key
+        for one in state.undamaged:
+            assert one.state_hash == hash_of(one.step, state_at(one.step)), one
+        self.check_kept(before)
+        return state
+
+    def check_kept(self, before: dict[str, bytes]) -> None:
+        """Nothing was deleted but signs of sessions that are over, and nothing of the run overwritten."""
+        after = content(self.store)
+        swept = (NAMES.home + "heartbeat.", NAMES.home + "stop.")
+        assert not [name for name in before if name not in after and not name.startswith(swept)]
+        fixed = ("checkpoints/", NAMES.ledger, OTHER.ledger, "registry/ledger/")
+        assert not [name for name in before if name.startswith(fixed) and after[name] != before[name]]

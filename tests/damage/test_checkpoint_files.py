@@ -1,0 +1,124 @@
+"""Every file of a checkpoint, hurt in every way: the newest sound one is found, with evidence, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.damage.harms import HARMS, PICKLE, ZSTD_BOMB
+from tests.damage.scene import BACKENDS, NAMES, OTHER, Scene, content
+from tests.relay.toy import hash_of, state_at
+
+FILES = ("state.json", "ema.json", "manifest.json")
+SWAPPED: dict[str, Callable[[Scene, str], bytes]] = {
+    "another checkpoint's": lambda scene, file: scene.picture.store[NAMES.checkpoint(20, 2) + file],
+    "another run's": lambda scene, file: scene.picture.store[OTHER.checkpoint(20, 1) + file],
+    "a pickle": lambda scene, file: PICKLE,
+    "a zstd bomb": lambda scene, file: ZSTD_BOMB,
+    "the ledger's newest entry": lambda scene, file: scene.picture.store[
+        max(n for n in scene.picture.store if n.startswith(NAMES.ledger))
+    ],
+}
+HEAD, OLDER = NAMES.checkpoint(30, 3), NAMES.checkpoint(20, 2)
+
+
+def goes_back(scene: Scene, name: str) -> None:
+    """The next session leaves the damaged head by a rewind that names file and session, and trains on exactly."""
+    before = content(scene.store)
+    rows = {row["step"]: row for row in scene.verify(code=65)["checkpoints"]}
+    assert [step for step, row in rows.items() if not row["ok"]] == [30] and name in rows[30]["reason"]
+    scene.train(40, code=0)
+    state = scene.check_sound(before)
+    assert state.step == 40 and [c.key for c in state.retained if c.damaged] == [(30, 3)]
+    (told,) = [text for text in scene.incidents() if text.startswith("rewind: ")]
+    assert "step_30.e3" in told and name in told
+
+
+@pytest.mark.parametrize("file", ["state.json", "manifest.json"])
+@pytest.mark.parametrize("harm", HARMS)
+def test_i6_a_damaged_head_is_left_for_the_newest_sound_checkpoint(
+    scene: Callable[[str], Scene], file: str, harm: str
+) -> None:
+    here = scene("memory")
+    here.harm(HEAD + file, HARMS[harm])
+    goes_back(here, HEAD + file)
+
+
+@pytest.mark.parametrize("file", ["state.json", "manifest.json"])
+@pytest.mark.parametrize("what", SWAPPED)
+def test_another_file_in_its_place_is_never_taken_for_it(scene: Callable[[str], Scene], file: str, what: str) -> None:
+    here = scene("memory")
+    here.store.put(HEAD + file, SWAPPED[what](here, file))
+    goes_back(here, HEAD + file)
+    assert not list(here.desk.folder.rglob("pickled_marker"))
+
+
+@pytest.mark.parametrize(
+    ("file", "harm"), [("state.json", "middle"), ("ema.json", "missing"), ("manifest.json", "half")]
+)
+def test_on_a_folder_it_is_the_same(scene: Callable[[str], Scene], file: str, harm: str) -> None:
+    here = scene("local")
+    here.harm(HEAD + file, HARMS[harm])
+    goes_back(here, HEAD + file)
+
+
+@pytest.mark.parametrize(
+    ("file", "harm"), [("state.json", "middle"), ("ema.json", "missing"), ("manifest.json", "half")]
+)
+def test_damage_behind_the_head_stops_nobody_and_verify_names_it(
+    scene: Callable[[str], Scene], file: str, harm: str
+) -> None:
+    here = scene("memory")
+    here.harm(OLDER + file, HARMS[harm])
+    before = content(here.store)
+    here.train(40, code=0)
+    assert here.check_sound(before).step == 40
+    (bad,) = [row for row in here.verify(code=65)["checkpoints"] if not row["ok"]]
+    assert bad["step"] == 20 and OLDER + file in bad["reason"]
+
+
+def test_i6_with_every_checkpoint_damaged_it_stops_and_names_them_all(scene: Callable[[str], Scene]) -> None:
+    here = scene("memory")
+    damaged = [NAMES.checkpoint(step, epoch) + "state.json" for step, epoch in ((10, 1), (20, 2), (30, 3))]
+    for name in damaged:
+        here.harm(name, HARMS["middle"])
+    before = content(here.store)
+    refused = here.train(40, code=65)
+    assert all(name in refused.err for name in damaged) and "never restarts at step 0" in refused.err
+    here.check_kept(before)
+    assert here.state().step == 30
+
+
+def test_this_machines_copy_of_a_damaged_head_is_committed_again(scene: Callable[[str], Scene]) -> None:
+    here = scene("memory").with_disk()
+    here.harm(HEAD + "state.json", HARMS["middle"])
+    before = content(here.store)
+    done = here.train(40, code=0)
+    assert "Committed step 30 again from this machine's copy" in done.err
+    assert here.check_sound(before).step == 40
+    assert here.verify(code=0)["ok"], "damage that a rewind has left behind is known"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_whole_checkpoint_of_another_run_in_its_place_is_damage(scene: Callable[[str], Scene], backend: str) -> None:
+    """Every file fits every other; only the ledger knows that this is not what was committed."""
+    here = scene(backend)
+    for file in FILES:
+        here.store.put(HEAD + file, here.picture.store[OTHER.checkpoint(20, 1) + file])
+    goes_back(here, HEAD + "manifest.json")
+
+
+@pytest.mark.parametrize("command", ["export", "evaluate", "fork"])
+def test_what_reads_one_checkpoint_refuses_a_damaged_one_and_names_it(
+    scene: Callable[[str], Scene], command: str
+) -> None:
+    here = scene("memory")
+    here.harm(HEAD + "state.json", HARMS["middle"])
+    words = {"export": (), "evaluate": (), "fork": ("--to", "second")}[command]
+    refused = here.command(command, *words, code=65)
+    assert HEAD + "state.json" in refused.err
+    assert not (here.desk.folder / "export").exists() and not here.picture.store.keys() - content(here.store).keys()
+    older = here.command(command, *words, "--from-step" if command == "fork" else "--step", "20", code=0)
+    assert "20" in older.out
+    assert hash_of(20, state_at(20)) == next(c for c in here.state().retained if c.step == 20).state_hash

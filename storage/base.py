@@ -86,6 +86,18 @@ class OutcomeUnknown(StoreError):
 
 
 @dataclass(frozen=True)
+class BlockHash:
+    """The SHA-256 over the SHA-256 of every block of `block` bytes (the last may be shorter), one after another.
+
+    What servers compute that take a file in parts: Dropbox's content hash (4 MiB blocks), S3's composite checksum.
+    """
+
+    block: int
+    sha256: str
+    """Hex digest."""
+
+
+@dataclass(frozen=True)
 class Stat:
     """What a store tells of one object. `modified` is the store's clock in unix seconds."""
 
@@ -95,6 +107,8 @@ class Stat:
     modified: float
     sha256: str | None = None
     """Hex digest if the store itself computed one over the whole object, else None."""
+    block_hash: BlockHash | None = None
+    """The same by blocks, else None."""
 
 
 @runtime_checkable

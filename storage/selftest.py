@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from storage.base import BadAddress, Exists, Missing, Ref, Store, Unavailable
+from storage.base import BadAddress, Exists, Missing, Ref, Stat, Store, Unavailable
 
 _FOLDER = "selftest"
 _ROUNDS = 10
@@ -40,10 +41,23 @@ def _round_trip(store: Store, name: str) -> None:
         _demand(
             store, store.read_range(ref, 300, 100) == data[300:400], "a part read back differs from what was written"
         )
-        _demand(store, store.stat(ref).size == len(data), "the size reported differs from what was written")
+        stat = store.stat(ref)
+        _demand(store, stat.size == len(data), "the size reported differs from what was written")
+        _demand(store, _hashes_agree(stat, data), "the hash reported is not that of what was written")
     finally:
         store.delete(ref)
     _demand(store, _is_missing(store, ref), "a deleted object is still there")
+
+
+def _hashes_agree(stat: Stat, data: bytes) -> bool:
+    """Whether the hashes that the server tells, which uploads are verified by, are those of the bytes."""
+    if stat.sha256 not in (None, hashlib.sha256(data).hexdigest()):
+        return False
+    if stat.block_hash is None:
+        return True
+    block = stat.block_hash.block
+    digests = [hashlib.sha256(data[at : at + block]).digest() for at in range(0, len(data), block)]
+    return stat.block_hash.sha256 == hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def _second_put_fails(store: Store, name: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from storage.base import Corrupt, Missing, Ref, Store, StoreError, check_name
+from storage.base import BlockHash, Corrupt, Missing, Ref, Store, StoreError, check_name
 from storage.oserrors import os_errors
 
 CHUNK = 8 << 20
@@ -107,16 +107,26 @@ def file_digest(path: Path) -> tuple[int, str]:
         return file.tell(), sha.hexdigest()
 
 
+def block_digests(path: Path, block: int) -> tuple[str, BlockHash]:
+    """SHA-256 of a file on this disk, whole and by blocks, of the same bytes: they are read once. Raises OSError."""
+    whole, over = hashlib.sha256(), hashlib.sha256()
+    with path.open("rb") as file:
+        while data := file.read(block):
+            whole.update(data)
+            over.update(hashlib.sha256(data).digest())
+    return whole.hexdigest(), BlockHash(block, over.hexdigest())
+
+
 def _upload(store: Store, path: Path, name: str, key: str, progress: Progress) -> Uploaded:
     try:
         size, sha256 = file_digest(path)
+        ref = _present(store, key, path, size, sha256)
+        for _ in range(_ATTEMPTS):
+            if ref is None:
+                sent = store.put(key, path)
+                ref = sent if _same(store, sent, path, size, sha256) else None
     except OSError as error:
         raise StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.") from error
-    ref = _present(store, key, size, sha256)
-    for _ in range(_ATTEMPTS):
-        if ref is None:
-            sent = store.put(key, path)
-            ref = sent if _same(store, sent, size, sha256) else None
     if ref is None:
         raise Corrupt(
             f"{store.address}: {key} was sent {_ATTEMPTS} times and did not arrive as it was sent. The file is still "
@@ -126,22 +136,24 @@ def _upload(store: Store, path: Path, name: str, key: str, progress: Progress) -
     return Uploaded(name, key, ref, size, sha256)
 
 
-def _present(store: Store, key: str, size: int, sha256: str) -> Ref | None:
+def _present(store: Store, key: str, path: Path, size: int, sha256: str) -> Ref | None:
     """The Ref of `key` if the store has just these bytes there."""
     if not store.unique_names:
         return None
     ref = store.ref(key)
     try:
-        return ref if _same(store, ref, size, sha256) else None
+        return ref if _same(store, ref, path, size, sha256) else None
     except Missing:
         return None
 
 
-def _same(store: Store, ref: Ref, size: int, sha256: str) -> bool:
-    """Whether the stored object is these bytes, as its server says or as it is read back."""
+def _same(store: Store, ref: Ref, path: Path, size: int, sha256: str) -> bool:
+    """Whether the stored object is these bytes, as its server says or as it is read back. Raises OSError."""
     stat = store.stat(ref)
     if stat.size != size:
         return False
+    if stat.sha256 is None and stat.block_hash is not None:
+        return block_digests(path, stat.block_hash.block) == (sha256, stat.block_hash)
     return (stat.sha256 or digest(store, ref)[1]) == sha256
 
 

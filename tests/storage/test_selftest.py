@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from storage.base import BadAddress, Denied, Exists, Ref, Unavailable
+from storage.base import BadAddress, BlockHash, Denied, Exists, Ref, Stat, Unavailable
 from storage.memory import MemoryStore
 from storage.selftest import self_test
 from storage.wrapper import CountingStore, Wrapper
@@ -66,9 +67,23 @@ class Truncates(Wrapper):
         return self.inner.put(name, data[:-1])
 
 
+class Miscounts(Wrapper):
+    """Tells hashes that are not those of what it stores."""
+
+    def stat(self, ref: Ref) -> Stat:
+        return replace(self.inner.stat(ref), sha256="0" * 64)
+
+
+class MiscountsBlocks(Wrapper):
+    def stat(self, ref: Ref) -> Stat:
+        return replace(self.inner.stat(ref), block_hash=BlockHash(1000, "0" * 64))
+
+
 @pytest.mark.parametrize(
     ("broken", "promise"),
     [
+        (Miscounts, "hash reported"),
+        (MiscountsBlocks, "hash reported"),
         (Overwrites, "overwrote an object"),
         (ChecksThenActs, "of 8 simultaneous put_if_absent"),
         (MixesUpBodies, "winner of a race is not what is stored"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from storage import transfer
 from storage.base import (
     BadAddress,
+    BlockHash,
     Corrupt,
     Denied,
     QuotaExceeded,
@@ -133,12 +135,33 @@ class Hashes(Wrapper):
         return Stat(ref, stat.name, stat.size, stat.modified, hashlib.sha256(self.inner.get(ref)).hexdigest())
 
 
-def test_a_servers_own_hash_spares_reading_back(folder: Path) -> None:
-    counting = CountingStore(Hashes(MemoryStore()))
+class HashesBlocks(Wrapper):
+    """A store whose server tells a hash by blocks of 1000 bytes."""
+
+    def stat(self, ref: Ref) -> Stat:
+        stat, data = self.inner.stat(ref), self.inner.get(ref)
+        digests = [hashlib.sha256(data[at : at + 1000]).digest() for at in range(0, len(data), 1000)]
+        return replace(stat, block_hash=BlockHash(1000, hashlib.sha256(b"".join(digests)).hexdigest()))
+
+
+@pytest.mark.parametrize("hashes", [Hashes, HashesBlocks])
+def test_a_servers_own_hash_spares_reading_back(folder: Path, hashes: type[Wrapper]) -> None:
+    counting = CountingStore(hashes(MemoryStore()))
     upload(counting, folder, KEYS)
     assert counting.counts["get"] == counting.counts["read_range"] == 0
     with pytest.raises(Corrupt):
-        upload(Damages(Hashes(MemoryStore()), 2, cut=False), folder, {NAMES[0]: "x"})
+        upload(Damages(hashes(MemoryStore()), 2, cut=False), folder, {NAMES[0]: "x"})
+
+
+def test_a_file_that_changes_while_it_is_sent_is_not_taken_for_what_it_was(folder: Path) -> None:
+    class ChangesOnDisk(HashesBlocks):
+        def put(self, name: str, data: bytes | Path) -> Ref:
+            assert isinstance(data, Path)
+            data.write_bytes(bytes((byte + 1) % 256 for byte in data.read_bytes()))
+            return self.inner.put(name, data)
+
+    with pytest.raises(Corrupt):
+        upload(ChangesOnDisk(MemoryStore()), folder, {NAMES[0]: "x"})
 
 
 def test_a_source_that_cannot_be_read_is_named(store: Store, folder: Path) -> None:

@@ -136,11 +136,12 @@ class Log:
         self.store.put(self._hint_name, json.dumps(hint, sort_keys=True).encode())
 
     def hint(self) -> Hint | None:
-        """The published advice; None if there is none or it makes no sense."""
+        """The published advice; None if there is none or it makes no sense: a damaged number is no proof of a slot."""
         try:
-            return _parse_hint(self.store.get(self.store.ref(self._hint_name), limit=_HINT_LIMIT))
+            hint = _parse_hint(self.store.get(self.store.ref(self._hint_name), limit=_HINT_LIMIT))
         except (Missing, TooLong):
             return None
+        return hint if hint and hint.ref == self.ref(hint.seq) else None
 
     def gaps(self, tail: int, *, confirm: int = 16) -> list[int]:
         """Empty slots below the newest one known, by a listing and then a point read each; at most `confirm` of them.

@@ -12,3 +12,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     quick = [item for item in items if not item.get_closest_marker("slow")]
     half = len(quick) // 2
     items[:] = slow[::2] + quick[:half] + slow[1::2] + quick[half:]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests measured: the property `summary` of each, one line."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, value in report.user_properties:
+            if name == "summary" and report.when == "call":
+                terminalreporter.write_line(f"{report.nodeid.rpartition('/')[2].partition('::')[0]}: {value}")

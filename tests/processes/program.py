@@ -1,0 +1,44 @@
+"""The relay's whole command line with a toy in place of a model: `python -m tests.processes.program run --run r …`.
+
+Sessions, stores, signals, locks and threads are the real ones. TOY_… variables say what training takes and where the
+process dies (tests/processes/points.py); the product knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from relay.cli import app
+from relay.commands import opening, reading
+from relay.commands.common import App
+from storage.base import Store, open_store
+from tests.processes.points import Points, WatchedStore
+from tests.processes.trainee import Notes, Toll, TraineeKind
+
+COMMAND = typer.main.get_command(app)
+"""Put together once, so that a fork of an interpreter that has imported this starts in milliseconds."""
+
+
+def main(argv: Sequence[str]) -> None:
+    """Run one command and exit with its code."""
+    environ = os.environ
+    note = Notes(environ.get("TOY_NOTES", ""))
+    points = Points(note, environ)
+    points.everywhere()
+
+    def opened(url: str, **more: Any) -> Store:
+        return WatchedStore(open_store(url, **more), points, environ)
+
+    for module in (opening, reading):
+        module.open_store = opened  # type: ignore[attr-defined]
+    between = lambda name: points(f"between saving {name}")  # noqa: E731
+    COMMAND.main(args=list(argv), obj=App(kind=TraineeKind(toll=Toll.of(environ), note=note, between=between)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

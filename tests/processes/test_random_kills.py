@@ -1,0 +1,75 @@
+"""SIGKILL at random moments, many times, over several accounts and machines: what it costs, and that it costs no more.
+
+`make soak` does 500; RELAY_SEED repeats a run's choices; RELAY_KILLS_RECORD names a file for the numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.processes.field import Field, Session, until
+from tests.processes.losses import Summary, loss_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+KILLS = int(os.environ.get("RELAY_KILLS", "20"))
+EVERY, STEP_S = 20, 0.002
+SLOWEST_S = 30.0
+"""No machine needs that long from one of the toy's commits to the next; a longer bound says that commits stopped."""
+
+
+def kill_sometime(session: Session, chance: random.Random) -> float:
+    """In the start, or, mostly, after the lease."""
+    if chance.random() < 0.8:
+        until(lambda: bool(session.noted("landed-lease")), 90, lambda: session.err)
+        time.sleep(chance.uniform(0.0, 0.8))
+    else:
+        time.sleep(chance.uniform(0.0, 0.4))
+    assert session.poll() is None, f"it ended before it was killed: {session.code}\n{session.err}"
+    return session.kill()
+
+
+def test_i6_a_kill_costs_at_most_the_commit_interval_and_the_way_of_a_snapshot_to_its_append(
+    field: Field, record_property: Callable[[str, object], None]
+) -> None:
+    seed = int(os.environ.get("RELAY_SEED", str(random.SystemRandom().randrange(10**6))))
+    print(f"replay with RELAY_SEED={seed}")
+    chance, summary, before, advanced, began = random.Random(seed), Summary(), 0, 0, time.monotonic()
+    for kill in range(KILLS):
+        session = field.train(
+            10**9,
+            account=f"account_{chance.randrange(4)}",
+            machine=chance.choice(("one", "two", "three")),
+            every=EVERY,
+            ttl_s=0.6,
+            wait_s=60,
+            evaluate=chance.choice((0, 2)),
+            step_s=STEP_S,
+            weights=200_000,
+        )
+        killed_at = kill_sometime(session, chance)
+        durable = field.assert_whole().step if field.state() else 0
+        assert durable >= before, f"seed {seed}, kill {kill}: went back from {before} to {durable}"
+        summary.losses.append(loss_of(session.notes, killed_at, durable))
+        advanced, before = advanced + (durable > before), durable
+    field.call(field.train(before + EVERY, wait_s=60, step_s=STEP_S, weights=200_000))
+    assert field.assert_whole().step == before + EVERY
+    record_property("summary", f"{summary.line()}; seed {seed}")
+    keep(summary, seed, time.monotonic() - began)
+    assert advanced >= KILLS // 4, f"seed {seed}: only {advanced} of {KILLS} had committed"
+    assert max(loss.seconds for loss in summary.losses) <= summary.bound_s <= SLOWEST_S, f"seed {seed}"
+    assert statistics.median(loss.steps for loss in summary.losses) <= 3 * EVERY, f"seed {seed}"
+
+
+def keep(summary: Summary, seed: int, seconds: float) -> None:
+    """Write the numbers down if they are wanted."""
+    if path := os.environ.get("RELAY_KILLS_RECORD"):
+        record = {"seed": seed, "seconds": round(seconds), "steps_between_commits": EVERY, "step_s": STEP_S}
+        Path(path).write_text(json.dumps(record | summary.document(), indent=1) + "\n")

@@ -1,0 +1,137 @@
+"""The toy at real speed: steps, snapshots and evaluations that take real time and memory, each noted in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from relay.workload import Progress, Saved, Share, Workload
+from tests.relay.cli import Toy, ToyKind
+from tests.relay.toy import ToySnapshot
+
+WEIGHTS = "weights.bin"
+
+
+@dataclass
+class Notes:
+    """Lines `<monotonic seconds> <what> <number>` in a file that outlives a kill."""
+
+    path: str
+    handle: int = -1
+
+    def __call__(self, what: str, number: int = 0) -> None:
+        if not self.path:
+            return
+        if self.handle < 0:
+            self.handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        os.write(self.handle, f"{time.monotonic():.6f} {what} {number}\n".encode())
+
+
+@dataclass(frozen=True)
+class Toll:
+    """What training takes, from TOY_… variables: seconds and bytes."""
+
+    step_s: float = 0.002
+    compile_s: float = 0.0
+    """The first step of a process."""
+    evaluate_s: float = 0.02
+    weights: int = 20_000
+
+    @classmethod
+    def of(cls, environ: os._Environ[str]) -> Toll:
+        """Read from the environment."""
+        return cls(
+            step_s=float(environ.get("TOY_STEP_S", cls.step_s)),
+            compile_s=float(environ.get("TOY_COMPILE_S", cls.compile_s)),
+            evaluate_s=float(environ.get("TOY_EVALUATE_S", cls.evaluate_s)),
+            weights=int(environ.get("TOY_WEIGHTS", cls.weights)),
+        )
+
+
+def weights_of(values: Sequence[int], size: int) -> bytes:
+    """Ballast that belongs to one state only."""
+    block = hashlib.sha256(repr(tuple(values)).encode()).digest()
+    return (block * (size // len(block) + 1))[:size]
+
+
+@dataclass(eq=False)
+class TraineeSnapshot(ToySnapshot):
+    """A toy's snapshot with weights."""
+
+    weights: bytes = b""
+    between: Callable[[str], None] = lambda name: None
+    """Called after each file."""
+
+    def save(self, folder: Path) -> Saved:
+        saved = super().save(folder)
+        self.between("state.json")
+        with (folder / WEIGHTS).open("wb") as file:
+            file.write(self.weights)
+            file.flush()
+            os.fsync(file.fileno())
+        return Saved(saved.step, saved.state_hash, tuple(sorted((*saved.files, WEIGHTS))))
+
+
+@dataclass
+class Trainee(Toy):
+    """A toy that takes the time it is told to."""
+
+    toll: Toll = field(default_factory=Toll)
+    note: Notes = field(default_factory=lambda: Notes(""))
+    weights: bytes = b""
+    between: Callable[[str], None] = lambda name: None
+
+    def __post_init__(self) -> None:
+        self.sleep, self.step_s, self.evaluate_s = time.sleep, self.toll.step_s, self.toll.evaluate_s
+        self._compiled = self.toll.compile_s == 0
+
+    def load(self, folder: Path) -> None:
+        super().load(folder)
+        if (folder / WEIGHTS).read_bytes() != weights_of(self.values, self.toll.weights):
+            raise ValueError(f"{WEIGHTS} is not of this state")
+        self.note("loaded", self.step)
+
+    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None]) -> None:
+        if not self._compiled:
+            self.note("compiling")
+            time.sleep(self.toll.compile_s)
+            self._compiled = True
+
+        def reported(progress: Progress) -> None:
+            self.note("step", progress.step)
+            report(progress)
+
+        super().advance(until, should_stop, reported)
+
+    def snapshot(self) -> ToySnapshot:
+        self.note("snapshot", self.step)
+        self.weights = weights_of(self.values, self.toll.weights)
+        plain = super().snapshot()
+        copy = bytes(bytearray(self.weights))
+        return TraineeSnapshot(plain.step, plain.values, plain.finite, weights=copy, between=self.between)
+
+    def evaluate(
+        self, split: str, rows: int | None, progress: Callable[[Share], None] = lambda _: None
+    ) -> dict[str, float]:
+        self.note("evaluating", self.step)
+        return super().evaluate(split, rows, progress)
+
+
+@dataclass
+class TraineeKind(ToyKind):
+    """The Kind of the trainee."""
+
+    toll: Toll = field(default_factory=Toll)
+    note: Notes = field(default_factory=lambda: Notes(""))
+    between: Callable[[str], None] = lambda name: None
+
+    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
+        plain: dict[str, Any] = config.model_dump(mode="json")
+        return Trainee(seed=plain["seed"], pinned=plain, toll=self.toll, note=self.note, between=self.between)

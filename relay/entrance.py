@@ -64,7 +64,7 @@ def _commit_again(parts: Parts, restored: Restored) -> bool:
     packed = ctx.outbox.copy_of(head, state) if head else None
     if head is None or packed is None:
         return False
-    if not _fits(parts, packed) or ctx.workload.digest().digest != head.state_hash:
+    if not _fits(parts, packed):
         ctx.workload.load(ctx.outbox.folder(restored.checkpoint.key))
         return False
     _send(parts, packed, head.next, "sent again from a machine that had a copy")
@@ -88,15 +88,20 @@ def _send(parts: Parts, packed: Packed, following: NextDigest | None, why: str) 
 
 
 def _fits(parts: Parts, packed: Packed) -> bool:
+    """Whether it can be trained from and is the state that its description names: nothing else vouches for that."""
     workload = parts.ctx.workload
     try:
         workload.load(parts.ctx.outbox.folder(packed.key))
+        found = workload.digest()
+        if (found.step, found.digest) == (packed.step, packed.state_hash):
+            return True
+        why = "its description names another state"
     except ValueError as error:
-        parts.ctx.listener.tell(
-            f"The checkpoint of step {packed.step:,} on this machine does not fit and is left alone: {error}"
-        )
-        return False
-    return workload.step == packed.step
+        why = str(error)
+    parts.ctx.listener.tell(
+        f"The checkpoint of step {packed.step:,} on this machine does not fit and is left alone: {why}"
+    )
+    return False
 
 
 def _heed_sending(parts: Parts) -> None:

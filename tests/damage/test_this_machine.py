@@ -1,0 +1,149 @@
+"""What lies in this machine's `sync/`, hurt in every way: sent only if it is what it says, and never in the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from relay.errors import Exit
+from relay.mark import FileMark, Judged
+from relay.outbox import Outbox
+from tests.damage.harms import HARMS, HOSTILE_JSON, PICKLE, Harm, flipped
+from tests.relay.sessions import Lab, down
+from tests.relay.toy import hash_of, state_at
+
+UNSENT = (40, 1)
+FILES = ("step_40.e1.json", "step_40.e1/state.json", "step_40.e1/ema.json")
+
+
+def stranded(lab: Lab) -> Outbox:
+    """Step 40 is on the machine `m` only: the store went down before anything was committed."""
+    first = lab.session(target_steps=40, every_steps=1000, machine="m", patience_s=20).start()
+    lab.world.at(lab.world.now + 2, lambda: setattr(first.store, "fail", down))
+    lab.world.run()
+    assert first.outcome.exit_code == Exit.UPLOAD_FAILED and first.ctx.outbox.folder(UNSENT).is_dir()
+    return first.ctx.outbox
+
+
+def hurt(path: Path, how: Harm) -> None:
+    changed = how(path.read_bytes())
+    if changed is None:
+        path.unlink()
+    else:
+        path.write_bytes(changed)
+
+
+def goes_on(lab: Lab) -> None:
+    """The next session on that machine ends well, and every committed step is labelled with what it is."""
+    session = lab.session("bob", target_steps=60, machine="m", wait_s=900)
+    outcome = lab.run(session)
+    assert outcome.exit_code == Exit.OK, outcome.message
+    for one in lab.state().undamaged:
+        assert one.state_hash == hash_of(one.step, state_at(one.step)), one.key
+    assert lab.state().step == 60
+
+
+@pytest.mark.parametrize("file", FILES[:2])
+@pytest.mark.parametrize("harm", HARMS)
+def test_i9_an_unsent_checkpoint_that_is_damaged_is_not_sent(lab: Lab, file: str, harm: str) -> None:
+    outbox = stranded(lab)
+    hurt(outbox.root / file, HARMS[harm])
+    goes_on(lab)
+    assert 40 not in {link.from_step for link in lab.state().links}
+
+
+def test_i9_no_flipped_bit_of_a_description_gives_a_state_a_wrong_name(lab: Lab) -> None:
+    """A flip can turn one digit of a hash into another, so that the description is whole and wrong."""
+    path = stranded(lab).root / "step_40.e1.json"
+    data = path.read_bytes()
+    at = data.index(b'"state_hash"') + 20
+    path.write_bytes(data[:at] + (b"0" if data[at : at + 1] != b"0" else b"1") + data[at + 1 :])
+    goes_on(lab)
+
+
+@pytest.mark.parametrize("what", HOSTILE_JSON)
+def test_a_hostile_description_is_skipped(lab: Lab, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    outbox = stranded(lab)
+    monkeypatch.chdir(lab.tmp)
+    (outbox.root / "step_40.e1.json").write_bytes(HOSTILE_JSON[what])
+    assert outbox.all() == [] and outbox.pushable(lab.state()) is None
+    goes_on(lab)
+    assert not (lab.tmp / "pickled_marker").exists()
+
+
+LEAVING = ("../state.json", "/etc/passwd", "C:state.json", "STATE.json", "state\x00.json", "s" * 5_000, ".hidden", "")
+
+
+@pytest.mark.parametrize("name", LEAVING, ids=lambda name: repr(name)[:20])
+def test_i3_a_description_that_names_a_file_elsewhere_is_skipped(lab: Lab, name: str) -> None:
+    outbox = stranded(lab)
+    path = outbox.root / "step_40.e1.json"
+    described = json.loads(path.read_bytes())
+    described["files"][0]["name"] = name
+    path.write_text(json.dumps(described))
+    assert outbox.pushable(lab.state()) is None
+    goes_on(lab)
+
+
+def links(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def folders(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("harm", [links, folders])
+@pytest.mark.parametrize("file", FILES)
+def test_a_link_or_a_folder_in_place_of_a_file_does_no_harm(lab: Lab, file: str, harm: Callable[[Path], None]) -> None:
+    harm(stranded(lab).root / file)
+    goes_on(lab)
+
+
+def test_a_pickle_in_place_of_an_unsent_file_is_not_sent_and_not_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    outbox = stranded(lab)
+    monkeypatch.chdir(lab.tmp)
+    (outbox.folder(UNSENT) / "state.json").write_bytes(PICKLE)
+    goes_on(lab)
+    assert not list(lab.tmp.rglob("pickled_marker"))
+
+
+@pytest.mark.parametrize("harm", ["middle", "half", "huge", "missing"])
+def test_a_damaged_backup_of_the_head_is_replaced(lab: Lab, harm: str) -> None:
+    first = lab.session(target_steps=40, machine="m")
+    lab.run(first)
+    hurt(first.ctx.outbox.folder(UNSENT) / "state.json", HARMS[harm])
+    goes_on(lab)
+
+
+@pytest.mark.parametrize("harm", [flipped(0.3), *HARMS.values()], ids=["digest", *HARMS])
+def test_a_damaged_mark_only_costs_reads(tmp_path: Path, harm: Harm) -> None:
+    mark = FileMark(tmp_path / "judged.json")
+    mark.keep(Judged(seq=7, digest="a" * 64))
+    hurt(tmp_path / "judged.json", harm)
+    found = mark.recall()
+    assert found is None or isinstance(found, Judged)
+
+
+@pytest.mark.parametrize("what", HOSTILE_JSON)
+def test_a_hostile_mark_is_ignored(lab: Lab, tmp_path: Path, what: str) -> None:
+    (tmp_path / "judged.json").write_bytes(HOSTILE_JSON[what])
+    session = lab.session(target_steps=20)
+    session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
+    assert lab.run(session).exit_code == Exit.OK
+    assert session.ctx.ledger.chain.mark.recall() is not None, "it was written anew"
+
+
+@pytest.mark.parametrize("seq", [0, 1, 2, 5, 999, 2**53 - 1])
+def test_a_mark_that_names_another_entry_is_not_believed(lab: Lab, tmp_path: Path, seq: int) -> None:
+    lab.run(lab.session(target_steps=20))
+    FileMark(tmp_path / "judged.json").keep(Judged(seq=seq, digest="0" * 64))
+    session = lab.session("bob", target_steps=40)
+    session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
+    assert lab.run(session).exit_code == Exit.OK
+    assert lab.state().head.state_hash == hash_of(40, state_at(40))

@@ -1,23 +1,27 @@
-"""Looks a machine, a store and a run over and says in plain words what to do; repairs nothing."""
+"""Looks a machine, its clock and its disks over and says in plain words what to do; repairs nothing, knows no run."""
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from relay.advice import command
 from relay.env import Machine
 from relay.errors import Exit, RelayError
 from relay.mishaps import explain
-from relay.outbox import outbox_of
-from relay.status import View
+from relay.paragraphs import paragraph
+from relay.skew import ADVICE, MOST_S, skew_text
 from relay.wording import duration
 from storage.base import StoreError
+from storage.mounts import evaporates
 
-SKEW_S = 60.0
 UNWANTED_NAMES = ("password", "passwd", "login")
+_SWEPT = re.compile(r"/(tmp|temp|scratch)[^/]*(/|$)")
+"""Folders that many machines clear by age."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +62,20 @@ class Examination:
         rows = [{"subject": f.subject, "ok": f.ok, "text": f.text, "advice": f.advice or None} for f in self.findings]
         return {"schema": "relay.doctor/1", "ok": self.code == 0, "findings": rows}
 
-    def text(self) -> str:
-        """For people."""
+    def text(self, width: int | None = None) -> str:
+        """For people, folded to `width` columns if there is one."""
         lines = []
         for f in self.findings:
-            lines.append(f"{'ok  ' if f.ok else 'LOOK'} {f.subject}: {f.text}")
+            lines.append(paragraph("ok" if f.ok else "LOOK", f"{f.subject}: {f.text}", width))
             if f.advice:
-                lines.append(f"     -> {f.advice}")
-        return "\n".join(lines)
+                lines.append(paragraph("  ->", f.advice, width))
+        return "\n".join([*lines, self._sum()])
+
+    def _sum(self) -> str:
+        if self.code:
+            return "A session cannot go on before what is marked LOOK is mended."
+        remarks = any(not f.ok for f in self.findings)
+        return "Nothing stops a session. See what is marked LOOK." if remarks else "All is well."
 
 
 def machine(found: Machine, device: str, environ_names: list[str]) -> Iterator[Finding]:
@@ -81,46 +91,51 @@ def machine(found: Machine, device: str, environ_names: list[str]) -> Iterator[F
             yield Finding("machine", False, f"{name} looks like a login", "The relay needs no passwords; unset it.")
 
 
-def clocks(store_now: float, wall: float) -> Iterator[Finding]:
-    """This machine's clock against the store's."""
-    skew = wall - store_now
-    if abs(skew) <= SKEW_S:
-        yield Finding("clock", True, f"within {SKEW_S:.0f} s of the store's")
-        return
-    ahead = "ahead of" if skew > 0 else "behind"
-    text = f"this machine's clock is {duration(abs(skew))} {ahead} the store's"
-    yield Finding("clock", False, text, "Leases do not depend on it, but cloud storage refuses wrong clocks. Set it.")
+def clocks(skew: float | None) -> Iterator[Finding]:
+    """This machine's clock against the store's; nothing if the store has none of its own."""
+    text = skew_text(skew)
+    if text:
+        yield Finding("clock", False, text, ADVICE)
+    elif skew is not None:
+        yield Finding("clock", True, f"within {MOST_S:.0f} s of the store's")
 
 
-def run(view: View, damage: list[str]) -> Iterator[Finding]:
-    """How the run stands, and whether somebody must act."""
-    state = view.state
-    if state is None:
-        yield Finding("run", True, f"{view.run} has not begun", f"`{command('run', view.run)}` begins it.")
+def keeping(address: str) -> Iterator[Finding]:
+    """Whether a folder that is the store may lose files by itself: a ledger whose oldest entries go is damaged."""
+    path = folder_of(address)
+    if path is None:
         return
-    yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
-    if state.halted is not None:
-        advice = (
-            f"Change what it names, then `{command('resume', view.run, '--anyway')}`, or begin another run with "
-            f"other settings: `{command('fork', view.run, '--to', f'{view.run[:60]}_2')} KEY=VALUE`."
+    if evaporates(path):
+        text = f"{path} is on a disk that is gone when this machine ends, and every run in it"
+        yield Finding(
+            "store", False, text, "Good for a trial; for anything else set RELAY_STORE to a place that stays."
         )
-        yield Finding("run", False, f"halted: {state.halted}", advice, int(Exit.BAD_DATA))
-    if view.holder and not view.training:
-        text = f"the lease of {view.holder.account} has run out without a release"
-        yield Finding("lease", False, text, "Nothing to do: the next session takes it over.")
-    if state.deaths:
-        text = f"{state.deaths} sessions ended without a release since the last commit"
-        yield Finding("run", False, text, "If they were not killed on purpose, look at sync/logs on those machines.")
-    for text in damage:
-        yield Finding("ledger", False, text, f"`{command('verify', view.run)}` re-reads everything.")
+    elif _SWEPT.search(f"{path}/"):
+        text = f"{path} is in a folder of the kind that machines clear by age, the oldest ledger entries first"
+        yield Finding(
+            "store", False, text, "Set RELAY_STORE to a place that stays, or exempt the folder from clearing."
+        )
 
 
-def unsent(home: Path, view: View) -> Iterator[Finding]:
-    """Checkpoints that are on this machine only."""
-    outbox = outbox_of(home, view.state.run_id) if view.state else None
-    waiting = outbox.pushable(view.state) if outbox and view.state else None
-    if outbox is None or waiting is None:
-        yield Finding("sync", True, "nothing on this machine waits to be sent")
+def disk(subject: str, path: Path, needed: int, what: str) -> Iterator[Finding]:
+    """Free space where `path` is or will be, against the bytes `needed` there; nothing where the system is silent."""
+    there = next((folder for folder in (path, *path.parents) if folder.is_dir()), None)
+    if there is None:
         return
-    text = f"step {waiting.step:,} ({waiting.bytes / 1e6:.1f} MB) is in {outbox.folder(waiting.key)} and not committed"
-    yield Finding("sync", False, text, f"`{command('push', view.run)}` sends it.")
+    try:
+        free = shutil.disk_usage(there).free
+    except OSError:
+        return
+    text = f"{_size(free)} free for {what}, which may need {_size(needed)}"
+    advice = "" if free >= needed else f"Free some space on the disk of {there}."
+    yield Finding(subject, free >= needed, text, advice)
+
+
+def folder_of(address: str) -> Path | None:
+    """The folder that is a store, None for other kinds."""
+    parts = urlsplit(address)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

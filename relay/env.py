@@ -60,7 +60,8 @@ def _provider(environ: Mapping[str, str], root: Path) -> Provider:
 
 def _slurm(environ: Mapping[str, str], wall: float, root: Path) -> Machine:
     start, end = (_number(environ.get(f"SLURM_JOB_{name}_TIME")) for name in ("START", "END"))
-    age = wall - start if start is not None else process_age(root, "self")
+    running = process_age(root, "self")  # a job is older than its processes, however slow the machine's clock
+    age = max(wall - start, running or 0.0) if start is not None else running
     limit = (end - start) / 60 if start is not None and end is not None and end > start else None
     return Machine("slurm", age, limit)
 

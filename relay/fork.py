@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from relay.canonical import dumps
+from relay.canonical import digest, dumps
 from relay.changes import Key
 from relay.checkpoint import Facts, put_manifest
 from relay.errors import BadConfig, BadData
@@ -14,7 +14,7 @@ from relay.manifest import Manifest
 from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed
 from relay.restore import fetch_unheld
-from relay.state import Checkpoint, Origin
+from relay.state import Checkpoint, Origin, RunState
 from relay.trouble import speaking
 from relay.workload import StepDigest
 from storage.base import Exists, Store, TooLong
@@ -51,10 +51,35 @@ def copy_checkpoint(
             head = _store(manifest, outbox.folder(key), target, names, run_id, code_version, checkpoint.metric)
     finally:
         outbox.remove(key)
-    origin = Origin(
-        project=state.project, run=state.run, entry=parent.digest, step=key[0], state_hash=manifest.state_hash
+    return head, _origin(parent, manifest)
+
+
+def copy_unsent(
+    parent: View, packed: Packed, outbox: Outbox, target: Store, names: Names, run_id: str, code_version: str
+) -> tuple[Checkpoint, Origin]:
+    """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
+
+    Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    """
+    with speaking(target, "The checkpoint could not be copied"):
+        _claim(target, names, {"unsent": digest(dumps(packed.model_dump(mode="json"))), "code_version": code_version})
+        head = _store(packed, outbox.folder(packed.key), target, names, run_id, code_version, None)
+    return head, _origin(parent, packed)
+
+
+def only_here(outbox: Outbox, state: RunState) -> list[Packed]:
+    """Intact checkpoints of the run on this machine that the run does not hold (any more), oldest first."""
+    held = {c.key for c in state.retained} | {r.key for r in state.retired}
+    mine = (state.run_id, state.config_hash)
+    found = (packed for packed in outbox.all() if packed.key not in held)
+    return [packed for packed in found if (packed.run_id, packed.config_hash) == mine and outbox.intact(packed)]
+
+
+def _origin(parent: View, copied: Manifest | Packed) -> Origin:
+    state = parent.state
+    return Origin(
+        project=state.project, run=state.run, entry=parent.digest, step=copied.step, state_hash=copied.state_hash
     )
-    return head, origin
 
 
 def _claim(target: Store, names: Names, contents: dict[str, str]) -> None:
@@ -80,25 +105,31 @@ def _claim(target: Store, names: Names, contents: dict[str, str]) -> None:
 
 
 def _store(
-    manifest: Manifest, folder: Path, target: Store, names: Names, run_id: str, code_version: str, metric: float | None
+    copied: Manifest | Packed,
+    folder: Path,
+    target: Store,
+    names: Names,
+    run_id: str,
+    code_version: str,
+    metric: float | None,
 ) -> Checkpoint:
     """The files in `folder` under the new run's own prefix, and their manifest."""
-    keys = {file.name: names.checkpoint(manifest.step, 0) + file.name for file in manifest.files}
+    keys = {file.name: names.checkpoint(copied.step, 0) + file.name for file in copied.files}
     files = upload(target, folder, keys)
     packed = Packed(
         project=names.project,
         run=names.run,
         run_id=run_id,
-        step=manifest.step,
+        step=copied.step,
         epoch=0,
         parent=None,
-        state_hash=manifest.state_hash,
-        files=tuple(LocalFile(name=f.name, size=f.size, sha256=f.sha256) for f in manifest.files),
-        config_hash=manifest.config_hash,
-        fingerprint=manifest.fingerprint,
-        metrics=manifest.metrics,
+        state_hash=copied.state_hash,
+        files=tuple(LocalFile(name=f.name, size=f.size, sha256=f.sha256) for f in copied.files),
+        config_hash=copied.config_hash,
+        fingerprint=copied.fingerprint,
+        metrics=copied.metrics,
     )
-    facts = Facts(manifest.config_hash, manifest.fingerprint, code_version)
-    promised = manifest.next
+    facts = Facts(copied.config_hash, copied.fingerprint, code_version)
+    promised = copied.next
     following = StepDigest(promised.step, promised.path, promised.digest) if promised else None
     return put_manifest(target, names, packed, files, following, facts, metric)

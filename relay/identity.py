@@ -20,6 +20,7 @@ from relay.ledger import RunLedger, View
 from relay.names import FRAGMENT, IDENTITY, Names, one_edit_apart
 from relay.pinned import config_hash
 from relay.registry import Registry
+from relay.salvage import salvage
 from relay.state import Checkpoint, Id, Origin, Strict
 from relay.trouble import speaking
 from storage.base import Exists, Missing, Store, TooLong
@@ -153,6 +154,21 @@ def require_run(stores: Pair, project: str, run: str, runtime: Runtime, *, sessi
     if found is None:
         raise unknown_run(stores, project, run, Registry(stores.ledger, runtime, session=session).runs())
     return found
+
+
+def salvaged_run(stores: Pair, project: str, run: str, runtime: Runtime, *, session: str) -> Opened | None:
+    """A run whose ledger has lost an entry, as far as it can still be read: to look at and to fork from.
+
+    None if nothing of it can be. Raises as `open_run` does, but for the hole.
+    """
+    identity = read_identity(stores.ledger)
+    _check_expected(stores, identity)
+    ledger = RunLedger(stores.ledger, project, run, runtime)
+    view = salvage(ledger)
+    if view is None:
+        return None
+    _check_stores(stores, view, identity)
+    return Opened(ledger, Registry(stores.ledger, runtime, session=session), view)
 
 
 def begin_run(

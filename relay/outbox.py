@@ -175,6 +175,9 @@ class Outbox:
     def adopt(self, packed: Packed, epoch: int, parent: tuple[int, int] | None) -> Packed:
         """Give a checkpoint the present session's epoch: (step, epoch) is sent at most once. Raises OSError."""
         adopted = packed.model_copy(update={"epoch": epoch, "parent": parent})
+        if adopted.key == packed.key:  # a ledger that lost a lease gives its epoch again: never empty what is here
+            self.seal(adopted)
+            return adopted
         new = self.fresh(adopted.key)
         for file in packed.files:
             _link_or_copy(self.folder(packed.key) / file.name, new / file.name)

@@ -114,14 +114,21 @@ def fetch_unheld(checkpoint: Checkpoint, ledger: RunLedger, state: RunState, sto
             return fetch(checkpoint, state, store, ledger.names, outbox)
     except Damaged as evidence:
         if retained(ledger, checkpoint):
-            raise BadData(f"{what} is damaged: {evidence}. {LOOK}") from evidence
+            others = ", ".join(f"{c.step:,}" for c in state.undamaged if c.key != checkpoint.key) or "none"
+            raise BadData(f"{what} is damaged: {evidence}. Other retained steps: {others}. {LOOK}") from evidence
     steps = ", ".join(f"{c.step:,}" for c in ledger.read().state.undamaged)
     raise BadData(f"{what} was retired meanwhile, which is no damage. Choose one of those retained now: {steps}.")
 
 
 def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
-    """Whether the run still retains it, by a fresh reading: readers hold no lock (P8)."""
-    return any(c.key == checkpoint.key for c in ledger.read().state.retained)
+    """Whether the run still retains it, by a fresh reading: readers hold no lock (P8).
+
+    Where the ledger has lost an entry nothing can be retired, so what was retained is.
+    """
+    try:
+        return any(c.key == checkpoint.key for c in ledger.read().state.retained)
+    except BadData:
+        return True
 
 
 def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: Names) -> Manifest:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import typer
 from pydantic import BaseModel
 
+from relay import checkup
 from relay import doctor as examine
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
 from relay.commands.reading import look, open_stores, require
@@ -14,12 +16,20 @@ from relay.config import Resolved
 from relay.doctor import Finding
 from relay.endpoint import record
 from relay.errors import BadData, Exit
-from relay.identity import open_run
+from relay.identity import Opened, open_run, salvaged_run
+from relay.names import FRAGMENT, Names
+from relay.outbox import outbox_of
+from relay.paragraphs import columns
 from relay.redact import redact
+from relay.skew import skew
+from relay.state import RunState
 from relay.status import View
-from relay.verify import Incidental, Verification, text_of
+from relay.verify import Incidental, Verification, lost, quick_look, text_of
 from relay.verify import verify as re_read
 from storage.selftest import self_test
+
+LEAST = 100_000_000
+"""Bytes that should be free even where no checkpoint tells how much is needed."""
 
 
 def verify(
@@ -31,18 +41,30 @@ def verify(
 ) -> None:
     """Re-read every entry and every retained file; exit 0 if all is as it was written, else 65."""
     app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
+    found = verification(app, app.settle(overrides, config, {"run": run}))
+    if not found.ok:
+        say("\n".join(f"{i.text} {i.file}".rstrip() for i in found.incidents if i.against))
+    emit(as_json, found.document(), text_of(found, columns()))
+    if not found.ok:
+        raise typer.Exit(int(Exit.BAD_DATA))
+
+
+def verification(app: App, resolved: Resolved[BaseModel]) -> Verification:
+    """Everything that can be read, though the ledger has lost an entry."""
     try:
         opened, stores = require(app, resolved)
-        found = re_read(opened.ledger, stores.checkpoints, say)
     except BadData as error:
-        found = Verification(incidents=[Incidental("ledger", str(error), against=True)])
-    if found.ok:
-        emit(as_json, found.document(), text_of(found))
-        return
-    say("\n".join(i.text for i in found.incidents if i.against))
-    emit(as_json, found.document(), text_of(found))
-    raise typer.Exit(int(Exit.BAD_DATA))
+        found, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
+        if found is None:
+            return Verification(incidents=[Incidental("ledger", str(error), against=True)])
+        opened = found
+    return re_read(opened.ledger, stores.checkpoints, say)
+
+
+def salvaged(app: App, resolved: Resolved[BaseModel]) -> Opened | None:
+    """The run, by what its damaged ledger still says."""
+    stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
+    return salvaged_run(stores, settings.project, settings.run, app.runtime, session=app.session)
 
 
 def doctor(
@@ -55,7 +77,7 @@ def doctor(
     """Look over this machine, the store and the run, and say in plain words what to do."""
     app = surroundings(context)
     found = examination(app, app.settle(overrides, config, {"run": run}))
-    emit(as_json, found.document(), found.text())
+    emit(as_json, found.document(), found.text(columns()))
     raise typer.Exit(found.code)
 
 
@@ -65,26 +87,65 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found.look("machine", lambda: examine.machine(app.machine, app.kind.device(settings.device), sorted(app.environ)))
     if not found.look("store", lambda: of_stores(app, resolved)):
         return found
-    view: list[View] = []
-    if found.look("run", lambda: of_run(app, resolved, view)):
+    seen: list[View] = []
+    found.look("run", lambda: of_run(app, resolved, seen))
+    state = seen[0].state if seen else None
+    found.look("disk", lambda: of_disks(resolved, state))
+    if state:
         home = resolved.path(settings.sync_dir) / settings.project / settings.run
-        found.look("sync", lambda: examine.unsent(home, view[0]))
+        found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
+        found.look("sync", lambda: checkup.unsent(outbox_of(home, state.run_id), state))
     return found
 
 
 def of_stores(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
-    """Each store's self-test, and its clock."""
+    """Each store's self-test, whether it stays, and its clock."""
     stores = open_stores(app, resolved, read_only=False)
     for store in stores.both:
         self_test(store, token=app.runtime.token)
         record(store)
         yield Finding("store", True, f"{redact(store.address)} keeps its promises (self-test passed)")
-    yield from examine.clocks(stores.ledger.now(), app.runtime.wall())
+        yield from examine.keeping(store.address)
+        yield from examine.clocks(skew(store, app.runtime))
 
 
 def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View]) -> Iterator[Finding]:
-    """How the run stands; the view goes into `seen`."""
-    seen.append(look(app, resolved))
-    stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
-    opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
-    yield from examine.run(seen[0], [d.text for d in opened.view.damage] if opened else [])
+    """How the run stands, by the store's clock; the view goes into `seen`, also that of a run with a damaged ledger."""
+    stores, settings = open_stores(app, resolved, read_only=False), resolved.settings
+    try:
+        opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+        if opened:
+            opened.ledger.check_epochs(stores.checkpoints)
+    except BadData as error:
+        yield from of_damaged(app, resolved, error, seen)
+        return
+    view = replace(look(app, resolved), now=stores.ledger.now(), clock_is_local=False)
+    seen.append(view)
+    yield from checkup.run(view, opened.view.damage if opened else ())
+
+
+def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[View]) -> Iterator[Finding]:
+    """The holes of a ledger, and what else is intact. Raises `error` if nothing can be read."""
+    found, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
+    if found is None:
+        raise error
+    state, settings = found.view.state, resolved.settings
+    intact = [c.step for c in quick_look(state, stores.checkpoints, found.names) if c.ok]
+    yield from checkup.holes(lost(found.ledger, str(error), found.view.seq, intact))
+    seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
+
+
+def of_checkpoints(app: App, resolved: Resolved[BaseModel], state: RunState) -> Iterator[Finding]:
+    """Every retained checkpoint, by manifest and sizes."""
+    store = open_stores(app, resolved, read_only=True).checkpoints
+    return checkup.checkpoints(state, quick_look(state, store, Names(state.project, state.run)))
+
+
+def of_disks(resolved: Resolved[BaseModel], state: RunState | None) -> Iterator[Finding]:
+    """Room on this machine and, where it is a folder, in the store."""
+    settings, each = resolved.settings, state.head.bytes if state and state.head else 0
+    sync = resolved.path(settings.sync_dir)
+    yield from examine.disk("disk", sync, max(LEAST, checkup.COPIES_HERE * each), f"{settings.sync_dir}/")
+    folder = examine.folder_of(resolved.checkpoint_url.partition(FRAGMENT)[0])
+    if folder is not None:
+        yield from examine.disk("disk", folder, max(LEAST, 2 * each), "the store")

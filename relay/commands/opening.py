@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,11 +30,12 @@ from relay.redact import redact
 from relay.retention import Keep
 from relay.samehost import FileHostLocks, default_folder
 from relay.signals import StopSignal
+from relay.skew import ADVICE, skew, skew_text
 from relay.standing import Standing, rows
 from relay.state import RunState
 from relay.wording import duration
 from relay.workload import Workload
-from storage.base import open_store
+from storage.base import StoreError, open_store
 
 LOG = logging.getLogger("relay.session")
 
@@ -85,7 +87,15 @@ class Opening:
         for note in opened.notes:
             self.tell(note)
         check_config(opened.ledger, opened.view, config, self.resolved.workload.model_dump(mode="json"))
+        self.warn_of_clocks()
         return opened
+
+    def warn_of_clocks(self) -> None:
+        """One line for each store whose clock is far from this machine's; nothing depends on it."""
+        for store in self.stores.both:
+            with suppress(StoreError):  # who does not tell the time now is asked again for the lease
+                if text := skew_text(skew(store, self.app.runtime)):
+                    self.tell(f"CLOCK: {text}. {ADVICE}")
 
     def account(self) -> Accounts:
         """The accounts, the session's among them: a store that begins by itself registers it; else 78."""

@@ -5,26 +5,31 @@ from __future__ import annotations
 import shlex
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 import relay
 from relay.advice import command
 from relay.changes import Resume
-from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
+from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
 from relay.commands.opening import Opening, target_of
 from relay.commands.reading import open_stores, require
 from relay.commands.weights import choose
-from relay.config import leaves
+from relay.config import Resolved, leaves
 from relay.endpoint import record
-from relay.errors import BadConfig, UsageError
-from relay.fork import copy_checkpoint
+from relay.errors import BadConfig, BadData, UsageError
+from relay.fork import copy_checkpoint, copy_unsent, only_here
 from relay.heartbeat import request_stop
-from relay.identity import Address, begin_run, open_run
+from relay.identity import Address, Opened, Pair, begin_run, open_run, require_run, salvaged_run
 from relay.names import Names
+from relay.outbox import outbox_of
 from relay.progress import Lines
+from relay.salvage import pinned_config
 from relay.signals import StopSignal
+from relay.state import Checkpoint, Origin
+from storage.base import Store
 from storage.selftest import self_test
 
 
@@ -65,37 +70,67 @@ def fork(
     overrides: Overrides = None,
     run: RunOption = None,
     config: ConfigOption = None,
-    step: Annotated[int | None, typer.Option("--from-step", help="A retained step.", show_default=False)] = None,
+    step: Annotated[
+        int | None,
+        typer.Option("--from-step", help="A retained step, or one that only this machine has.", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Begin a new run from a retained checkpoint of this one; nothing is shared with it afterwards."""
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run})
     settings, source = resolved.settings, open_stores(app, resolved, read_only=False)
-    names, (parent, _) = Names(settings.project, to), require(app, resolved)
+    parent, pinned = parent_of(app, resolved, source)
     if open_run(source, settings.project, to, app.runtime, session=app.session):
         raise _taken(to)
-    chosen = choose(parent.view.state, step)
     source.ensure_tested(app.runtime)
-    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        head, origin = copy_checkpoint(
-            parent.ledger, parent.view, chosen.key, source.checkpoints, source.checkpoints, names, app.runtime.token(),
-            relay.__version__, Path(scratch),
-        )  # fmt: skip
+    head, origin = copied(app, resolved, parent, source.checkpoints, Names(settings.project, to), step)
     changes = {key: value for key, value, where in resolved.values() if where.startswith("command line")}
     changes = {key: value for key, value in changes.items() if key in leaves(app.kind.model)}
-    pinned = app.kind.forked(
-        parent.ledger.genesis().config, changes, resolved.workload, resolved.path(settings.data_dir)
-    )
+    pinned = app.kind.forked(pinned, changes, resolved.workload, resolved.path(settings.data_dir))
     made = begin_run(
         source, settings.project, to, pinned, app.runtime, session=app.session,
         new=True, ephemeral=True, init=True, origin=origin, head=head,
     )  # fmt: skip
     if not made.begun:
         raise _taken(to)
-    document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": chosen.step}
+    document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
     given = [text for text in overrides or () if text.lstrip("+").partition("=")[0] in changes]
-    emit(as_json, document, f"Run {to} begins at step {chosen.step:,} of {settings.run}: {command('run', to, *given)}")
+    emit(as_json, document, f"Run {to} begins at step {head.step:,} of {settings.run}: {command('run', to, *given)}")
+
+
+def parent_of(app: App, resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict[str, Any]]:
+    """The run to fork from and its pinned settings, though its ledger has lost an entry. Raises BadData (65) else."""
+    settings = resolved.settings
+    try:
+        opened = require_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+        return opened, opened.ledger.genesis().config
+    except BadData as error:
+        found = salvaged_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+        if found is None:
+            raise
+        say(f"{error}\nForking from what slot {found.view.entry.seq} says, the newest entry that can be read.")
+        return found, pinned_config(found.ledger)
+
+
+def copied(
+    app: App, resolved: Resolved[BaseModel], parent: Opened, target: Store, names: Names, step: int | None
+) -> tuple[Checkpoint, Origin]:
+    """Head and origin of the fork: a retained checkpoint, or one that only this machine has. Raises BadData (65)."""
+    settings, view, fresh = resolved.settings, parent.view, app.runtime.token()
+    outbox = outbox_of(resolved.path(settings.sync_dir) / settings.project / settings.run, view.state.run_id)
+    here = {packed.step: packed for packed in only_here(outbox, view.state)}
+    if step in here and step not in {c.step for c in view.state.undamaged}:
+        return copy_unsent(view, here[step], outbox, target, names, fresh, relay.__version__)
+    try:
+        chosen = choose(view.state, step)
+    except BadData as error:
+        only = f" This machine alone also has {', '.join(f'{n:,}' for n in here)}." if here else ""
+        raise BadData(f"{error}{only}") from error
+    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
+        return copy_checkpoint(
+            parent.ledger, view, chosen.key, target, target, names, fresh, relay.__version__, Path(scratch)
+        )
 
 
 def _taken(name: str) -> BadConfig:

@@ -1,0 +1,106 @@
+"""Looks a run over, as it stands in the store and on this machine, and says what to do; repairs and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from relay import verdict
+from relay.advice import command
+from relay.doctor import Finding
+from relay.errors import Exit
+from relay.fork import only_here
+from relay.outbox import Outbox
+from relay.reader import Damage
+from relay.state import RunState
+from relay.status import View
+from relay.verify import Checked, Incidental
+from relay.wording import duration, iso
+
+COPIES_HERE = 4
+"""Checkpoints that may lie on this machine at once: see relay/committer.py."""
+
+
+def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
+    """How the run stands, and whether somebody must act."""
+    state = view.state
+    if state is None:
+        yield Finding("run", True, f"{view.run} has not begun", f"`{command('run', view.run)}` begins it.")
+        return
+    yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
+    if state.halted is not None:
+        yield Finding("run", False, f"halted: {state.halted}", _way_out(view.run), int(Exit.BAD_DATA))
+    yield from lease(view)
+    if state.deaths:
+        text = f"{state.deaths} sessions ended without a release since the last commit"
+        yield Finding("run", False, text, "If they were not killed on purpose, look at sync/logs on those machines.")
+    for one in damage:
+        means = verdict.rotted_entry() if "was damaged after" in one.text else verdict.void_entry(False)
+        yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
+
+
+def lease(view: View) -> Iterator[Finding]:
+    """Whether the holder shows signs of life, by the store's clock."""
+    holder, expires = view.holder, view.expires_at
+    if holder is None or expires is None:
+        return
+    silent = max(0.0, view.now - (expires - holder.ttl_s))
+    since = f"held by {holder.account} since {iso(holder.since)}, last sign of life {duration(silent)} ago"
+    taking = command("run", view.run, "--wait", "5")
+    if not view.training:
+        text = f"{since}: it has run out without a release"
+        yield Finding("lease", False, text, f"Nothing: the next session takes it over. `{taking}` does so now.")
+    elif silent > holder.ttl_s / 2:
+        text = f"{since}: it may have died, or sleep"
+        yield Finding(
+            "lease", False, text, f"If it stays silent, `{taking}` takes over in {duration(expires - view.now)}."
+        )
+    else:
+        yield Finding("lease", True, since)
+
+
+def checkpoints(state: RunState, checked: Sequence[Checked], stops: bool = True) -> Iterator[Finding]:
+    """What is wrong with retained checkpoints; only where none is left does it stop a session."""
+    none_left = stops and state.head is not None and not any(c.ok and not c.known for c in checked)
+    code = int(Exit.BAD_DATA) if none_left else 0
+    for c in checked:
+        if not c.ok:
+            by = f", of {c.by}" if c.by else ""
+            text = f"step {c.step:,} (epoch {c.epoch}{by}) is damaged: {c.reason}. {c.verdict.meaning}"
+            yield Finding("checkpoint", c.known, text, c.verdict.advice, 0 if c.known else code)
+    good = [f"{c.step:,}" for c in checked if c.ok]
+    if good:
+        text = f"steps {', '.join(good)} have the right manifests and sizes"
+        yield Finding("checkpoint", True, text, f"`{command('verify', state.run)}` reads every byte.")
+
+
+def holes(incidents: Sequence[Incidental]) -> Iterator[Finding]:
+    """Lost entries, each by its slot."""
+    for i in incidents:
+        where = f" ({i.file})" if i.file else ""
+        text = f"{i.text}{where}. {i.verdict.meaning}"
+        yield Finding("ledger", False, text, i.verdict.advice, int(Exit.BAD_DATA))
+
+
+def unsent(outbox: Outbox, state: RunState) -> Iterator[Finding]:
+    """Checkpoints that are on this machine only."""
+    waiting = outbox.pushable(state)
+    if waiting:
+        size, folder = f"{waiting.bytes / 1e6:.1f} MB", outbox.folder(waiting.key)
+        text = f"step {waiting.step:,} ({size}) is in {folder} and not committed"
+        yield Finding("sync", False, text, f"`{command('push', state.run)}` sends it; so does the next `run` here.")
+    for packed in only_here(outbox, state):
+        if waiting is None or packed.key != waiting.key:
+            fork = command("fork", state.run, "--to", f"{state.run[:60]}_2", "--from-step", str(packed.step))
+            text = f"step {packed.step:,} is in {outbox.folder(packed.key)} only; the run went on without it"
+            yield Finding("sync", False, text, f"Nothing, unless you want it as a run of its own: `{fork}`")
+    if waiting is None:
+        text = f"nothing on this machine waits to be sent ({outbox.bytes() / 1e6:.1f} MB are kept in {outbox.root})"
+        yield Finding("sync", True, text)
+
+
+def _way_out(run: str) -> str:
+    other = command("fork", run, "--to", f"{run[:60]}_2")
+    return (
+        f"Change what it names, then `{command('resume', run, '--anyway')}`, or begin another run with other "
+        f"settings: `{other}` KEY=VALUE."
+    )

@@ -1,0 +1,38 @@
+"""Folds labelled paragraphs for a terminal; knows nothing of what they say.
+
+A command between backquotes is never broken, so that it can be copied; without a width nothing is folded.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import textwrap
+
+NARROWEST, WIDEST = 40, 100
+_GLUE = "\x00"
+
+
+def columns() -> int | None:
+    """Width of the terminal on stdout, None if stdout is no terminal: then every paragraph stays one line."""
+    if not sys.stdout.isatty():
+        return None
+    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
+
+
+def paragraph(label: str, text: str, width: int | None, indent: int = 5) -> str:
+    """The label, then the text, folded so that later lines begin where the first one's text does."""
+    lead = f"{label:{indent - 1}} " if indent else ""
+    if width is None:
+        return lead + text
+    glued = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", _GLUE), text)
+    folded = textwrap.fill(
+        glued,
+        width,
+        initial_indent=lead,
+        subsequent_indent=" " * len(lead),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return folded.replace(_GLUE, " ")

@@ -96,7 +96,8 @@ class Accounts:
     def register(
         self, account: str, label: str, found: Inference, *, tier: str | None = None, gpu: str | None = None
     ) -> tuple[Account, bool]:
-        """Add an account: it, and whether it is new. Registering the same again changes nothing.
+        """Add an account: it, and whether it is new. Registering the same again changes nothing, but puts back an
+        object that was lost or damaged.
 
         Raises BadConfig (78) if the id is taken by another label, PolicyRefused (77) for one account too many of one
         person at one provider.
@@ -106,10 +107,11 @@ class Accounts:
         new = _with_fields(blank, {key: text for key, text in fields.items() if text})
 
         def build(state: RegistryState) -> Change:
-            if account in state.accounts:
+            row = state.accounts.get(account)
+            if row and (row.state == "forgotten" or self._load(account, row)):
                 raise _Known(self._same(state, new, found))
             self._check_policy(state, new)
-            return self._put(new, replaces=None)
+            return self._put(new, replaces=row.sha256 if row else None)
 
         try:
             self.registry.append("account", build)
@@ -195,9 +197,9 @@ class Accounts:
         found = self._load(account, row)
         if found is None:
             raise BadData(
-                f"{self.store.address}: the object of account {account} is missing or damaged. Training is not "
-                f"affected. Restore it from a backup of the storage, or forget it with "
-                f"`{command(f'accounts forget {account}')}` and register under another id."
+                f"{self.store.address}: the object of account {account} is missing or damaged. Nothing that it trained "
+                f"is affected, and other accounts train on. Put it back with "
+                f"`{command(f'register {account} LABEL')}`, or restore it from a backup of the storage."
             )
         return found
 

@@ -1,12 +1,13 @@
 """A world of machines on one virtual clock: threads take turns, one at a time, in an order fixed by a seed.
 
-Real threads under a baton. A thread runs until it sleeps, waits, joins or locks; then the driver (`World.run`) picks
-the next one that can go on, and only when none can, moves the clock. Foreign threads (a pool inside a library) are
-left alone: their sleeps return at once.
+Real threads under a baton. A thread runs until it sleeps, waits, joins or locks; then the next one that can go on is
+picked, and only when none can, the clock moves. Foreign threads (a pool inside a library) are left alone: their sleeps
+return at once.
 """
 
 from __future__ import annotations
 
+import heapq
 import random
 import threading
 from collections.abc import Callable
@@ -25,13 +26,18 @@ class _Fiber:
 
     def __init__(self, world: World, process: Process, name: str, body: Callable[[], None]) -> None:
         self.world, self.process, self.name = world, process, name
-        self.go, self.ready_when, self.wake_at = threading.Semaphore(0), lambda: True, 0.0
+        self.ready_when: Callable[[], bool] = _at_once
+        self.wake_at = 0.0
         self.done, self.error = False, None
+        self.ident = 0
+        self._go = threading.Lock()
+        self._go.acquire()
         self.thread = threading.Thread(target=self._main, args=(body,), name=name, daemon=True)
         self.thread.start()
 
     def _main(self, body: Callable[[], None]) -> None:
-        self.go.acquire()
+        self.ident = threading.get_ident()
+        self._go.acquire()
         try:
             if not self.process.dead:
                 body()
@@ -40,37 +46,48 @@ class _Fiber:
         except BaseException as error:  # noqa: BLE001 - re-raised by World.run in the test's own thread
             self.error = error
         self.done = True
-        self.world.baton.release()
+        self.world.ended(self)
 
     def block(self, ready: Callable[[], bool], timeout: float | None) -> bool:
         """Give the turn away until `ready()` or the timeout; returns ready()."""
         self.process.check()
         self.ready_when = ready
         self.wake_at = float("inf") if timeout is None else self.world.now + max(TICK, timeout)
-        self.world.baton.release()
-        self.go.acquire()
+        if not self.world.next_is(self):
+            self._go.acquire()
         self.process.check()
         return ready()
 
-    def can_run(self) -> bool:
+    def can_run(self, now: float) -> bool:
         if self.process.dead:
             return True
-        if self.process.suspended_until > self.world.now:
+        if self.process.suspended_until > now:
             return False
-        return self.wake_at <= self.world.now or self.ready_when()
+        return self.wake_at <= now or self.ready_when()
 
     def next_time(self) -> float:
         return max(self.wake_at, self.process.suspended_until)
 
+    def resume(self) -> None:
+        self._go.release()
+
 
 class World:
-    """The virtual clock and the driver."""
+    """The virtual clock and the order of turns.
+
+    Whoever gives its turn away picks the next one: a thread that is alone just goes on, without any real switch.
+    """
 
     def __init__(self, seed: int = 0, start: float = 1_700_000_000.0) -> None:
         self.now, self.random = start, random.Random(seed)
-        self.baton = threading.Semaphore(0)
         self.fibers: list[_Fiber] = []
-        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.timers: list[tuple[float, int, Callable[[], None]]] = []
+        self.current: _Fiber | None = None
+        """Whose turn it is; None while the test itself, or a timer, runs."""
+        self._driver = threading.Lock()
+        self._driver.acquire()
+        self._planned, self._end, self._to_the_end = 0, 0.0, False
+        self._failure: BaseException | None = None
 
     def process(self, *, skew: float = 0.0, boot: str = "boot-1") -> Process:
         """A new process on a machine whose wall clock is `skew` seconds wrong."""
@@ -78,50 +95,96 @@ class World:
 
     def at(self, when: float, do: Callable[[], None]) -> None:
         """Run `do` (kill, suspend, break a store, ...) once the clock reaches `when`."""
-        self.timers.append((when, do))
-        self.timers.sort(key=lambda timer: timer[0])
+        self._planned += 1
+        heapq.heappush(self.timers, (when, self._planned, do))
 
-    def run(self, limit_s: float = 10_000_000.0) -> None:
-        """Drive until every thread of a main body has ended. Raises the first error of a thread, or on a deadlock."""
-        end = self.now + limit_s
-        while True:
-            ended = [fiber for fiber in self.fibers if fiber.done]
-            self.fibers = [fiber for fiber in self.fibers if not fiber.done]
-            for fiber in ended:
-                if fiber.error:
-                    fiber.process.dead = True
-                    raise fiber.error
-            if not any(fiber.process.main is fiber for fiber in self.fibers):
-                return
-            ready = [fiber for fiber in self.fibers if fiber.can_run()]
-            if ready:
-                self._turn(self.random.choice(ready))
-            else:
-                self._advance(end)
+    def run(self, limit_s: float = 10_000_000.0, *, to_the_end: bool = False) -> None:
+        """Drive until every thread of a main body has ended, and with `to_the_end` every timer has run too.
 
-    def _turn(self, fiber: _Fiber) -> None:
-        fiber.go.release()
-        self.baton.acquire()
-        if fiber.done and fiber.process.main is fiber:
+        Raises the first error of a thread or a timer, or AssertionError on a deadlock.
+        """
+        self._end, self._to_the_end = self.now + limit_s, to_the_end
+        fiber = self._next()
+        if fiber is not None:
+            self._give(fiber)
+            self._driver.acquire()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def next_is(self, fiber: _Fiber) -> bool:
+        """`fiber` gives its turn away: hand it on, unless the next turn is its own again."""
+        self.current = None
+        then = self._next()
+        if then is fiber:
+            self.current = fiber
+            return True
+        self._give(then)
+        return False
+
+    def ended(self, fiber: _Fiber) -> None:
+        """A thread is over, and its whole process if it was the main one."""
+        self.current = None
+        self.fibers.remove(fiber)
+        if fiber.error or fiber.process.main is fiber:
             fiber.process.dead = True
+        self._failure = self._failure or fiber.error
+        self._give(self._next())
 
-    def _advance(self, end: float) -> None:
-        times = [fiber.next_time() for fiber in self.fibers] + [when for when, _ in self.timers]
-        then = min(times, default=float("inf"))
-        if then == float("inf") or then > end:
+    def _give(self, fiber: _Fiber | None) -> None:
+        self.current = fiber
+        if fiber is None:
+            self._driver.release()
+        else:
+            fiber.resume()
+
+    def _next(self) -> _Fiber | None:
+        """Whose turn is next, after moving the clock if nobody can go on now; None if the driver's is."""
+        try:
+            while self._failure is None and self._going():
+                ready = [fiber for fiber in self.fibers if fiber.can_run(self.now)]
+                if ready:
+                    return ready[0] if len(ready) == 1 else ready[int(self.random.random() * len(ready))]
+                self._advance()
+        except BaseException as error:  # noqa: BLE001 - re-raised by World.run in the test's own thread
+            self._failure = error
+        return None
+
+    def _going(self) -> bool:
+        if self._to_the_end and self.timers:
+            return True
+        return any(fiber.process.main is fiber for fiber in self.fibers)
+
+    def _advance(self) -> None:
+        then = min((fiber.next_time() for fiber in self.fibers), default=float("inf"))
+        if self.timers:
+            then = min(then, self.timers[0][0])
+        if then == float("inf") or then > self._end:
             raise AssertionError(f"deadlock or timeout at {self.now}: {[fiber.name for fiber in self.fibers]}")
         self.now = max(self.now, then)
         while self.timers and self.timers[0][0] <= self.now:
-            self.timers.pop(0)[1]()
+            heapq.heappop(self.timers)[2]()
 
     def close(self) -> None:
         """Kill what is left, so that no thread outlives the test."""
+        self.timers.clear()
         for fiber in self.fibers:
             fiber.process.dead = True
         for fiber in list(self.fibers):
             while not fiber.done:
-                self._turn(fiber)
+                self._failure = Killed()  # whoever ends gives the turn back to here
+                self._give(fiber)
+                self._driver.acquire()
             fiber.thread.join()
+        self._failure = None
+
+
+def _at_once() -> bool:
+    return True
+
+
+def _never() -> bool:
+    return False
 
 
 class Process:
@@ -164,7 +227,7 @@ class Process:
     def sleep(self, seconds: float) -> None:
         fiber = self._fiber()
         if fiber is not None:
-            fiber.block(lambda: False, seconds)
+            fiber.block(_never, seconds)
 
     def token(self) -> str:
         return f"{self.world.random.getrandbits(128):032x}"
@@ -181,8 +244,8 @@ class Process:
         return FakeTask(self, fiber)
 
     def _fiber(self) -> _Fiber | None:
-        here = threading.current_thread()
-        return next((fiber for fiber in self.world.fibers if fiber.thread is here), None)
+        fiber = self.world.current
+        return fiber if fiber is not None and fiber.ident == threading.get_ident() else None
 
     def block(self, ready: Callable[[], bool], timeout: float | None) -> bool:
         fiber = self._fiber()

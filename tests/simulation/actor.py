@@ -1,0 +1,119 @@
+"""One simulated process: who it is, what will befall it, and what it did; decides nothing of the relay's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from storage.base import Missing, StoreError
+
+POINTS = (
+    ("put", "state.json"),
+    ("put", "ema.json"),
+    ("put", "manifest.json"),
+    ("put", "heartbeat"),
+    ("put", "/fork"),
+    ("put_if_absent", "/ledger/"),
+    ("delete", "state.json"),
+    ("delete", "manifest.json"),
+    ("read_range", "state.json"),
+    ("get", "manifest.json"),
+    ("stat", "manifest.json"),
+    ("now", ""),
+)
+"""Calls at which a process may be killed by name: those around each durable step of a session."""
+
+
+@dataclass
+class Fate:
+    """When a process is killed by its own calls; none by default."""
+
+    at_call: int = 0
+    """Its n-th call of the store; 0 for never."""
+    point: tuple[str, str] | None = None
+    """The call of that verb on a name with that part …"""
+    nth: int = 1
+    """… for the n-th time."""
+    when: str = "before"
+    """… before or after it took effect."""
+    calls: int = 0
+
+    def strikes(self, verb: str, name: str, when: str) -> bool:
+        """Whether this call is the one."""
+        if when != self.when:
+            return False
+        self.calls += 1
+        if self.at_call and self.calls == self.at_call:
+            return True
+        if self.point and verb == self.point[0] and self.point[1] in name:
+            self.nth -= 1
+            return self.nth == 0
+        return False
+
+    @classmethod
+    def drawn(cls, random: Random) -> Fate:
+        """Killed at some call, or at some point by name."""
+        when = random.choice(("before", "after"))
+        if random.random() < 0.4:
+            return cls(at_call=random.randrange(1, 120), when=when)
+        return cls(point=random.choice(POINTS), nth=random.choice((1, 1, 2, 3, 5, 8)), when=when)
+
+
+@dataclass(frozen=True)
+class Look:
+    """A challenger's look at a holder: at `at`, its heartbeat was dated `sign`, and then it was `now` (store time)."""
+
+    epoch: int
+    at: float
+    sign: float | None
+    now: float | None = None
+
+
+@dataclass(eq=False)
+class Actor:
+    """A process as the judge knows it."""
+
+    name: str
+    machine: str
+    account: str
+    kill: Callable[[], None] = lambda: None
+    fate: Fate = field(default_factory=Fate)
+    outsider: bool = False
+    """Holds no lease: forks, verifies, registers, resumes."""
+    impure: int = 0
+    path: str = "toy"
+    run: str = ""
+    began: float = 0.0
+    died: float | None = None
+    over: bool = False
+    full_at: float = float("-inf")
+    """When a store last told it that it is full."""
+    troubled: bool = False
+    """Whether anything went wrong for it."""
+    looks: list[Look] = field(default_factory=list)
+    trained_at: list[tuple[float, int]] = field(default_factory=list)
+    """Every step: when, and which."""
+    snapshots: dict[int, float] = field(default_factory=dict)
+    """When the state of each step was taken."""
+
+    def die(self, now: float) -> None:
+        """SIGKILL."""
+        if self.died is None and not self.over:
+            self.died = now
+            self.kill()
+
+    @property
+    def alive(self) -> bool:
+        return self.died is None and not self.over
+
+    def looked(self, name: str, sign: float | None, error: StoreError | None, at: float) -> None:
+        """It asked for an object's date; only heartbeats matter."""
+        if "/heartbeat." in name and (error is None or isinstance(error, Missing)):
+            self.looks.append(Look(int(name.rpartition(".")[2]), at, sign))
+
+    def told_time(self, now: float) -> None:
+        """It asked the store's clock."""
+        if self.looks and self.looks[-1].now is None:
+            last = self.looks[-1]
+            self.looks[-1] = Look(last.epoch, last.at, last.sign, now)

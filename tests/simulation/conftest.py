@@ -1,0 +1,57 @@
+"""Adds up what the seeds did, over all workers, and says it in one line; too few kinds of trouble fail the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import seeds
+from tests.simulation.trace import Summary
+
+WANTED = {
+    "kinds": ("genesis", "lease", "commit", "retire", "rewind", "release", "incident", "resume"),
+    "exits": ("0", "1", "65", "69", "73", "74", "75", "76", "130", "143", "fork-0", "register-0", "verify-whole"),
+    "faults": (
+        "before", "down", "full", "throttled", "after-put", "after-put_if_absent", "after-delete",
+        "late-put", "late-put_if_absent", "late-delete", "landed-late", "landed-late-after-death", "landed-too-late",
+        "listing-hid", "listing-stale", "own-exists", "lost-race",
+        "killed", "kill-before-call", "kill-after-call", "sleeps", "budget", "damage", "non-finite", "crashes",
+        "other-device", "signal-stop", "signal-sigterm", "signal-sigint",
+        "takeover", "takeover-same-host", "halted", "certified-exact", "certified-not-exact", "certified-unknown",
+    ),
+}  # fmt: skip
+"""What 300 seeds must have met at least once: else the simulation proves less than it says."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """In the controller, whichever worker ran the test."""
+    if report.when == "call":
+        for name, value in report.user_properties:
+            if name == "simulation":
+                _Added.total = _Added.total + Summary.of(value)
+
+
+class _Added:
+    """The sum so far; a hook for reports is given nowhere else to keep it."""
+
+    total = Summary()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A whole set of seeds that met too little is a failure of the tests."""
+    if _Added.total.seeds >= seeds.CI_SEEDS and _missing() and session.exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line of everything counted."""
+    if _Added.total.seeds:
+        terminalreporter.write_line(_Added.total.line())
+        if _Added.total.seeds >= seeds.CI_SEEDS and (missing := _missing()):
+            terminalreporter.write_line(f"simulation: FAILED, it never met {', '.join(missing)}", red=True)
+
+
+def _missing() -> list[str]:
+    return [
+        f"{group} {name}" for group, names in WANTED.items() for name in names if not getattr(_Added.total, group)[name]
+    ]

@@ -1,0 +1,344 @@
+"""Machines and the commands people start on them, each with the fate a seed has drawn for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from relay import fork, session, verify
+from relay.accounts import Accounts
+from relay.budget import Limits
+from relay.changes import Resume
+from relay.checkpoint import Facts
+from relay.context import Context, Outcome, Plan
+from relay.errors import RelayError
+from relay.heartbeat import request_stop
+from relay.ledger import RunLedger
+from relay.mark import FileMark
+from relay.names import Names
+from relay.outbox import outbox_of
+from relay.owners import Inference
+from relay.policy import shipped
+from relay.registry import Registry
+from relay.retention import Keep
+from relay.signals import StopSignal
+from relay.state import RunState
+from storage.base import StoreError
+from storage.retry import RetryStore
+from tests.relay.fake_runtime import Process, World
+from tests.relay.sessions import CONFIG_HASH, PROJECT, FakeLocks, genesis
+from tests.simulation.actor import Actor, Fate
+from tests.simulation.oracle import Oracle
+from tests.simulation.trace import Summary, Trace
+from tests.simulation.weather import Sky, Weathered
+from tests.simulation.workload import Crash, SimWorkload
+
+
+@dataclass
+class Machine:
+    """A computer: one disk, one wrong clock, one network."""
+
+    name: str
+    disk: Path
+    skew: float
+    delay_s: float
+    locks: FakeLocks = field(default_factory=FakeLocks)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One command that somebody starts."""
+
+    number: int
+    at: float
+    machine: int
+    account: str
+    run: int
+    verb: str
+    patience_s: float = 0.0
+    """How long it waits for the lease."""
+
+
+@dataclass
+class Pace:
+    """What the sessions of one seed have in common."""
+
+    target: int
+    step_s: float
+    every_steps: int
+    ttl_s: float
+
+
+@dataclass
+class Fleet:
+    """Starts commands in a world, and remembers what came of them."""
+
+    world: World
+    sky: Sky
+    oracle: Oracle
+    trace: Trace
+    summary: Summary
+    machines: list[Machine]
+    pace: Pace
+    seed: int
+    runs: list[str] = field(default_factory=list)
+    actors: list[Actor] = field(default_factory=list)
+    registered: set[str] = field(default_factory=set)
+    crew: dict[str, Process] = field(default_factory=dict)
+
+    def begin(self, run: str) -> None:
+        """A run and the registry, begun in calm weather."""
+        actor = Actor("begin", "home", "home", outsider=True)
+        process = self.world.process()
+        store = Weathered(self.sky, process, actor, Random(0), 0.0)
+        registry = Registry(store, process, session=process.token())
+        registry.begin("1" * 32)
+        registry.enter_run(PROJECT, run, genesis(run).run_id)
+        RunLedger(store, PROJECT, run, process).begin(genesis(run), session="0" * 32)
+        self.runs.append(run)
+
+    def start(self, order: Order, *, calm: bool = False) -> Actor:
+        """Start a command now; `calm` spares it every fate."""
+        machine = self.machines[order.machine % len(self.machines)]
+        random = Random(f"{self.seed}/{order.number}")
+        process = self.world.process(skew=machine.skew)
+        actor = Actor(f"p{order.number}", machine.name, order.account, process.kill, began=self.world.now)
+        actor.outsider = order.verb not in ("run", "push")
+        run = self.runs[order.run % len(self.runs)]
+        one = Command(self, order, machine, random, process, actor, run)
+        if not calm:
+            one.draw_fate()
+        self.actors.append(actor)
+        self.crew[actor.name] = process
+        self.trace.note(self.world.now, actor.name, f"starts {order.verb} of {run} on {machine.name}")
+        process.start(one.body)
+        return actor
+
+
+@dataclass
+class Command:
+    """One process from its start to its end."""
+
+    fleet: Fleet
+    order: Order
+    machine: Machine
+    random: Random
+    process: Process
+    actor: Actor
+    run: str
+    signal: StopSignal = field(default_factory=StopSignal)
+    workload: SimWorkload = field(init=False)
+    budget_s: float | None = None
+    outcome: Outcome | None = None
+    error: str = ""
+
+    def __post_init__(self) -> None:
+        fleet, process = self.fleet, self.process
+        self.weather = Weathered(fleet.sky, process, self.actor, self.random, self.machine.delay_s)
+        self.store = RetryStore(self.weather, sleep=process.sleep, jitter=self.random.random)
+        self.workload = SimWorkload(
+            sleep=process.sleep,
+            step_s=fleet.pace.step_s,
+            actor=self.actor,
+            clock=lambda: fleet.world.now,
+            trained_one=fleet.oracle.trained,
+            evaluate_s=2 * fleet.pace.step_s,
+        )
+        self.evaluate_every, self.keep, self.every = 0, Keep(2), fleet.pace.every_steps
+
+    # -- what will befall it
+    def draw_fate(self) -> None:
+        """All of it is drawn at the start, so that a seed repeats it."""
+        random, likely = self.random, self.fleet.pace.target * self.fleet.pace.step_s
+        for odds, befall in (
+            (0.18, self._killed_at_a_time),
+            (0.25, self._killed_at_a_call),
+            (0.22, self._suspended),
+            (0.15, self._signalled),
+            (0.20, self._budgeted),
+            (0.05, self._non_finite),
+            (0.05, self._crashes),
+            (0.08, self._impure),
+        ):
+            if random.random() < odds:
+                befall(likely)
+        if random.random() < 0.3:
+            self.evaluate_every = random.choice((1, 2, 4))
+        self.keep = Keep(random.choice((2, 2, 3, 5)), random.choice((0, 0, self.every * 2)))
+        if random.random() < 0.2:
+            self.every = max(1, self.every // 2)
+
+    def _later(self, most_s: float, what: str, do: Callable[[], None]) -> None:
+        def happen() -> None:
+            if self.actor.alive:
+                self.fleet.trace.note(self.fleet.world.now, self.actor.name, what)
+                self.fleet.summary.faults[what.partition(" ")[0]] += 1
+                do()
+
+        self.fleet.world.at(self.fleet.world.now + self.random.uniform(0.0, most_s), happen)
+
+    def _killed_at_a_time(self, likely: float) -> None:
+        self._later(likely, "killed", lambda: self.actor.die(self.fleet.world.now))
+
+    def _killed_at_a_call(self, likely: float) -> None:
+        self.actor.fate = Fate.drawn(self.random)
+
+    def _suspended(self, likely: float) -> None:
+        for _ in range(self.random.choice((1, 1, 3))):
+            seconds = self.random.choice((20.0, self.fleet.pace.ttl_s, 3 * self.fleet.pace.ttl_s, 3600.0, 4 * 3600.0))
+            self._later(likely, f"sleeps {seconds:.0f} s", lambda s=seconds: self._sleep(s))
+
+    def _sleep(self, seconds: float) -> None:
+        self.process.suspend(seconds)
+        self.actor.troubled = True
+
+    def _signalled(self, likely: float) -> None:
+        reason = self.random.choice(("sigterm", "sigint", "stop"))
+        for _ in range(self.random.choice((1, 2))):
+            self._later(likely, f"signal-{reason}", lambda: self.signal.ask(reason))
+
+    def _budgeted(self, likely: float) -> None:
+        self.budget_s = self.random.uniform(20.0, max(60.0, likely))
+        self.fleet.summary.faults["budget"] += 1
+
+    def _non_finite(self, likely: float) -> None:
+        self.workload.nan_at = self.random.randrange(1, self.fleet.pace.target)
+        self.fleet.summary.faults["non-finite"] += 1
+
+    def _crashes(self, likely: float) -> None:
+        step = self.random.randrange(self.fleet.pace.target)
+        self.workload.crash = {step: Crash("as planned")}
+        self.fleet.summary.faults["crashes"] += 1
+
+    def _impure(self, likely: float) -> None:
+        self.fleet.summary.faults["other-device"] += 1
+        if self.random.random() < 0.5:
+            self.workload.impure = self.actor.impure = 1
+        else:
+            self.workload.path = self.actor.path = "other"
+        self.workload.environment = {"device": "other"}
+
+    # -- what it does
+    def body(self) -> None:
+        """The process's main thread."""
+        told = "?"
+        try:
+            told = getattr(self, f"_{self.order.verb}")()
+        except RelayError as error:
+            told = f"{self.order.verb}-{int(error.exit_code)}"
+        except StoreError as error:
+            told = f"{self.order.verb}-{type(error).__name__}"
+        except Crash:
+            told = "1"
+        self.actor.over = True
+        self.fleet.summary.exits[told] += 1
+        self.fleet.trace.note(self.fleet.world.now, self.actor.name, f"ends with {told}")
+
+    def _run(self) -> str:
+        return self._told(session.run_session(self.context()))
+
+    def _push(self) -> str:
+        return self._told(session.push(self.context()))
+
+    def _told(self, outcome: Outcome) -> str:
+        self.outcome = outcome
+        run = self.fleet.oracle.runs[PROJECT, self.run]
+        self.fleet.oracle.require(
+            outcome.durable_step in run.steps, f"{self.actor.name} calls step {outcome.durable_step} durable"
+        )
+        kept = outcome.unsent is None or (outcome.unsent / "state.json").exists()
+        self.fleet.oracle.require(kept, f"{self.actor.name} says that it kept {outcome.unsent}")
+        return str(int(outcome.exit_code))
+
+    def _fork(self) -> str:
+        ledger = self._ledger()
+        view = ledger.read()
+        if not view.state.undamaged:
+            return "fork-nothing"
+        chosen = self.random.choice(view.state.undamaged)
+        name = f"fork-{self.random.randrange(4)}"
+        names, run_id = Names(PROJECT, name), genesis(name).run_id
+        scratch = self.machine.disk / f"scratch-{self.actor.name}"
+        head, origin = fork.copy_checkpoint(
+            ledger, view, chosen.key, self.store, self.store, names, run_id, "test", scratch
+        )
+        registry = Registry(self.store, self.process, session=self.process.token())
+        registry.enter_run(PROJECT, name, run_id)
+        made = RunLedger(self.store, PROJECT, name, self.process)
+        change = genesis(name).model_copy(update={"head": head, "origin": origin})
+        if made.begin(change, session=self.process.token())[1]:
+            self.fleet.runs.append(name)
+            return "fork-0"
+        return "fork-taken"
+
+    def _verify(self) -> str:
+        found = verify.verify(self._ledger(), self.store)
+        damaged = self.fleet.oracle.runs[PROJECT, self.run].damaged
+        self.fleet.oracle.require(found.ok or bool(damaged), f"verify finds damage where none is: {found}")
+        return f"verify-{'whole' if found.ok else 'damaged'}"
+
+    def _register(self) -> str:
+        registry = Registry(self.store, self.process, session=self.process.token())
+        name = f"person-{self.random.randrange(6)}"
+        inference = Inference(name, "--owner", "local", "--provider")
+        Accounts(registry, shipped()).register(name, name, inference)
+        self.fleet.registered.add(name)
+        return "register-0"
+
+    def _stop(self) -> str:
+        holder = self._ledger().read().state.holder
+        if holder is not None:
+            request_stop(self.store, Names(PROJECT, self.run), holder.epoch, "please")
+        return "stop-0"
+
+    def _resume(self) -> str:
+        ledger = self._ledger()
+        if ledger.read().state.halted is None:
+            return "resume-none"
+        ledger.append("resume", lambda _: Resume(why="anyway"), session=self.process.token(), account=None)
+        return "resume-0"
+
+    def _ledger(self) -> RunLedger:
+        return RunLedger(self.store, PROJECT, self.run, self.process)
+
+    def context(self, **plan: Any) -> Context:
+        """The session's surroundings, as the command line would build them."""
+        ledger, home = self._ledger(), self.machine.disk / PROJECT / self.run
+        run_id = genesis(self.run).run_id
+        ledger.chain.mark = FileMark(home / f"judged.{run_id[:8]}.json")
+        limits = Limits(started=self.process.monotonic(), budget_s=self.budget_s)
+        defaults = {
+            "target_steps": self.fleet.pace.target,
+            "every_steps": self.every,
+            "evaluate_every": self.evaluate_every,
+            "keep": self.keep,
+            "ttl_s": self.fleet.pace.ttl_s,
+            "wait_s": self.order.patience_s,
+            "workers": 1,
+            "limits": limits,
+        }
+        return Context(
+            runtime=self.process,
+            ledger=ledger,
+            ledger_store=self.store,
+            heartbeat_store=self.weather,
+            checkpoint_store=self.store,
+            names=Names(PROJECT, self.run),
+            workload=self.workload,
+            facts=Facts(CONFIG_HASH, self.workload.fingerprint(), "test"),
+            session=self.process.token(),
+            account=self.order.account,
+            plan=Plan(**{**defaults, **plan}),
+            outbox=outbox_of(home, run_id),
+            locks=self.machine.locks.of(self.process),
+            signal=self.signal,
+            other_runs=self._other_runs,
+        )
+
+    def _other_runs(self) -> Iterator[RunState]:
+        for project, run in Registry(self.store, self.process, session=self.process.token()).runs():
+            if run != self.run and (view := RunLedger(self.store, project, run, self.process).peek()):
+                yield view.state

@@ -1,0 +1,204 @@
+"""The judge: sees each effect on the shared store and the raw bytes, and says whether the invariants held.
+
+It shares no code with the rules of the relay: entries are plain JSON here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from storage.base import Ref
+from tests.simulation.actor import Actor
+from tests.simulation.ledger_judge import LedgerJudge
+from tests.simulation.trace import Trace
+from tests.simulation.truth import Key, Values
+from tests.simulation.weather import Sky
+
+LEDGER = re.compile(r"runs/([^/]+)/([^/]+)/ledger/([0-9]{20})\.json")
+REGISTRY = re.compile(r"registry/ledger/([0-9]{20})\.json")
+FILE = re.compile(r"checkpoints/([^/]+)/([^/]+)/step_([0-9]+)\.e([0-9]+)/(.+)")
+GRACE_S = 3600.0
+SHORT_S = 600.0
+"""A store that was full this long ago still excuses a deletion without grace."""
+
+
+@dataclass
+class Uploaded:
+    """One stored file of a checkpoint."""
+
+    by: Actor
+    first_at: float
+
+
+@dataclass
+class Run:
+    """What the judge knows of a run: all its entries, and what its checkpoints hold."""
+
+    project: str
+    name: str
+    digests: list[str] = field(default_factory=list)
+    nonces: set[str] = field(default_factory=set)
+    state: dict[str, Any] = field(default_factory=dict)
+    steps: set[int] = field(default_factory=set)
+    """Every step that was ever the durable one."""
+    holders: dict[int, Actor] = field(default_factory=dict)
+    """Who took each epoch."""
+    leased_at: dict[int, float] = field(default_factory=dict)
+    values: dict[Key, Values] = field(default_factory=dict)
+    """The true state in each committed checkpoint."""
+    named: dict[Key, dict[str, str]] = field(default_factory=dict)
+    """Names and hashes of the files of each committed checkpoint, manifest included."""
+    committed_at: dict[Key, float] = field(default_factory=dict)
+    retired_at: dict[Key, float] = field(default_factory=dict)
+    damaged: dict[str, float] = field(default_factory=dict)
+    """Names of files that the world has damaged, and when."""
+    entries: dict[str, int] = field(default_factory=dict)
+    """Digest to slot, for forks."""
+    strange: bool = False
+    """Whether a machine that computes wrongly has ever held the lease."""
+
+    @property
+    def prefix(self) -> str:
+        return f"checkpoints/{self.project}/{self.name}/"
+
+    @property
+    def retained(self) -> list[Key]:
+        return [(c["step"], c["epoch"]) for c in self.state.get("retained", ())]
+
+    def checkpoint(self, key: Key) -> dict[str, Any] | None:
+        """The retained checkpoint of that key, as the newest entry names it."""
+        return next((c for c in self.state["retained"] if (c["step"], c["epoch"]) == key), None)
+
+
+class Oracle:
+    """Attached to a sky as its `watch`."""
+
+    def __init__(self, sky: Sky, trace: Trace) -> None:
+        self.sky, self.trace = sky, trace
+        self.runs: dict[tuple[str, str], Run] = {}
+        self.files: dict[str, Uploaded] = {}
+        self.registry: list[str] = []
+        self.accounts: set[str] = set()
+        self.ledger = LedgerJudge(self)
+        sky.watch = self.effect
+
+    @property
+    def now(self) -> float:
+        return self.sky.world.now
+
+    def require(self, holds: bool, what: str) -> None:
+        """Raises Violation unless it holds."""
+        if not holds:
+            raise self.trace.violation(what)
+
+    def effect(self, verb: str, name: str, old: bytes | None, new: bytes | None, by: Actor) -> None:
+        """Called after each write that has taken effect, late ones too."""
+        if found := LEDGER.fullmatch(name):
+            self.require(verb == "put_if_absent", f"I1: {verb} on the ledger's {name}")
+            run = self.runs.setdefault((found[1], found[2]), Run(found[1], found[2]))
+            self.ledger.entry(run, int(found[3]), new or b"", by)
+        elif found := REGISTRY.fullmatch(name):
+            self.require(verb == "put_if_absent", f"I1: {verb} on the registry's {name}")
+            self._registered(int(found[1]), new or b"")
+        elif found := FILE.fullmatch(name):
+            run = self.runs.setdefault((found[1], found[2]), Run(found[1], found[2]))
+            key = (int(found[3]), int(found[4]))
+            if verb == "delete":
+                if old is not None:
+                    self._deleted(run, key, name, by)
+            else:
+                self._stored(run, key, name, old, new or b"", by)
+
+    def _registered(self, seq: int, data: bytes) -> None:
+        body = json.loads(data)["body"]
+        self.require(seq == len(self.registry), f"I1: registry slot {seq} after {len(self.registry)} entries")
+        parent = self.registry[-1] if self.registry else "0" * 64
+        self.require(body["parent"] == parent, f"I2: registry slot {seq} names another parent")
+        accounts = set(body["state"]["accounts"])
+        self.require(accounts >= self.accounts, f"registry slot {seq} has lost {self.accounts - accounts}")
+        self.registry.append(sha(data))
+        self.accounts = accounts
+
+    def _stored(self, run: Run, key: Key, name: str, old: bytes | None, new: bytes, by: Actor) -> None:
+        """P6: keys are never overwritten, and a (step, epoch) is uploaded by the one process of its epoch."""
+        seen = self.files.setdefault(name, Uploaded(by, self.now))
+        self.require(old is None or old == new or name in run.damaged, f"P6: {name} was overwritten with other bytes")
+        if key[1] == 0:
+            return  # a fork's copy: whoever makes the same one again writes the same bytes
+        owner = run.holders.get(key[1])
+        self.require(owner is by, f"P6: {name} of epoch {key[1]} was written by {by.name}, which is not that epoch's")
+        self.require(seen.by is by, f"P6: {name} was uploaded by {seen.by.name} and again by {by.name}")
+
+    def _deleted(self, run: Run, key: Key, name: str, by: Actor) -> None:
+        """I8 and P8, by the newest view: what an older one rightly allowed is allowed by this one too."""
+        for kept in run.retained:
+            self.require(name not in run.named[kept], f"I8: {name} was deleted, but step {kept} is retained")
+        retired, epoch = run.retired_at.get(key), run.state.get("epoch", 0)
+        self.require(retired is not None or key[1] < epoch, f"P8: {name} of the newest epoch was deleted unretired")
+        since = retired if retired is not None else self.files[name].first_at
+        short = self.now - by.full_at <= SHORT_S
+        self.require(short or self.now - since >= GRACE_S, f"P8: {name} was deleted {self.now - since:.0f} s later")
+        unread = [
+            where
+            for kept in run.retained
+            if not (run.checkpoint(kept) or {}).get("damaged")
+            and (where := f"{run.prefix}step_{kept[0]}.e{kept[1]}/manifest.json") in run.damaged
+            and run.damaged[where] < by.began
+        ]
+        self.require(not unread, f"P8: {name} was deleted although {unread} cannot be verified")
+
+    def damage(self, run: Run, name: str, data: bytes | None) -> None:
+        """The storage itself spoils a file of a committed checkpoint; None removes it."""
+        if data is None:
+            self.sky.store.delete(Ref(name))
+        else:
+            self.sky.store.put(name, data)
+        run.damaged[name] = self.now
+        self.sky.summary.faults["damage"] += 1
+        self.trace.note(self.now, "world", f"damages {name}")
+
+    def intact(self, run: Run, key: Key) -> bool:
+        """Whether every file of a committed checkpoint is there as it was committed."""
+        return all(sha(self.sky.raw(name)) == digest for name, digest in run.named[key].items())
+
+    def trained(self, actor: Actor) -> None:
+        """P12, at each training step: the account trains nowhere else, as far as that could be seen."""
+        mine = self._held(actor)
+        for run in self.runs.values():
+            holder = run.state.get("holder")
+            other = run.holders.get(holder["epoch"]) if holder else None
+            if other is None or other is actor or other.account != actor.account or not other.alive:
+                continue
+            if mine is None or not other.trained_at or other.run == actor.run:
+                continue
+            self._not_both(actor, mine, other, run)
+
+    def _held(self, actor: Actor) -> Run | None:
+        for run in self.runs.values():
+            holder = run.state.get("holder")
+            if holder and run.holders.get(holder["epoch"]) is actor:
+                return run
+        return None
+
+    def _not_both(self, one: Actor, mine: Run, other: Actor, its: Run) -> None:
+        """Both hold and train. Allowed only if the earlier one looked dead when the later one began to train."""
+        leases = sorted(
+            [(mine.leased_at[mine.state["epoch"]], one, mine), (its.leased_at[its.state["epoch"]], other, its)],
+            key=lambda lease: lease[0],
+        )
+        (_, early, run), (landed, late, _) = leases
+        until = late.trained_at[0][0] if late.trained_at else self.now
+        holder = run.state["holder"]
+        signs = self.ledger.signs_between(run, holder["epoch"], landed - holder["ttl_s"], until)
+        gaps = [b - a for a, b in zip([landed - holder["ttl_s"], *signs], [*signs, until], strict=True)]
+        seen_alive = max(gaps, default=0.0) <= holder["ttl_s"] and len(signs) > 0
+        expired = holder["latest_end"] is not None and until > holder["latest_end"]
+        self.require(not seen_alive or expired, f"P12: {early.name} and {late.name} train two runs for {one.account}")
+
+
+def sha(data: bytes | None) -> str:
+    return hashlib.sha256(data or b"").hexdigest() if data is not None else ""

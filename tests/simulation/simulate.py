@@ -1,0 +1,136 @@
+"""One seed, one world: draws machines, weather and commands, lets them run, and asks whether anything was lost."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from random import Random
+from unittest import mock
+
+from storage import transfer
+from tests.relay.fake_runtime import World
+from tests.relay.sessions import PROJECT
+from tests.simulation.fleet import Fleet, Machine, Order, Pace
+from tests.simulation.oracle import Oracle
+from tests.simulation.reckoning import reckon
+from tests.simulation.trace import Summary, Trace, Violation
+from tests.simulation.weather import Episode, Sky
+
+VERBS = ("run",) * 24 + ("push", "push", "fork", "fork", "verify", "register", "register", "stop", "resume", "damage")
+ACCOUNTS = ("ann", "ben", "cyd")
+
+
+def simulate(seed: int, *, mutation: Callable[[], AbstractContextManager[object]] = nullcontext) -> Summary:
+    """Live through one seed. Raises Violation; `mutation` is entered around all of it, to show what is caught."""
+    return play(seed, mutation)[0]
+
+
+def play(seed: int, mutation: Callable[[], AbstractContextManager[object]] = nullcontext) -> tuple[Summary, Trace]:
+    """As `simulate`, with the trace of all actions."""
+    summary = Summary(seeds=1)
+    with tempfile.TemporaryDirectory(dir=_fast_disk()) as folder, _no_disk_no_pool(), mutation():
+        fleet = _scene(seed, Path(folder), summary)
+        try:
+            fleet.world.run(to_the_end=True)
+            reckon(fleet)
+        except Violation:
+            raise
+        except Exception as error:
+            raise fleet.trace.violation(f"{type(error).__name__}: {error}") from error
+        finally:
+            fleet.world.close()
+    return summary, fleet.trace
+
+
+def _scene(seed: int, folder: Path, summary: Summary) -> Fleet:
+    random = Random(f"scene {seed}")
+    world = World(seed)
+    trace = Trace(seed, world.now)
+    sky = Sky(world, Random(f"sky {seed}"), trace, summary)
+    oracle = Oracle(sky, trace)
+    machines = [
+        Machine(f"m{n}", folder / f"m{n}", random.choice((0.0, 0.0, -5 * 3600.0, 7200.0)), random.choice((0.01, 0.2)))
+        for n in range(random.choice((1, 2, 3)))
+    ]
+    fleet = Fleet(world, sky, oracle, trace, summary, machines, _pace(random), seed)
+    for name in ("chain", "other")[: random.choice((1, 1, 2))]:
+        fleet.begin(name)
+    length = fleet.pace.target * fleet.pace.step_s * random.choice((1.5, 3.0, 8.0))
+    _weather(random, sky, length)
+    for order in _orders(random, world.now, length, fleet.pace):
+        world.at(order.at, lambda one=order: _carry_out(fleet, one))
+    return fleet
+
+
+def _pace(random: Random) -> Pace:
+    every = random.choice((3, 5, 8))
+    return Pace(
+        target=every * random.randrange(3, 7) + random.choice((0, 1)),
+        step_s=random.choice((0.3, 3.0, 20.0, 90.0)),
+        every_steps=every,
+        ttl_s=random.choice((30.0, 60.0, 180.0)),
+    )
+
+
+def _weather(random: Random, sky: Sky, length: float) -> None:
+    sky.rough = random.choice((0.0, 0.0, 0.02, 0.1))
+    sky.lag_s = random.choice((0.0, 60.0, 3600.0))
+    begin = sky.world.now
+    for _ in range(random.choice((0, 1, 2, 4))):
+        kind = random.choice(("down", "full", "throttled", "rough", "hiding"))
+        at = begin + random.uniform(0.0, length)
+        lasts = random.choice((20.0, 120.0, 600.0, 3600.0))
+        machine = random.choice((None, None, "m0", "m1"))
+        sky.episodes.append(Episode(kind, at, at + lasts, machine))
+        sky.summary.faults[f"weather-{kind}"] += 1
+
+
+def _orders(random: Random, begin: float, length: float, pace: Pace) -> Iterator[Order]:
+    """Commands in the order of their numbers; now and then the same one is started twice."""
+    number = 0
+    for _ in range(random.randrange(4, 9)):
+        number += 1
+        order = Order(
+            number,
+            begin + random.uniform(0.0, length),
+            random.randrange(3),
+            random.choice(ACCOUNTS),
+            random.randrange(4),
+            random.choice(VERBS),
+            random.choice((0.0, 0.0, pace.ttl_s * 2, 1800.0)),
+        )
+        yield order
+        if random.random() < 0.15:
+            number += 1
+            machine = random.choice((order.machine, order.machine + 1))
+            later = order.at + random.choice((0.0, 0.5, pace.ttl_s))
+            yield Order(number, later, machine, order.account, order.run, order.verb, order.patience_s)
+
+
+def _carry_out(fleet: Fleet, order: Order) -> None:
+    if order.verb != "damage":
+        fleet.start(order)
+        return
+    random = Random(f"{fleet.seed}/{order.number}")
+    run = fleet.oracle.runs[PROJECT, fleet.runs[order.run % len(fleet.runs)]]
+    if not run.retained:
+        return
+    key = run.retained[-1] if random.random() < 0.7 else random.choice(run.retained)
+    fleet.oracle.damage(run, random.choice(sorted(run.named[key])), random.choice((b"", b"{}", None)))
+
+
+def _fast_disk() -> str | None:
+    """Memory as a disk where there is one: the simulation cuts no power, so nothing need be durable."""
+    shm = Path("/dev/shm")
+    return str(shm) if shm.is_dir() and os.access(shm, os.W_OK) else None
+
+
+@contextmanager
+def _no_disk_no_pool() -> Iterator[None]:
+    """No waiting for a real disk, and no foreign threads, whose order no seed could fix."""
+    serial = lambda work, items, workers: [work(item) for item in items]  # noqa: E731
+    with mock.patch.object(os, "fsync", lambda handle: None), mock.patch.object(transfer, "_in_parallel", serial):
+        yield

@@ -1,0 +1,216 @@
+"""A store as one simulated process sees it: slow, silent, full, throttled, late, forgetful in its listings.
+
+Everything within what storage/base.py allows: point reads by Ref see each write that has returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+from storage.base import Exists, QuotaExceeded, Ref, Stat, StoreError, Throttled, Unavailable
+from storage.memory import MemoryStore
+from storage.wrapper import Wrapper
+from tests.relay.fake_runtime import Process, World
+from tests.simulation.actor import Actor
+from tests.simulation.trace import Summary, Trace
+
+Kind = Literal["down", "full", "throttled", "rough", "hiding"]
+WRITES = ("put", "put_if_absent", "delete")
+Effect = Callable[[str, str, bytes | None, bytes | None, Actor], None]
+"""Called with verb, name, the bytes before, the bytes after and who sent it, once a write has taken effect."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Bad weather between two times, for everybody or for one machine (which then has lost its network)."""
+
+    kind: Kind
+    begin: float
+    end: float
+    machine: str | None = None
+
+
+@dataclass
+class Sky:
+    """The one store of a world, its weather, and who looks on."""
+
+    world: World
+    random: Random
+    trace: Trace
+    summary: Summary
+    episodes: list[Episode] = field(default_factory=list)
+    rough: float = 0.0
+    """Chance that a call outside episodes goes wrong."""
+    lag_s: float = 0.0
+    """How long listings may hide what is new, and show what is gone."""
+    latest_s: float = 900.0
+    """How late a write of unknown outcome may land."""
+    watch: Effect = lambda verb, name, old, new, by: None
+    graves: dict[str, tuple[Stat, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(clock=lambda: self.world.now)
+
+    def clear(self) -> None:
+        """From now on nothing goes wrong."""
+        self.episodes, self.rough, self.lag_s = [], 0.0, 0.0
+
+    def raw(self, name: str) -> bytes | None:
+        """The stored bytes now, None if there are none; asked by nobody but the judge."""
+        found = self.store._shelf.objects.get(name)
+        return found[0] if found else None
+
+    def now_is(self, kind: Kind, machine: str) -> bool:
+        now = self.world.now
+        return any(e.kind == kind and e.begin <= now < e.end and e.machine in (None, machine) for e in self.episodes)
+
+    def apply(self, verb: str, name: str, act: Callable[[], Any], by: Actor) -> Any:
+        """One verb takes effect; the judge sees each change."""
+        if verb not in WRITES:
+            return act()
+        old = self.raw(name)
+        if verb == "delete" and old is not None:
+            self.graves[name] = (self.store.stat(Ref(name)), self.world.now)
+        result = act()
+        self.summary.effects += 1
+        self.watch(verb, name, old, self.raw(name), by)
+        return result
+
+
+class Weathered(Wrapper):
+    """The store of a sky through one process's network."""
+
+    def __init__(self, sky: Sky, process: Process, actor: Actor, random: Random, delay_s: float) -> None:
+        super().__init__(sky.store)
+        self.sky, self.process, self.actor, self.random, self.delay_s = sky, process, actor, random, delay_s
+
+    def put(self, name: str, data: bytes | Path) -> Ref:
+        content = data if isinstance(data, bytes) else data.read_bytes()
+        return self._do("put", name, lambda: self.inner.put(name, content))
+
+    def put_if_absent(self, name: str, data: bytes) -> Ref:
+        try:
+            return self._do("put_if_absent", name, lambda: self.inner.put_if_absent(name, data))
+        except Exists:
+            self._count("lost-race" if self.sky.raw(name) != data else "own-exists")
+            raise
+
+    def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
+        return self._do("get", ref, lambda: self.inner.get(ref, limit=limit))
+
+    def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+        return self._do("read_range", ref, lambda: self.inner.read_range(ref, start, length))
+
+    def stat(self, ref: Ref) -> Stat:
+        try:
+            found = self._do("stat", ref, lambda: self.inner.stat(ref))
+        except StoreError as error:
+            self.actor.looked(ref, None, error, self.sky.world.now)
+            raise
+        self.actor.looked(ref, found.modified, None, self.sky.world.now)
+        return found
+
+    def delete(self, ref: Ref) -> None:
+        self._do("delete", ref, lambda: self.inner.delete(ref))
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
+        listed = self._do("list", prefix, lambda: list(self.inner.list(prefix, after=after)))
+        return iter(self._aged(prefix, after, listed))
+
+    def now(self) -> float:
+        found = self._do("now", "", self.inner.now)
+        self.actor.told_time(found)
+        return found
+
+    def _do(self, verb: str, name: str, act: Callable[[], Any]) -> Any:
+        self.process.sleep(self.delay_s * (0.5 + self.random.random()))
+        self.process.check()
+        self._reach(verb, name, "before")
+        fault = self._fault(verb)
+        self.sky.trace.note(self.sky.world.now, self.actor.name, f"{verb} {name} {fault}")
+        if fault not in ("ok", "after"):
+            self._refuse(fault, verb, name, act)
+        result = self.sky.apply(verb, name, act, self.actor)
+        self._reach(verb, name, "after")
+        if fault == "after":
+            raise Unavailable(f"{verb} {name}: the answer was lost")
+        return result
+
+    def _reach(self, verb: str, name: str, when: str) -> None:
+        """A point at which this process may be killed."""
+        if self.actor.fate.strikes(verb, name, when):
+            self.sky.trace.note(self.sky.world.now, self.actor.name, f"killed {when} {verb} {name}")
+            self._count(f"kill-{when}-call")
+            self.actor.die(self.sky.world.now)
+        self.process.check()
+
+    def _refuse(self, fault: str, verb: str, name: str, act: Callable[[], Any]) -> None:
+        if fault == "full":
+            self.actor.full_at = self.sky.world.now
+            raise QuotaExceeded(f"no room for {name}")
+        if fault == "throttled":
+            raise Throttled(f"{verb} {name}: too many requests", self.random.choice((1.0, 5.0, 40.0)))
+        if fault == "late":
+            self._later(verb, name, act)
+        raise Unavailable(f"{verb} {name}: no answer")
+
+    def _later(self, verb: str, name: str, act: Callable[[], Any]) -> None:
+        """It lands by itself, whatever has become of whoever sent it."""
+
+        def land() -> None:
+            self.sky.trace.note(self.sky.world.now, self.actor.name, f"{verb} {name} lands late")
+            self._count("landed-late" + ("-after-death" if self.process.dead else ""))
+            try:
+                self.sky.apply(verb, name, act, self.actor)
+            except StoreError:
+                self._count("landed-too-late")
+
+        longest = self.random.choice((1.0, 20.0, self.sky.latest_s))
+        self.sky.world.at(self.sky.world.now + self.random.uniform(0.01, longest), land)
+
+    def _fault(self, verb: str) -> str:
+        fault = self._drawn(verb)
+        if fault != "ok":
+            self._count(f"{fault}-{verb}" if fault in ("late", "after") else fault)
+            self.actor.troubled = True
+        return fault
+
+    def _drawn(self, verb: str) -> str:
+        sky, machine, chance = self.sky, self.actor.machine, self.random.random()
+        if sky.now_is("down", machine):
+            return "late" if verb in WRITES and chance < 0.1 else "down"
+        if sky.now_is("full", machine) and verb in ("put", "put_if_absent"):
+            return "full"
+        if sky.now_is("throttled", machine) and chance < 0.5:
+            return "throttled"
+        if chance >= (0.3 if sky.now_is("rough", machine) else sky.rough):
+            return "ok"
+        if verb in WRITES:
+            return self.random.choice(("before", "after", "late", "throttled"))
+        return self.random.choice(("before", "throttled"))
+
+    def _aged(self, prefix: str, after: str | None, listed: list[Stat]) -> list[Stat]:
+        """A listing may hide what is new and show what has just gone."""
+        sky, now = self.sky, self.sky.world.now
+        lag = 3600.0 if sky.now_is("hiding", self.actor.machine) else sky.lag_s
+        if not lag:
+            return listed
+        shown = [s for s in listed if now - s.modified > lag or self.random.random() < 0.5]
+        if len(shown) < len(listed):
+            self._count("listing-hid")
+        there = {s.name for s in listed}
+        ghosts = [
+            stat
+            for name, (stat, at) in sky.graves.items()
+            if name.startswith(prefix) and now - at < lag and name not in there and (after is None or name > after)
+        ]
+        if ghosts:
+            self._count("listing-stale")
+        return sorted([*shown, *ghosts], key=lambda stat: stat.name)
+
+    def _count(self, what: str) -> None:
+        self.sky.summary.faults[what] += 1

@@ -6,7 +6,6 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -194,17 +193,38 @@ def _fetch(store: Store, file: Wanted, part: Path, progress: Progress) -> bool:
 
 
 def _in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
-    """Results in order. The first error stops what has not begun and is raised once nothing runs any more."""
+    """Results in order. The first error stops what has not begun and is raised once nothing runs any more.
+
+    Daemon threads, unlike an executor's: a process that must be gone never waits for a store that hangs.
+    """
+    todo = list(items)
     if workers <= 1:
-        return [work(item) for item in items]
-    pool = ThreadPoolExecutor(workers)
-    try:
-        futures = [pool.submit(work, item) for item in items]
-        wait(futures, return_when=FIRST_EXCEPTION)
-        failed = [future for future in futures if future.done() and future.exception()]
-        return [future.result() for future in failed or futures]
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        return [work(item) for item in todo]
+    queue, lock = iter(enumerate(todo)), threading.Lock()
+    results: dict[int, R] = {}
+    errors: dict[int, BaseException] = {}
+
+    def take_turns() -> None:
+        while not errors:
+            with lock:
+                place, item = next(queue, (None, None))
+            if place is None:
+                return
+            try:
+                results[place] = work(item)  # type: ignore[arg-type]
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+                errors[place] = error
+
+    threads = [
+        threading.Thread(target=take_turns, name="transfer", daemon=True) for _ in range(min(workers, len(todo)))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[min(errors)]
+    return [results[place] for place in range(len(todo))]
 
 
 def _one_at_a_time(progress: Progress) -> Progress:

@@ -27,12 +27,14 @@ SLOWEST_S = 30.0
 
 
 def kill_sometime(session: Session, chance: random.Random) -> float:
-    """In the start, or, mostly, after the lease."""
-    if chance.random() < 0.8:
-        until(lambda: bool(session.noted("landed-lease")), 90, lambda: session.err)
-        time.sleep(chance.uniform(0.0, 0.8))
-    else:
+    """In the start, or after so many commits that a slow machine, too, gets there; then at any moment of a commit."""
+    if chance.random() < 0.2:
         time.sleep(chance.uniform(0.0, 0.4))
+    else:
+        commits = chance.choice((0, 1, 2, 4))
+        wanted = "landed-commit" if commits else "landed-lease"
+        until(lambda: len(session.noted(wanted)) >= (commits or 1), 120, lambda: session.err)
+        time.sleep(chance.uniform(0.0, 0.15))
     assert session.poll() is None, f"it ended before it was killed: {session.code}\n{session.err}"
     return session.kill()
 

@@ -124,7 +124,8 @@ class Store(Protocol):
     What no backend promises: that `list` is complete or fresh (it may hide, it never invents), or that
     `Exists` means somebody else wrote it. All methods raise only StoreError subclasses.
     Names are relative, '/'-separated, lower-case ASCII parts matching [a-z0-9][a-z0-9._-]*; all else is ValueError.
-    A Ref that this store cannot have given out is Denied. A name that is also the folder of other names may be Denied.
+    A Ref that this store cannot have given out is Denied. A name that is also the folder of other names, or on Dropbox
+    ever was, may be Denied.
     """
 
     @property
@@ -208,10 +209,11 @@ def check_ref(ref: Ref, address: str) -> str:
 
 
 def open_store(url: str, *, read_only: bool = False) -> Store:
-    """The store at an address: file:///path or a plain path, memory://NAME (one process only).
+    """The store at an address: file:///path or a plain path, memory://NAME (one process only), dropbox:///folder.
 
     With `read_only` nothing is ever written, not even a probe of the clock, and writing verbs raise Denied.
-    Opening touches nothing: a local folder is created by the first write. Raises BadAddress.
+    Opening touches nothing: a local folder is created by the first write. Raises BadAddress, or Denied without
+    credentials.
     """
     if "://" not in url:
         return _open_path(url, read_only)
@@ -251,5 +253,15 @@ def _open_memory(url: str, read_only: bool) -> Store:
     return MemoryStore(url.removeprefix("memory://"), read_only=read_only)
 
 
-_OPENERS: dict[str, Callable[[str, bool], Store]] = {"file": _open_file, "memory": _open_memory}
-_EXTRAS = {"s3": "s3", "gdrive": "drive", "dropbox": "dropbox"}
+def _open_dropbox(url: str, read_only: bool) -> Store:
+    from storage.dropbox import open_dropbox
+
+    return open_dropbox(url, read_only)
+
+
+_OPENERS: dict[str, Callable[[str, bool], Store]] = {
+    "file": _open_file,
+    "memory": _open_memory,
+    "dropbox": _open_dropbox,
+}
+_EXTRAS = {"s3": "s3", "gdrive": "drive"}

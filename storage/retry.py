@@ -67,17 +67,23 @@ class RetryStore(Wrapper):
         return self._again(self.inner.now)
 
     def _again(self, ask: Callable[[], T]) -> T:
-        patience = Retrying(
-            sleep=self._sleep,
-            stop=stop_after_attempt(self._attempts),
-            wait=self._wait,
-            retry=retry_if_exception_type(Unavailable),
-            reraise=True,
-        )
-        return patience(ask)
+        return patiently(ask, sleep=self._sleep, jitter=self._jitter, attempts=self._attempts)
 
-    def _wait(self, state: RetryCallState) -> float:
-        """Seconds until the next attempt: what the service asked for, at least the back-off."""
-        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** (state.attempt_number - 1)) * (0.5 + self._jitter() / 2)
-        error = state.outcome.exception() if state.outcome else None
-        return max(wait, error.retry_after) if isinstance(error, Throttled) else wait
+
+def patiently(ask: Callable[[], T], *, sleep: Callable[[float], None], jitter: Callable[[], float], attempts: int) -> T:
+    """What `ask` returns, asked up to `attempts` times while it raises Unavailable; the last error is raised."""
+    patience = Retrying(
+        sleep=sleep,
+        stop=stop_after_attempt(attempts),
+        wait=lambda state: _wait(state, jitter()),
+        retry=retry_if_exception_type(Unavailable),
+        reraise=True,
+    )
+    return patience(ask)
+
+
+def _wait(state: RetryCallState, jitter: float) -> float:
+    """Seconds until the next attempt: what the service asked for, at least the back-off."""
+    wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** (state.attempt_number - 1)) * (0.5 + jitter / 2)
+    error = state.outcome.exception() if state.outcome else None
+    return max(wait, error.retry_after) if isinstance(error, Throttled) else wait

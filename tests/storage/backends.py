@@ -9,6 +9,7 @@ from pathlib import Path
 from storage.base import Store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
+from tests.storage.dropbox.handle import running
 
 Clients = tuple[Store, Store]
 
@@ -24,7 +25,16 @@ def local(folder: Path) -> Clients:
     return LocalStore(folder / "store"), LocalStore(folder / "store")
 
 
+def dropbox(_: Path) -> Clients:
+    person = running().account()
+    return person.store(), person.store()
+
+
 BACKENDS: dict[str, Callable[[Path], Clients]] = {
     "memory": memory,
     "local": local,
+    "dropbox": dropbox,
 }
+
+FOLDERS_STAY = {"dropbox"}
+"""Backends on which a name that was once a folder of names stays Denied."""

@@ -14,7 +14,7 @@ import pytest
 from storage.base import Denied, Exists, Missing, Ref, Store, StoreError, TooLong
 from storage.log import Log, Lost, Won
 from storage.selftest import self_test
-from tests.storage.backends import BACKENDS, Clients
+from tests.storage.backends import BACKENDS, FOLDERS_STAY, Clients
 
 BAD_NAMES = [
     "", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", ".hidden", "a/.b", "-a", "_a", "A", "a/B", "a b",
@@ -129,10 +129,15 @@ def test_a_name_that_is_also_a_folder_is_kept_or_denied_but_never_taken_for_anot
     assert a.get(a.ref("folder/inside")) == b"data"
 
 
-def test_an_emptied_folder_can_become_a_name(clients: Clients) -> None:
+def test_an_emptied_folder_can_become_a_name_or_stays_denied(clients: Clients, request: pytest.FixtureRequest) -> None:
     a, b = clients
     a.delete(a.put("x/y/z", b"data"))
-    assert b.get(b.put("x", b"now a name")) == b"now a name"
+    if request.node.callspec.params["clients"] in FOLDERS_STAY:
+        with pytest.raises(Denied, match="once a folder"):
+            b.put("x", b"now a name")
+        assert b.get(b.put("x/y/z", b"again")) == b"again"
+    else:
+        assert b.get(b.put("x", b"now a name")) == b"now a name"
 
 
 def test_list_is_complete_sorted_and_cut_by_prefix_and_after(clients: Clients) -> None:

@@ -1,0 +1,24 @@
+"""A store in a Dropbox folder; importing this needs no Dropbox SDK, opening an address does."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+from storage.base import BadAddress, Store
+from storage.dropbox.place import Place
+
+
+def open_dropbox(url: str, read_only: bool) -> Store:
+    """The store at dropbox:///folder or dropbox://ns:ID/folder, with the credentials of the environment; asks nothing.
+
+    Raises BadAddress for another address or without the SDK, Denied without credentials.
+    """
+    place = Place.parse(url)
+    if find_spec("dropbox") is None:
+        raise BadAddress("dropbox:// addresses need Dropbox's package: pip install 'trm-relay[dropbox]'.")
+    from storage.dropbox.client import Client
+    from storage.dropbox.credentials import credentials
+    from storage.dropbox.store import DropboxStore
+
+    return DropboxStore(place, Client(credentials(os.environ), place), read_only=read_only)

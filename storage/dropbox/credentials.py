@@ -1,0 +1,52 @@
+"""What the environment says about who we are to Dropbox; checks its form, never shows it, asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from storage.base import Denied
+
+REFRESH, KEY, SECRET, ACCESS = (
+    "DROPBOX_REFRESH_TOKEN",
+    "DROPBOX_APP_KEY",
+    "DROPBOX_APP_SECRET",
+    "DROPBOX_ACCESS_TOKEN",
+)
+_SEE = "docs/how-to/dropbox.md shows how to make one."
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A refresh token with its app's key (and its secret, if the token was not made by PKCE), or an access token."""
+
+    refresh_token: str | None = field(default=None, repr=False)
+    app_key: str | None = field(default=None, repr=False)
+    app_secret: str | None = field(default=None, repr=False)
+    access_token: str | None = field(default=None, repr=False)
+
+    @property
+    def source(self) -> str:
+        """The variables they come from, for people."""
+        return f"{REFRESH} and {KEY}" if self.refresh_token else ACCESS
+
+    def masked(self, text: str) -> str:
+        """The text without any of them: servers and libraries quote what they were sent."""
+        for secret in (self.refresh_token, self.app_secret, self.access_token):
+            text = text.replace(secret, "***") if secret else text
+        return text
+
+
+def credentials(environ: Mapping[str, str]) -> Credentials:
+    """The refresh token if there is one, else the access token. Raises Denied if there is none, or a garbled one."""
+    found = {name: environ.get(name, "").strip() or None for name in (REFRESH, KEY, SECRET, ACCESS)}
+    for name, value in found.items():
+        if value and not (value.isascii() and value.isprintable() and " " not in value):
+            raise Denied(f"{name} holds characters that no Dropbox credential has. Copy it again, without blanks.")
+    if found[REFRESH]:
+        if not found[KEY]:
+            raise Denied(f"{REFRESH} is set but {KEY} is not: set it to the key of the app that made the token.")
+        return Credentials(found[REFRESH], found[KEY], found[SECRET])
+    if not found[ACCESS]:
+        raise Denied(f"no Dropbox credentials: set {REFRESH} and {KEY} (or, for a few hours, {ACCESS}). {_SEE}")
+    return Credentials(access_token=found[ACCESS])

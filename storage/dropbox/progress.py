@@ -1,0 +1,90 @@
+"""How far an upload has come, kept beside the file so that a later process goes on; knows no network."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_LIMIT = 1 << 20
+
+
+@dataclass
+class Progress:
+    """An upload session and what of it has been acknowledged. It belongs to one content and one target.
+
+    A note that is old, of another file or damaged is ignored: then the upload begins anew. It is a hint only, for the
+    server is asked, and the finished object is compared with the file's hash.
+    """
+
+    note: Path | None
+    target: str
+    size: int
+    hash: str
+    session: str = ""
+    """Empty: none was begun."""
+    concurrent: bool = False
+    done: set[int] = field(default_factory=set)
+    """Offsets of acknowledged parts (concurrent), or the one offset up to which everything is there."""
+
+    @staticmethod
+    def of(source: Path | None, target: str, size: int, content: str) -> Progress:
+        """What the note beside a file says of just this upload, else a fresh one. Bytes without a file keep no note."""
+        fresh = Progress(source.with_name(f".{source.name}.upload") if source else None, target, size, content)
+        said = fresh._read()
+        if said is not None and said["session"] and {key: said[key] for key in fresh._whose()} == fresh._whose():
+            fresh.session, fresh.concurrent, fresh.done = said["session"], said["concurrent"], set(said["done"])
+        return fresh
+
+    @property
+    def offset(self) -> int:
+        """Up to where everything is there, of a session in sequence."""
+        return max(self.done, default=0)
+
+    def begin(self, session: str, concurrent: bool) -> None:
+        """A new session."""
+        self.session, self.concurrent, self.done = session, concurrent, set()
+        self.save()
+
+    def save(self) -> None:
+        """Keep the note; not being able to costs only time later."""
+        if self.note is None:
+            return
+        said = self._whose() | {"session": self.session, "concurrent": self.concurrent, "done": sorted(self.done)}
+        temporary = self.note.with_name(f"{self.note.name}.{os.getpid()}")
+        with suppress(OSError):
+            temporary.write_text(json.dumps(said))
+            temporary.replace(self.note)
+
+    def forget(self) -> None:
+        """The upload is complete, or its session is gone."""
+        self.session, self.done = "", set()
+        if self.note is not None:
+            with suppress(OSError):
+                self.note.unlink()
+
+    def _whose(self) -> dict[str, Any]:
+        return {"format": 1, "target": self.target, "size": self.size, "hash": self.hash}
+
+    def _read(self) -> dict[str, Any] | None:
+        if self.note is None:
+            return None
+        try:
+            with self.note.open("rb") as file:
+                said = json.loads(file.read(_LIMIT))
+        except (OSError, ValueError, RecursionError):
+            return None
+        return said if _makes_sense(said) else None
+
+
+def _makes_sense(said: object) -> bool:
+    """Whether every field is there and of its type."""
+    types = {"format": int, "target": str, "size": int, "hash": str, "session": str, "concurrent": bool, "done": list}
+    if not isinstance(said, dict) or set(said) != set(types):
+        return False
+    return all(type(said[key]) is kind for key, kind in types.items()) and all(
+        type(offset) is int and 0 <= offset <= said["size"] for offset in said["done"]
+    )

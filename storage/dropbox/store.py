@@ -1,0 +1,227 @@
+"""The Store on a Dropbox folder: a name is a path; knows nothing of what the bytes mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from storage.base import (
+    BlockHash,
+    Denied,
+    Missing,
+    QuotaExceeded,
+    Ref,
+    Stat,
+    StoreError,
+    TooLong,
+    Unavailable,
+    check_name,
+    check_prefix,
+    check_ref,
+)
+from storage.dropbox.client import Client
+from storage.dropbox.place import Place
+from storage.dropbox.source import Source
+from storage.dropbox.upload import BLOCK, SMALL, Upload
+
+_PAGE = 2000
+_PARTIAL, _RANGE_NOT_SATISFIABLE = 206, 416
+
+
+class DropboxStore:
+    """put_if_absent is an upload of mode `add`: other bytes at the path are a conflict, the same bytes are a success.
+
+    So a re-sent request of our own succeeds, and two writers must never send the same bytes (the log's nonce sees to
+    that). Folders appear with their first object and stay: one cannot be removed without the risk that an object goes
+    with it that is being written at that moment.
+    """
+
+    unique_names = True
+    clock_is_local = False
+
+    def __init__(self, place: Place, client: Client, *, read_only: bool = False) -> None:
+        self.address = place.address
+        self.read_only = read_only
+        self._place = place
+        self._client = client
+
+    def put(self, name: str, data: bytes | Path) -> Ref:
+        """As base.Store. A file over 8 MiB goes up in parts, and an interrupted one goes on."""
+        self._check_writable(name)
+        path = self._place.path(check_name(name))
+        with Source.of(data) as source, self._explaining_quota():
+            if source.size > SMALL:
+                Upload(self._client, path, source).send()
+            else:
+                self._send(f"writing {name}", path, source.read(0, source.size), "overwrite")
+        return Ref(name)
+
+    def put_if_absent(self, name: str, data: bytes) -> Ref:
+        self._check_writable(name)
+        path = self._place.path(check_name(name))
+        with self._explaining_quota():
+            self._send(f"writing {name}", path, data, "add")
+        return Ref(name)
+
+    def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
+        """As base.Store; bytes that differ from Dropbox's hash of them are Unavailable: damaged on the way."""
+        from dropbox.content_hash import content_hash
+
+        path = self._place.path(check_ref(ref, self.address))
+
+        def download(sdk: Any) -> bytes:
+            told, response = sdk.files_download(path)
+            with response:
+                if limit is not None and told.size > limit:
+                    raise TooLong(f"{self.address}: {ref} has {told.size} bytes, more than the {limit} allowed here.")
+                data: bytes = response.content
+            if len(data) != told.size or content_hash(data) != told.content_hash:
+                raise Unavailable(f"{self.address}: {ref} was damaged on its way here.")
+            return data
+
+        return self._client.ask(f"reading {ref}", download)
+
+    def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+        if start < 0 or length < 0:
+            raise ValueError(f"negative range {start}+{length}")
+        if length == 0:
+            self.stat(ref)
+            return b""
+        path = self._place.path(check_ref(ref, self.address))
+        return self._client.ask(f"reading {ref}", lambda sdk: _read_range(sdk, path, start, length))
+
+    def stat(self, ref: Ref) -> Stat:
+        return _stat(str(ref), self._metadata(ref))
+
+    def delete(self, ref: Ref) -> None:
+        """By the file's id, not by its path: at a path there may be a folder, which would go with its content."""
+        check_ref(ref, self.address)
+        self._check_writable(ref)
+        with suppress(Missing):
+            found = self._metadata(ref).id
+            self._client.ask(f"deleting {ref}", lambda sdk: sdk.files_delete_v2(found))
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
+        check_prefix(prefix)
+        return self._list(prefix, after or "")
+
+    def now(self) -> float:
+        """The Date header of a fresh reply, in whole seconds; writes nothing."""
+        with suppress(Missing):
+            self._metadata(Ref("clock"))
+        return self._client.heard()
+
+    def ref(self, name: str) -> Ref:
+        return Ref(check_name(name))
+
+    def quota(self) -> tuple[int, int]:
+        """Bytes used and bytes allocated of the account (of its team, where that shares). Raises StoreError."""
+        usage = self._client.ask("asking for the free space", lambda sdk: sdk.users_get_space_usage())
+        if usage.allocation.is_team():
+            return usage.allocation.get_team().used, usage.allocation.get_team().allocated
+        return usage.used, usage.allocation.get_individual().allocated
+
+    def _send(self, what: str, path: str, data: bytes, mode: str) -> None:
+        from dropbox.files import WriteMode
+
+        kind = WriteMode.add if mode == "add" else WriteMode.overwrite
+        self._client.ask(what, lambda sdk: sdk.files_upload(data, path, mode=kind, mute=True))
+
+    def _metadata(self, ref: Ref) -> Any:
+        """FileMetadata of an object. Raises Missing, also for a folder."""
+        from dropbox.files import FileMetadata
+
+        path = self._place.path(check_ref(ref, self.address))
+        found = self._client.ask(f"looking at {ref}", lambda sdk: sdk.files_get_metadata(path))
+        if not isinstance(found, FileMetadata):
+            raise Missing(f"{self.address}: {ref} is a folder, not an object.")
+        return found
+
+    def _list(self, prefix: str, after: str) -> Iterator[Stat]:
+        """Everything below the prefix's folder, put in order: Dropbox tells it in none."""
+        folder = prefix.rpartition("/")[0]
+        with suppress(Missing):
+            for name, found in sorted(self._below(folder).items()):
+                if name.startswith(prefix) and name > after:
+                    yield _stat(name, found)
+
+    def _below(self, folder: str) -> dict[str, Any]:
+        """FileMetadata of the objects in a folder of the store, by name. Raises Missing if there is no such folder."""
+        path, found = self._place.path(folder), {}
+        base = self._shown(path)
+        for entry in self._entries(path):
+            inside = (entry.path_lower or "").removeprefix(f"{base}/")
+            found[f"{folder}/{inside}" if folder else inside] = entry
+        return {name: entry for name, entry in found.items() if _is_object(name, entry)}
+
+    def _entries(self, path: str) -> Iterator[Any]:
+        """Metadata of everything below a folder; of two entries for one path the later one holds."""
+        page = self._client.ask("listing", lambda sdk: sdk.files_list_folder(path, recursive=True, limit=_PAGE))
+        yield from page.entries
+        while page.has_more:
+            page = self._client.ask("listing", partial(_continue, page.cursor))
+            yield from page.entries
+
+    def _shown(self, path: str) -> str:
+        """A folder's path as listings begin with it. Raises Missing if there is no such folder."""
+        if not path:
+            return ""
+        found = self._client.ask("listing", lambda sdk: sdk.files_get_metadata(path))
+        if found.path_lower is None:
+            raise StoreError(
+                f"{self.address}: this shared folder is not in your Dropbox. Add it there (Add to Dropbox)."
+            )
+        return str(found.path_lower)
+
+    def _check_writable(self, name: str) -> None:
+        if self.read_only:
+            raise Denied(f"{self.address} was opened for reading only; refused to change {name}.")
+
+    @contextmanager
+    def _explaining_quota(self) -> Iterator[None]:
+        """A full Dropbox says how full it is, if it may be asked."""
+        try:
+            yield
+        except QuotaExceeded as error:
+            with suppress(StoreError):
+                used, allocated = self.quota()
+                raise QuotaExceeded(f"{error} It holds {used / 1e9:.2f} of {allocated / 1e9:.2f} GB.") from error
+            raise
+
+
+def _continue(cursor: str, sdk: Any) -> Any:
+    return sdk.files_list_folder_continue(cursor)
+
+
+def _read_range(sdk: Any, path: str, start: int, length: int) -> bytes:
+    from dropbox.exceptions import HttpError
+
+    try:
+        wanted = {"Range": f"bytes={start}-{start + length - 1}"}
+        _, response = sdk.files_download(path, extra_headers=wanted)
+    except HttpError as error:
+        if error.status_code == _RANGE_NOT_SATISFIABLE:
+            return b""
+        raise
+    with response:
+        data: bytes = response.content
+    return data[:length] if response.status_code == _PARTIAL else data[start : start + length]
+
+
+def _stat(name: str, found: Any) -> Stat:
+    modified = found.server_modified.replace(tzinfo=UTC).timestamp()
+    blocks = BlockHash(BLOCK, found.content_hash) if found.content_hash else None
+    return Stat(Ref(name), name, found.size, modified, block_hash=blocks)
+
+
+def _is_object(name: str, entry: Any) -> bool:
+    """Whether a listing's entry is a file under a valid name; others' files may lie here too."""
+    from dropbox.files import FileMetadata
+
+    with suppress(ValueError):
+        return isinstance(entry, FileMetadata) and bool(check_name(name))
+    return False

@@ -1,0 +1,172 @@
+"""One long object up in parts, resumed where it was interrupted; knows nothing of what is stored."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from storage.base import Missing, Unavailable
+from storage.dropbox.client import Client
+from storage.dropbox.progress import Progress
+from storage.dropbox.source import Source
+from storage.retry import patiently
+from storage.transfer import _in_parallel as in_parallel
+
+BLOCK = 4 << 20
+"""Parts of a concurrent session are multiples of this; the content hash is made of blocks of it too."""
+SMALL = 8 << 20
+"""What is no longer goes up in one request."""
+PART = 8 << 20
+CONCURRENT_FROM = 32 << 20
+"""From this size on, parts go up side by side: one connection leaves a long line idle between parts."""
+LANES = 4
+_SESSIONS = 3
+"""How many upload sessions are tried: one may have expired, or refuse what another would take."""
+_ATTEMPTS = 5
+
+T = TypeVar("T")
+
+
+class SessionLost(Exception):
+    """The upload session cannot be gone on with: expired, committed, or at odds with us."""
+
+
+class Upload:
+    """Start a session (or go on with the noted one), send what it lacks, commit it under the path, compare hashes.
+
+    Each part is sent again by itself when no answer comes; in sequence the server says where to go on
+    (`incorrect_offset.correct_offset`). What a concurrent session makes of a part that it has already is not
+    documented: if it minds, the file goes up again in sequence.
+    """
+
+    def __init__(self, client: Client, path: str, source: Source, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._client = client
+        self._path = path
+        self._source = source
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._hash = source.block_hash(BLOCK)
+        self._progress = Progress.of(source.path, path, source.size, self._hash)
+
+    def send(self) -> None:
+        """Returns once the object is there with the right hash. Raises StoreError; a later call goes on."""
+        concurrent = self._source.size >= CONCURRENT_FROM
+        for _ in range(_SESSIONS):
+            try:
+                self._send(concurrent)
+                return
+            except SessionLost:
+                self._progress.forget()
+                if self._is_there():
+                    return
+                concurrent = False
+        raise Unavailable(f"{self._path}: {_SESSIONS} upload sessions were lost. It is worth trying again.")
+
+    def _send(self, concurrent: bool) -> None:
+        progress = self._progress
+        if not progress.session:
+            progress.begin(self._ask(lambda sdk: _start(sdk, concurrent)), concurrent)
+        if progress.concurrent:
+            self._side_by_side()
+        else:
+            self._in_sequence()
+        stored = self._ask(lambda sdk: _finish(sdk, progress.session, self._source.size, self._path))
+        progress.forget()
+        if stored != self._hash:
+            raise Unavailable(f"{self._path} was damaged on its way. It is worth trying again.")
+
+    def _in_sequence(self) -> None:
+        """One part after another, from where the server says that it is."""
+        size, progress = self._source.size, self._progress
+        patience = 2 * (size // PART + 1)
+        while progress.offset < size:
+            offset = progress.offset
+            expected = self._append(offset, close=False)
+            patience -= 1
+            if not 0 <= expected <= size or patience < 0:
+                raise SessionLost
+            progress.done = {expected}
+            progress.save()
+
+    def _side_by_side(self) -> None:
+        """All parts but the last in any order, then the last, which closes the session."""
+        offsets = range(0, self._source.size, PART)
+        in_parallel(self._part, [o for o in offsets[:-1] if o not in self._progress.done], LANES)
+        if offsets[-1] not in self._progress.done:
+            self._part(offsets[-1], close=True)
+
+    def _part(self, offset: int, close: bool = False) -> None:
+        if self._append(offset, close) != min(offset + PART, self._source.size):
+            raise SessionLost
+        with self._lock:
+            self._progress.done.add(offset)
+            self._progress.save()
+
+    def _append(self, offset: int, close: bool) -> int:
+        """Send the part at an offset; the offset that the server wants next."""
+        data, session = self._source.read(offset, min(PART, self._source.size - offset)), self._progress.session
+        return self._ask(lambda sdk: _append(sdk, session, offset, data, close))
+
+    def _is_there(self) -> bool:
+        """Whether the commit happened and only its reply was lost."""
+        try:
+            return bool(self._ask(lambda sdk: sdk.files_get_metadata(self._path).content_hash) == self._hash)
+        except Missing:
+            return False
+
+    def _ask(self, call: Callable[[Any], T]) -> T:
+        return patiently(
+            lambda: self._client.ask(f"uploading {self._path}", call),
+            sleep=self._sleep,
+            jitter=random.random,
+            attempts=_ATTEMPTS,
+        )
+
+
+def _start(sdk: Any, concurrent: bool) -> str:
+    from dropbox.files import UploadSessionType
+
+    kind = UploadSessionType.concurrent if concurrent else UploadSessionType.sequential
+    return str(sdk.files_upload_session_start(b"", session_type=kind).session_id)
+
+
+def _append(sdk: Any, session: str, offset: int, data: bytes, close: bool) -> int:
+    """The offset that the server wants next. Raises SessionLost, or what the SDK raises."""
+    from dropbox.exceptions import ApiError
+    from dropbox.files import UploadSessionAppendError, UploadSessionCursor
+
+    try:
+        sdk.files_upload_session_append_v2(data, UploadSessionCursor(session, offset), close=close)
+    except ApiError as error:
+        union = error.error
+        if not isinstance(union, UploadSessionAppendError) or union.is_content_hash_mismatch():
+            raise
+        if union.is_incorrect_offset():
+            return int(union.get_incorrect_offset().correct_offset)
+        if not (union.is_closed() and close):
+            raise SessionLost from error
+    return offset + len(data)  # also if closed: by this very part, whose reply was lost
+
+
+def _finish(sdk: Any, session: str, size: int, path: str) -> str:
+    """The content hash of what was committed. Raises SessionLost, or what the SDK raises."""
+    from dropbox.exceptions import ApiError
+    from dropbox.files import CommitInfo, UploadSessionCursor, UploadSessionFinishError, WriteMode
+
+    commit = CommitInfo(path, mode=WriteMode.overwrite, autorename=False, mute=True)
+    try:
+        stored = sdk.files_upload_session_finish(b"", UploadSessionCursor(session, size), commit)
+    except ApiError as error:
+        union = error.error
+        lost = isinstance(union, UploadSessionFinishError) and (
+            union.is_lookup_failed()
+            or union.is_concurrent_session_not_closed()
+            or union.is_concurrent_session_missing_data()
+        )
+        if lost:
+            raise SessionLost from error
+        raise
+    return str(stored.content_hash)

@@ -1,0 +1,28 @@
+"""Sends what the real SDK says to dropboxapi.com to the fake one on this machine instead; changes nothing else."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+from requests import PreparedRequest, Response
+from requests.adapters import HTTPAdapter
+
+PORT = "FAKE_DROPBOX_PORT"
+"""The environment variable that says where the fake listens."""
+_send = HTTPAdapter.send
+
+
+def install() -> None:
+    """From now on, in this process."""
+    HTTPAdapter.send = send  # type: ignore[method-assign]
+
+
+def send(self: HTTPAdapter, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+    """HTTPAdapter.send, with the host replaced; the Host header keeps the name that was meant."""
+    parts = urlsplit(request.url or "")
+    if (parts.hostname or "").endswith(".dropboxapi.com"):
+        request.headers["Host"] = parts.netloc
+        request.url = parts._replace(scheme="http", netloc=f"127.0.0.1:{os.environ[PORT]}").geturl()
+    return _send(self, request, *args, **kwargs)

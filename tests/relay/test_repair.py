@@ -1,4 +1,4 @@
-"""verify and doctor name what is wrong, whose it was, what it means and what to do; what they tell people to do works."""
+"""verify and doctor name what is wrong, whose it was, what it means and what to do; and what they advise works."""
 
 from __future__ import annotations
 

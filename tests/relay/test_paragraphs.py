@@ -1,0 +1,58 @@
+"""Paragraphs fit a terminal, and a command in them can always be copied."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from relay.commands import checks
+from relay.paragraphs import columns, paragraph
+from tests.relay.cli import Desk
+
+COMMAND = "`python rotate_accounts.py fork --run sudoku_rotation --to sudoku_rotation_2 --from-step 30 and more words`"
+
+
+def test_later_lines_begin_where_the_text_does() -> None:
+    folded = paragraph("LOOK", "word " * 40, 30).split("\n")
+    assert folded[0].startswith("LOOK word") and all(line.startswith("     word") for line in folded[1:])
+    assert all(len(line) <= 30 for line in folded)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, None])
+def test_a_command_is_never_broken(width: int | None) -> None:
+    assert COMMAND in paragraph("->", f"Restore the file, or type {COMMAND} and go on.", width)
+
+
+def test_only_a_terminal_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert columns() is None, "a pipe gets one line a paragraph"
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    for told, wide in ((80, 80), (20, 40), (300, 100)):
+        monkeypatch.setattr(shutil, "get_terminal_size", lambda told=told: os.terminal_size((told, 24)))
+        assert columns() == wide
+
+
+def test_what_verify_and_doctor_print_fits_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(tmp_path / "desk")
+    for target in (3, 6):
+        desk.train(target)
+    plain = {command: desk(command, "--run", "r").out for command in ("verify", "doctor")}
+    next((desk.folder / "relay_store").rglob(f"r/ledger/{2:020d}.json")).unlink()
+    (state,) = (desk.folder / "relay_store").rglob("step_6.e2/state.json")
+    state.write_bytes(b"")
+    monkeypatch.setattr(checks, "columns", lambda: 80)
+    for command, unfolded in plain.items():
+        out = desk(command, "--run", "r", code=65).out
+        fixed = re.compile(r"`[^`]*`\S*|\S*/\S*")  # a command, a path, an address
+        assert all(len(fixed.sub("", line)) <= 80 for line in out.splitlines())
+        assert max(map(len, unfolded.splitlines())) > 80 or command == "verify"
+        assert "`python rotate_accounts.py fork --run r --to r_2 --from-step 3`" in out

@@ -11,6 +11,8 @@ from relay.state import MAX_INTERVALS, RunState, Usage
 
 KEPT_S = 15 * 86400
 """How long a session's interval is kept; lifetime totals stay for ever."""
+MOST_S = 1e11
+"""More seconds than any account has given; a state that a stranger forged may claim more than a sum can hold."""
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 Table = Mapping[str, Usage]
@@ -55,7 +57,7 @@ def given(states: Iterable[RunState], account: str, window: tuple[float, float],
     return Given(
         sessions=sum(usage.sessions for usage in mine),
         steps=sum(usage.steps for usage in mine),
-        seconds=sum(usage.seconds for usage in mine) + open_seconds,
+        seconds=sum(min(max(0.0, usage.seconds), MOST_S) for usage in mine) + open_seconds,
         seconds_in_window=inside + open_seconds,
     )
 

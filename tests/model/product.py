@@ -1,0 +1,161 @@
+"""The product's own pure rules, asked about the model's small views and remembered; knows no world and no search."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from relay.changes import By, Commit, Lease, Refused, Release, Retire, Rewind, TookOver
+from relay.manifest import MANIFEST, FileEntry, Manifest
+from relay.retention import Keep, deletable, to_retire
+from relay.rules import apply
+from relay.state import Checkpoint, Holder, Link, Retired, RunState
+from storage.base import Ref, Stat
+from tests.relay.runs import NAMES, checkpoint, genesis, id_of
+
+NOBODY, ME, OTHER = -1, -2, -3
+"""The holder as one session sees it."""
+DATA = "a.bin"
+KEEP = Keep(last=2)
+AT = 1.7e9
+Key = tuple[int, int]
+File = tuple[int, int, str]
+"""(step, epoch, name) of one stored file."""
+
+
+class View(NamedTuple):
+    """What the rules need to know of a run's state; `holder` is a session's number, or NOBODY, ME, OTHER."""
+
+    epoch: int
+    holder: int
+    step: int
+    retained: tuple[Key, ...]
+    damaged: tuple[Key, ...]
+    retired: tuple[Key, ...]
+    committed: bool
+    """Whether the newest epoch has committed."""
+
+    @property
+    def sound(self) -> tuple[Key, ...]:
+        """Retained and not marked as damaged; the last one is the head."""
+        return tuple(key for key in self.retained if key not in self.damaged)
+
+
+class Change(NamedTuple):
+    """One entry's kind, the epoch it is sent under, and the checkpoints it names."""
+
+    kind: str
+    epoch: int
+    keys: tuple[Key, ...] = ()
+
+
+def files_of(key: Key) -> tuple[File, File]:
+    return (*key, DATA), (*key, MANIFEST)
+
+
+@cache
+def after(view: View, change: Change) -> View | None:
+    """The view after ME lands the change on it; None where the product refuses (`relay.rules.apply`)."""
+    who = By(id_of(ME % 100), "me", change.epoch, AT)
+    try:
+        return seen(apply(state_of(view), change.kind, said(view, change), who))
+    except Refused:
+        return None
+
+
+@cache
+def retiring(view: View) -> tuple[Key, ...]:
+    """What `relay.retention.to_retire` would retire."""
+    return to_retire(state_of(view), KEEP)
+
+
+@cache
+def deleting(view: View, files: frozenset[File]) -> tuple[File, ...]:
+    """What `relay.retention.deletable` allows to delete now, in its order; the hour of grace is never waited for."""
+    listed = [_stat(*file) for file in sorted(files)]
+    manifests = {key: manifest(key) for key in view.retained}
+    going = deletable(state_of(view), NAMES, listed, manifests, AT, short_of_space=True)
+    return tuple(place for stat in going if (place := NAMES.parse_checkpoint(stat.name)))
+
+
+def seen(state: RunState) -> View:
+    """A real state, reduced to what the model keeps of it."""
+    holder = NOBODY if state.holder is None else ME if state.holder.session == id_of(ME % 100) else OTHER
+    return View(
+        epoch=state.epoch,
+        holder=holder,
+        step=state.step,
+        retained=tuple(c.key for c in state.retained),
+        damaged=tuple(c.key for c in state.retained if c.damaged),
+        retired=tuple(r.key for r in state.retired),
+        committed=state.committed_by(state.epoch),
+    )
+
+
+@cache
+def state_of(view: View) -> RunState:
+    """The plainest real state that `seen` reduces to this view."""
+    retained = tuple(_checkpoint(key, damaged=key in view.damaged) for key in view.retained)
+    begun = apply(None, "genesis", genesis().model_dump(mode="json"), By(id_of(1), None, 0, AT))
+    link = Link(epoch=view.epoch, account="me", from_step=0, to_step=view.step, commits=int(view.committed), started=AT)
+    ended = link.model_copy(update={"ended": AT, "end": "budget"})
+    fields = {
+        "epoch": view.epoch,
+        "holder": _holder(view),
+        "step": view.step,
+        "head": [c for c in retained if not c.damaged][-1] if retained else None,
+        "retained": retained,
+        "retired": tuple(Retired(step=step, epoch=epoch, at=AT) for step, epoch in view.retired),
+        "links": () if not view.epoch else (ended,) if view.holder == NOBODY else (link,),
+        "links_total": int(view.epoch > 0),
+    }
+    return RunState.model_validate({**dict(begun), **fields})
+
+
+def _holder(view: View) -> Holder | None:
+    if view.holder == NOBODY:
+        return None
+    session, account = (id_of(ME % 100), "me") if view.holder == ME else (id_of(OTHER % 100), "other")
+    return Holder(
+        session=session, account=account, epoch=view.epoch, since=AT, ttl_s=180.0, latest_end=None, target_steps=99
+    )
+
+
+def said(view: View, change: Change) -> dict[str, object]:
+    """The change as the product's entry says it."""
+    if change.kind == "lease":
+        gone = None if view.holder == NOBODY else TookOver(epoch=view.epoch, reason="silent", seconds=1.0)
+        return Lease(target_steps=99, took_over=gone).model_dump(mode="json")
+    if change.kind == "commit":
+        return Commit(checkpoint=_checkpoint(change.keys[0])).model_dump(mode="json")
+    if change.kind == "retire":
+        return Retire(retire=change.keys).model_dump(mode="json")
+    if change.kind == "rewind":
+        *damaged, target = change.keys
+        return Rewind(damaged=tuple(damaged), to=target, evidence="wrong bytes").model_dump(mode="json")
+    return Release(reason="budget").model_dump(mode="json")
+
+
+def _checkpoint(key: Key, damaged: bool = False) -> Checkpoint:
+    return checkpoint(*key, damaged=damaged)
+
+
+def _stat(step: int, epoch: int, name: str) -> Stat:
+    full = NAMES.checkpoint(step, epoch) + name
+    return Stat(Ref(full), full, 1, AT)
+
+
+@cache
+def manifest(key: Key) -> Manifest:
+    name = NAMES.checkpoint(*key) + DATA
+    return Manifest(
+        project=NAMES.project,
+        run=NAMES.run,
+        step=key[0],
+        epoch=key[1],
+        state_hash="b" * 64,
+        files=(FileEntry(name=DATA, key=name, ref=name, size=1, sha256="a" * 64),),
+        config_hash="c" * 64,
+        fingerprint={},
+        code_version="1",
+    )

@@ -1,0 +1,264 @@
+"""What each process and the network may do next, one atomic step at a time; judges nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.model import product
+from tests.model.product import ME, OTHER, Change, File, View, files_of
+from tests.model.step import Bounds, Landed, Step, said, shown
+from tests.model.world import IDLE, NO_FAULTS, Flight, Session, World, placed, seen_by, updated, with_session, without
+
+
+class Protocol:
+    """The protocol as it is. A broken variant overrides one method (variants.py)."""
+
+    breaks = ""
+    """What a broken variant breaks."""
+    needs = NO_FAULTS
+    """Without which faults it is not found out."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+
+    def first(self) -> World:
+        """A run at step 2, released by epoch 1, with two checkpoints: one more and the first is retired."""
+        retained = ((1, 1), (2, 1))
+        tail = View(1, product.NOBODY, 2, retained, (), (), True)
+        files = frozenset(file for key in retained for file in files_of(key))
+        sessions = (IDLE,) * self.bounds.sessions
+        return World(tail, files, sessions, (), frozenset(), frozenset(), None, self.bounds.faults)
+
+    def steps(self, world: World) -> Iterator[Step]:
+        """Everything that can happen next."""
+        for who, session in enumerate(world.sessions):
+            for step in self.of_session(world, who):
+                yield step
+                if world.faults.holes and step.landed and not self.is_next(world, who):
+                    yield self.loses(world, step)
+            if session.epoch or session.unsure:  # before that, to die is to start again
+                yield Step("dies", who, without(world, who), fault=True)
+        yield from self.of_network(world)
+
+    def is_next(self, world: World, who: int) -> bool:
+        """Whether somebody else is about to write the slot after the tail: he could not tell that it was used."""
+        others = ((number, one) for number, one in enumerate(world.sessions) if number != who)
+        return any(one.view == seen_by(world.tail, number) for number, one in others)
+
+    def loses(self, before: World, step: Step) -> Step:
+        """The same, and an outsider removes the entry; a hint, a listing or its sender still knows that it was."""
+        faults = step.world.faults._replace(holes=step.world.faults.holes - 1)
+        there = step.world._replace(hole=before.tail, faults=faults)
+        return step._replace(text=f"{step.text}; an outsider removes that entry", world=there, fault=True)
+
+    # -- a session ----------------------------------------------------------------------------------------------
+
+    def of_session(self, world: World, who: int) -> Iterator[Step]:
+        """What one living session can do."""
+        session = world.sessions[who]
+        if session.unsure is not None:
+            yield from self.settles(world, who, session)
+            yield self.gives_up(world, who, session)
+        else:
+            yield from getattr(self, session.phase)(world, who, session)
+
+    def idle(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        if world.tail.epoch >= self.bounds.epochs:
+            return
+        view = self.reads_afresh(world, who)
+        if view is not None:
+            yield Step("starts and reads the ledger", who, updated(world, who, phase="looking", view=view))
+
+    def looking(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        """Whoever holds the lease may look dead at any moment: he sleeps, or one of the clocks is wrong."""
+        if session.view.epoch < self.bounds.epochs:
+            yield from self.appends(world, who, Change("lease", session.view.epoch + 1))
+
+    def restoring(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        """Load the newest sound checkpoint; a rewind if that is not the head.
+
+        A file that is not there is no damage to a session that has lost its lease: it will be fenced.
+        """
+        view = session.view
+        good = view.sound
+        sound = [key for key in good if key not in world.rotten and world.files.issuperset(files_of(key))]
+        if not sound:
+            yield Step("finds no sound checkpoint and ends (65)", who, without(world, who))
+        elif sound[-1] == good[-1]:
+            world = updated(world, who, phase="training", step=view.step)
+            yield Step(f"restores step {view.step}", who, world)
+        else:
+            bad = good[good.index(sound[-1]) + 1 :]
+            yield from self.appends(world, who, Change("rewind", session.epoch, (*bad, sound[-1])))
+
+    def training(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        if session.step < self.bounds.step:
+            yield from self.stores_data(world, who, session)
+        if going := product.retiring(session.view):
+            yield from self.appends(world, who, Change("retire", session.epoch, going))
+        yield from self.collects(world, who, session)
+        yield from self.appends(world, who, Change("release", session.epoch))
+
+    def stores_data(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        """Train one step and send the snapshot's first file; what one machine does alone is no step of its own."""
+        data = files_of((session.step + 1, session.epoch))[0]
+        here = updated(world, who, phase="sealing", step=session.step + 1)
+        text = f"trains to step {here.sessions[who].step} and stores {shown(data)}"
+        yield Step(text, who, here._replace(files=here.files | {data}))
+        yield from self.stores_late(world, who, data)
+
+    def sealing(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        manifest = files_of((session.step, session.epoch))[1]
+        here = updated(world, who, phase="naming")
+        yield Step(f"stores {shown(manifest)}", who, here._replace(files=here.files | {manifest}))
+        yield from self.stores_late(world, who, manifest)
+
+    def naming(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        yield from self.appends(world, who, Change("commit", session.epoch, ((session.step, session.epoch),)))
+
+    def deleting(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        """One file at a time; it may stop at any point, for the list was only advice."""
+        file, *rest = session.going
+        here = updated(world, who, going=tuple(rest), phase="deleting" if rest else "training")
+        yield Step(f"deletes {shown(file)}", who, here._replace(files=here.files - {file}))
+        yield Step("stops deleting", who, updated(world, who, going=(), phase="training"))
+
+    def collects(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        """Read the ledger and choose files; by now the lease may be somebody else's."""
+        view = seen_by(world.tail, who)
+        if going := self.deletable(world, session, view):
+            here = updated(world, who, phase="deleting", view=view, going=going)
+            yield Step(f"chooses {', '.join(map(shown, going))} to delete", who, here)
+
+    # -- what the broken variants change --------------------------------------------------------------------------
+
+    def reads_afresh(self, world: World, who: int) -> View | None:
+        """What a new process takes for the tail; None if it finds that an entry was lost (65)."""
+        return None if world.hole else seen_by(world.tail, who)
+
+    def deletable(self, world: World, session: Session, view: View) -> tuple[File, ...]:
+        return product.deleting(view, world.files)
+
+    def rules(self, view: View, change: Change) -> View | None:
+        """The view after an entry, None if it may not be."""
+        return product.after(view, change)
+
+    def finds_own(self, session: Session) -> bool:
+        """Whether the slots since the first attempt hold the entry it is unsure of."""
+        return session.landed
+
+    # -- appending ------------------------------------------------------------------------------------------------
+
+    def appends(self, world: World, who: int, change: Change) -> Iterator[Step]:
+        """Send one entry to the slot after the newest one seen, and hear how that went, or not."""
+        session = world.sessions[who]
+        after = self.rules(session.view, change)
+        if after is None:
+            yield self.ends_refused(world, who, session.view)
+        elif not self.slot_is_free(world, who, session.view):
+            yield from self.finds_taken(world, who, change, after)
+        else:
+            there, landed = lands(world, who, after), Landed(session.view, who, change)
+            yield self.knows_won(there, who, change, after, f"appends {said(change)}")._replace(landed=landed)
+            if world.faults.answers:
+                yield from self.hears_nothing(world, who, change, after)
+
+    def slot_is_free(self, world: World, who: int, view: View) -> bool:
+        """Whether the slot after that view is empty, and a put-if-absent to it succeeds."""
+        return view == seen_by(world.tail, who)
+
+    def knows_won(self, world: World, who: int, change: Change, after: View, text: str) -> Step:
+        """The session goes on, sure that its entry is in the log."""
+        if change.kind == "release":
+            return Step(text, who, without(world, who))
+        session = world.sessions[who]
+        fields = {"phase": "training", "view": after, "unsure": None, "landed": False}
+        if change.kind == "lease":
+            fields |= {"phase": "restoring", "epoch": change.epoch}
+            if not self.bounds.faults.rot:  # then nothing can happen to a restore
+                fields |= {"phase": "training", "step": after.step}
+        if change.kind == "rewind":
+            fields["step"] = after.step
+        claims = change.keys[0] if change.kind == "commit" else None
+        return Step(text, who, with_session(world, who, session._replace(**fields)), claims=claims)
+
+    def hears_nothing(self, world: World, who: int, change: Change, after: View) -> Iterator[Step]:
+        """The answer is lost: the entry is there, or is still under way and may never arrive."""
+        world = world._replace(faults=world.faults._replace(answers=world.faults.answers - 1))
+        landed = Landed(world.sessions[who].view, who, change)
+        there = updated(lands(world, who, after), who, unsure=change, landed=True)
+        yield Step(f"appends {said(change)} and gets no answer", who, there, landed, fault=True)
+        flights = tuple(sorted({*world.flights, Flight(who, change, after)}))
+        away = updated(world._replace(flights=flights), who, unsure=change, landed=False)
+        yield Step(f"sends {said(change)}, which is under way, and gets no answer", who, away, fault=True)
+
+    def finds_taken(self, world: World, who: int, change: Change, after: View) -> Iterator[Step]:
+        """The slot holds another's entry: read to the tail; the change is built again on what is there."""
+        view = seen_by(world.tail, who)
+        here = updated(world, who, view=view, unsure=None, landed=False)
+        if world.sessions[who].phase != "looking" and view.holder != ME:
+            yield self.ends_refused(world, who, view)
+        else:
+            yield Step(f"finds the slot for its {said(change)} taken and reads on", who, here)
+
+    def settles(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        """Read the slots since the first attempt: its own entry, another's in its slot, or nothing yet."""
+        change = session.unsure
+        after = self.rules(session.view, change)
+        if self.finds_own(session):
+            yield self.knows_won(world, who, change, after, f"reads that its {said(change)} has landed")
+        elif self.slot_is_free(world, who, session.view):
+            there, landed = lands(world, who, after), Landed(session.view, who, change)
+            text = f"finds the slot empty and sends the same {said(change)} again"
+            yield self.knows_won(there, who, change, after, text)._replace(landed=landed)
+        else:
+            yield from self.finds_taken(world, who, change, after)
+
+    def gives_up(self, world: World, who: int, session: Session) -> Step:
+        """A newer snapshot takes a commit's place; a retirement waits for the next one; all else ends the process."""
+        text = f"gives up its {said(session.unsure)}"
+        if session.unsure.kind in ("commit", "retire"):
+            return Step(text, who, updated(world, who, phase="training", unsure=None, landed=False))
+        return Step(f"{text} and ends (74)", who, without(world, who))
+
+    def ends_refused(self, world: World, who: int, view: View) -> Step:
+        if view.holder == ME:
+            return Step("is refused though it holds the lease", who, without(world, who), refused=True)
+        return Step("finds itself fenced and ends (76)", who, without(world, who))
+
+    # -- the network and outsiders --------------------------------------------------------------------------------
+
+    def of_network(self, world: World) -> Iterator[Step]:
+        """What was sent lands late; a stored checkpoint rots."""
+        for flight in world.flights:
+            yield self.arrives(world, flight)
+        for file in sorted(world.drifting):
+            there = world._replace(files=world.files | {file}, drifting=world.drifting - {file})
+            yield Step(f"{shown(file)} lands late", OTHER, there, fault=True)
+        head = world.tail.sound[-1]
+        if world.faults.rot and head not in world.rotten:
+            faults = world.faults._replace(rot=world.faults.rot - 1)
+            yield Step(
+                f"{shown(head)} rots", OTHER, world._replace(rotten=world.rotten | {head}, faults=faults), fault=True
+            )
+
+    def arrives(self, world: World, flight: Flight) -> Step:
+        """An entry under way takes the slot that it was sent to."""
+        sender, change, after = flight
+        base = seen_by(world.tail, sender)
+        there = lands(world, sender, after)
+        if sender != OTHER and world.sessions[sender].unsure == change:
+            there = updated(there, sender, landed=True)
+        return Step(f"{said(change)} lands late", sender, there, Landed(base, sender, change), fault=True)
+
+    def stores_late(self, world: World, who: int, file: File) -> Iterator[Step]:
+        """No answer, and the file is not there yet: it will be sent again, and may land twice."""
+        if world.faults.files and file not in world.drifting:
+            faults = world.faults._replace(files=world.faults.files - 1)
+            there = world._replace(drifting=world.drifting | {file}, faults=faults)
+            yield Step(f"sends {shown(file)}, which is under way, and gets no answer", who, there, fault=True)
+
+
+def lands(world: World, who: int, after: View) -> World:
+    """The entry is the tail; what else was under way to its slot can never land."""
+    return world._replace(tail=placed(after, who), flights=())

@@ -1,0 +1,94 @@
+"""Visits every world within bounds, breadth first, and tells the shortest way to a broken one; knows no protocol."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.model.invariants import broken_by, broken_in
+from tests.model.protocol import Protocol
+from tests.model.step import Step, line
+from tests.model.world import World, canonical
+
+
+@dataclass
+class Found:
+    """What a search came to."""
+
+    states: int = 0
+    transitions: int = 0
+    depth: int = 0
+    broken: str | None = None
+    """What does not hold, None if everything does."""
+    trace: tuple[str, ...] = ()
+    """The shortest way there."""
+
+    def __str__(self) -> str:
+        counts = f"{self.states:,} states, {self.transitions:,} transitions, depth {self.depth}"
+        if self.broken is None:
+            return f"{counts}: every invariant holds"
+        return f"{counts}\n{self.broken}\n" + "\n".join(f"{n:3}. {line}" for n, line in enumerate(self.trace, 1))
+
+
+def search(model: Protocol, check: Callable[[World], str | None] = lambda world: None, most: int = 10_000_000) -> Found:
+    """Every world reachable from the first one, up to the names of equal sessions.
+
+    `check` is asked once per world, after the invariants. Raises OverflowError past `most` worlds.
+    """
+    gc.disable()  # nothing of a search is garbage, and looking for it takes a third of the time
+    try:
+        return _search(model, check, most)
+    finally:
+        gc.enable()
+
+
+def _search(model: Protocol, check: Callable[[World], str | None], most: int) -> Found:
+    first = canonical(model.first())
+    came: dict[World, World | None] = {first: None}
+    found, queue, depths = Found(), deque([first]), {first: 0}
+    while queue:
+        world = queue.popleft()
+        found.depth = depths.pop(world)
+        for step in model.steps(world):
+            found.transitions += 1
+            found.broken = broken_by(world, step)
+            after = canonical(step.world)
+            if found.broken is None and after not in came:
+                found.broken = broken_in(after) or check(after)
+                came[after] = world
+                depths[after] = found.depth + 1
+                queue.append(after)
+            if found.broken:
+                found.states, found.trace = len(came), _trace(model, _way(came, world), found.broken, check)
+                return found
+        if len(came) > most:
+            raise OverflowError(f"more than {most:,} worlds")
+    found.states = len(came)
+    return found
+
+
+def _way(came: dict[World, World | None], world: World | None) -> list[World]:
+    """The worlds from the first one to this one."""
+    way: list[World] = []
+    while world is not None:
+        way.append(world)
+        world = came[world]
+    return way[::-1]
+
+
+def _trace(model: Protocol, way: list[World], problem: str, check: Callable[[World], str | None]) -> tuple[str, ...]:
+    """The steps along that way and into the broken world, each session under one name throughout."""
+    world, lines = model.first(), []
+    for target in way[1:]:
+        step = next(step for step in model.steps(world) if canonical(step.world) == target)
+        lines.append(line(step))
+        world = step.world
+    last = next(step for step in model.steps(world) if problem in _problems(world, step, check))
+    return (*lines, line(last))
+
+
+def _problems(world: World, step: Step, check: Callable[[World], str | None]) -> tuple[str | None, ...]:
+    after = canonical(step.world)
+    return broken_by(world, step), broken_in(after), check(after)

@@ -1,0 +1,119 @@
+"""The product, led along ways of the model, does what the model does, and refuses what the model forbids."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+import pytest
+
+from relay.changes import Refused
+from relay.errors import Fenced
+from tests.model import product
+from tests.model.product import Change
+from tests.model.protocol import Protocol
+from tests.model.replay import Replay, deletable_by, said_by
+from tests.model.step import Bounds, Step, line
+from tests.model.world import Faults, World
+
+WALKS, LONGEST = 24, 60
+BOUNDS = Bounds(sessions=3, epochs=7, step=8, faults=Faults(answers=3, files=1))
+"""Damage stays out: `rewind` and lost entries have their own tests against real bytes."""
+KINDS = {
+    "starts and reads the ledger", "dies", "fenced and ends", "chooses", "deletes", "stops deleting",
+    "appends lease", "appends commit", "appends retire", "appends release", "gets no answer", "lands late",
+    "taken and reads on", "has landed", "sends the same", "gives up",
+}  # fmt: skip
+
+
+def walk(seed: int) -> list[tuple[World, Step]]:
+    """A random way through the model; deaths are rarer than they could be, so that work gets done."""
+    random, model = Random(seed), Protocol(BOUNDS)
+    world, way = model.first(), []
+    while len(way) < LONGEST:
+        steps = [step for step in model.steps(world) if step.text != "dies" or random.random() < 0.1]
+        if not steps:
+            break
+        step = random.choice(steps)
+        way.append((world, step))
+        world = step.world
+    return way
+
+
+@pytest.mark.parametrize("seed", range(WALKS))
+def test_the_product_goes_the_way_of_the_model(seed: int) -> None:
+    way = walk(seed)
+    replay, done = Replay(way[0][0]), []
+    for before, step in way:
+        done.append(line(step))
+        slots = replay.slots()
+        replay.take(before, step)
+        told = "\n".join(done)
+        assert replay.slots() == slots + (step.landed is not None), told
+        if step.landed:
+            assert replay.view() == step.world.tail, told
+            check_fences(replay, step.world)
+        if step.landed or step.world.files != before.files:
+            going = deletable_by(replay.state(), replay.listed())
+            assert going == product.deleting(step.world.tail, step.world.files), told
+
+
+def check_fences(replay: Replay, world: World) -> None:
+    """Only the model's holder may write, by the product's state."""
+    for who, session in enumerate(world.sessions):
+        if session.epoch and world.tail.holder != who:
+            replay.expect_fenced(who)
+
+
+def test_the_walks_take_every_kind_of_step() -> None:
+    texts = {step.text for seed in range(WALKS) for _, step in walk(seed)}
+    assert not [kind for kind in KINDS if not any(re.search(kind, text) for text in texts)]
+
+
+FORBIDDEN = {
+    "commit of an old epoch": Change("commit", 2, ((9, 1),)),
+    "commit of a later epoch": Change("commit", 2, ((9, 3),)),
+    "commit of a step that is not beyond": Change("commit", 2, ((3, 2),)),
+    "retire of the head": Change("retire", 2, ((3, 2),)),
+    "retire of the one before the head": Change("retire", 2, ((2, 1),)),
+    "retire of what is not retained": Change("retire", 2, ((7, 1),)),
+    "rewind after a commit": Change("rewind", 2, ((3, 2), (2, 1))),
+    "second genesis": Change("genesis", 0),
+}
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_the_model_forbids_the_product_refuses(name: str) -> None:
+    """By the holder of epoch 2, after its first commit; the log stays as it is."""
+    replay = committed()
+    change, slots = FORBIDDEN[name], replay.slots()
+    with pytest.raises(Refused):
+        replay.append(0, change)
+    assert replay.slots() == slots
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2, 4])
+def test_an_epoch_grows_by_one_or_not_at_all(epoch: int) -> None:
+    replay = committed()
+    client, slots = replay.people[0].client, replay.slots()
+    with pytest.raises((Refused, Fenced)):
+        client.ledger.append(
+            "lease",
+            lambda state: said_by(state, Change("lease", epoch)),
+            session="f" * 32,
+            account="other",
+            epoch=epoch,
+        )
+    assert replay.slots() == slots
+
+
+def committed() -> Replay:
+    """Epoch 2 is held and has committed step 3."""
+    model = Protocol(Bounds(sessions=1, epochs=2, step=3))
+    world = model.first()
+    replay = Replay(world)
+    for wanted in ("starts", "appends lease", "trains", "stores", "appends commit"):
+        step = next(step for step in model.steps(world) if step.text.startswith(wanted))
+        replay.take(world, step)
+        world = step.world
+    return replay

@@ -1,0 +1,82 @@
+"""Every interleaving and every death within bounds: nothing the protocol promises breaks; what is broken is found."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.model.progress import Progress
+from tests.model.protocol import Protocol
+from tests.model.search import Found, search
+from tests.model.step import Bounds
+from tests.model.variants import VARIANTS
+from tests.model.world import Faults
+
+SMALL = {
+    "takeovers": Bounds(sessions=3, epochs=4, step=3),
+    "lost_answers": Bounds(sessions=3, epochs=3, step=3, faults=Faults(answers=1)),
+    "late_files": Bounds(sessions=2, epochs=3, step=3, faults=Faults(files=1)),
+    "damage": Bounds(sessions=2, epochs=3, step=3, faults=Faults(rot=1, holes=1)),
+}
+"""What every test run visits in full."""
+LARGE = {
+    "takeovers": Bounds(sessions=3, epochs=4, step=4),
+    "lost_answers": Bounds(sessions=3, epochs=4, step=3, faults=Faults(answers=2)),
+    "late_files": Bounds(sessions=3, epochs=4, step=3, faults=Faults(files=2)),
+    "damage": Bounds(sessions=3, epochs=4, step=3, faults=Faults(answers=1, rot=1, holes=1)),
+}
+"""What `make model` visits: minutes to hours, and some gigabytes."""
+CHOSEN = LARGE if os.environ.get("RELAY_MODEL") == "large" else SMALL
+
+
+def explored(model: Protocol) -> Found:
+    return search(model, Progress(model))
+
+
+@pytest.mark.timeout(0 if CHOSEN is LARGE else 300)
+@pytest.mark.parametrize("name", CHOSEN)
+def test_every_invariant_holds_in_every_world_and_everybody_can_finish(name: str) -> None:
+    found = explored(Protocol(CHOSEN[name]))
+    print(f"\nmodel, {name} ({CHOSEN[name]}): {found}")
+    assert found.broken is None, str(found)
+    assert found.states > 2_000, "a search that visits little shows little"
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+def test_a_broken_protocol_is_found_out(variant: type[Protocol]) -> None:
+    found = search(variant(Bounds(sessions=3, epochs=3, step=3, faults=variant.needs)))
+    print(f"\n{variant.__name__}: {variant.__doc__}\n{found}")
+    assert found.broken is not None
+    assert found.broken.startswith(variant.breaks), str(found)
+    assert found.trace and all(line[:2] in ("A:", "B:", "C:", "ne") for line in found.trace)
+
+
+def test_a_session_that_never_ends_is_found_out() -> None:
+    class Stuck(Protocol):
+        """Waits for an answer that never comes."""
+
+        def settles(self, *_: object) -> object:  # type: ignore[override]
+            return iter(())
+
+        def gives_up(self, world, who, session):  # type: ignore[no-untyped-def]
+            return super().gives_up(world, who, session)._replace(world=world)
+
+    found = explored(Stuck(Bounds(sessions=1, epochs=2, step=3, faults=Faults(answers=1))))
+    assert found.broken is not None and found.broken.startswith("progress"), str(found)
+
+
+def test_rules_that_refuse_a_holder_are_found_out() -> None:
+    class NoRelease(Protocol):
+        """Nobody may release."""
+
+        def rules(self, view, change):  # type: ignore[no-untyped-def]
+            return None if change.kind == "release" else super().rules(view, change)
+
+    found = explored(NoRelease(Bounds(sessions=1, epochs=2, step=3)))
+    assert found.broken is not None and found.broken.startswith("progress"), str(found)
+
+
+def test_the_search_finds_the_shortest_way() -> None:
+    found = search(VARIANTS[0](Bounds(sessions=3, epochs=3, step=3)))
+    assert len(found.trace) == 4, str(found)

@@ -58,15 +58,14 @@ class _Fiber:
         self.process.check()
         return ready()
 
-    def can_run(self, now: float) -> bool:
-        if self.process.dead:
-            return True
-        if self.process.suspended_until > now:
-            return False
-        return self.wake_at <= now or self.ready_when()
-
-    def next_time(self) -> float:
-        return max(self.wake_at, self.process.suspended_until)
+    def waits_until(self, now: float) -> float:
+        """The time at which it goes on by itself; not after `now` if it can go on."""
+        process = self.process
+        if process.dead:
+            return now
+        if process.suspended_until > now:
+            return max(self.wake_at, process.suspended_until)
+        return now if self.ready_when() else self.wake_at
 
     def resume(self) -> None:
         self._go.release()
@@ -84,6 +83,8 @@ class World:
         self.timers: list[tuple[float, int, Callable[[], None]]] = []
         self.current: _Fiber | None = None
         """Whose turn it is; None while the test itself, or a timer, runs."""
+        self.mains = 0
+        """Processes whose main thread runs."""
         self._driver = threading.Lock()
         self._driver.acquire()
         self._planned, self._end, self._to_the_end = 0, 0.0, False
@@ -126,6 +127,8 @@ class World:
         """A thread is over, and its whole process if it was the main one."""
         self.current = None
         self.fibers.remove(fiber)
+        if fiber.process.main is fiber:
+            self.mains -= 1
         if fiber.error or fiber.process.main is fiber:
             fiber.process.dead = True
         self._failure = self._failure or fiber.error
@@ -141,22 +144,22 @@ class World:
     def _next(self) -> _Fiber | None:
         """Whose turn is next, after moving the clock if nobody can go on now; None if the driver's is."""
         try:
-            while self._failure is None and self._going():
-                ready = [fiber for fiber in self.fibers if fiber.can_run(self.now)]
+            while self._failure is None and (self.mains or (self._to_the_end and self.timers)):
+                ready, then = [], float("inf")
+                for fiber in self.fibers:
+                    wakes = fiber.waits_until(self.now)
+                    if wakes <= self.now:
+                        ready.append(fiber)
+                    elif wakes < then:
+                        then = wakes
                 if ready:
                     return ready[0] if len(ready) == 1 else ready[int(self.random.random() * len(ready))]
-                self._advance()
+                self._advance(then)
         except BaseException as error:  # noqa: BLE001 - re-raised by World.run in the test's own thread
             self._failure = error
         return None
 
-    def _going(self) -> bool:
-        if self._to_the_end and self.timers:
-            return True
-        return any(fiber.process.main is fiber for fiber in self.fibers)
-
-    def _advance(self) -> None:
-        then = min((fiber.next_time() for fiber in self.fibers), default=float("inf"))
+    def _advance(self, then: float) -> None:
         if self.timers:
             then = min(then, self.timers[0][0])
         if then == float("inf") or then > self._end:
@@ -205,6 +208,7 @@ class Process:
 
         self.main = _Fiber(self.world, self, "main", main)
         self.world.fibers.append(self.main)
+        self.world.mains += 1
         return self
 
     def kill(self) -> None:

@@ -148,7 +148,7 @@ class LedgerJudge:
         self.require(watched >= ttl / 3 - 1.0, f"P5: {by.name} took over after watching for {watched:.0f} s")
 
     def _files(self, run: Run, checkpoint: Json) -> Values:
-        """I3: manifest and files are in the store as promised, under the run's own prefix. Returns the state in them."""
+        """I3: manifest and files are stored as promised, under the run's own prefix. Returns the state in them."""
         from tests.simulation.oracle import sha
 
         step, epoch = key_of(checkpoint)
@@ -192,12 +192,12 @@ class LedgerJudge:
         values = self._files(run, head)
         base = run.values[key_of(before["head"])] if before["head"] else first(1)
         errs = {0, 1} if opening and run.strange else {by.impure}
-        reached = [advanced(base, before["step"], head["step"], err) for err in sorted(errs | {by.impure})]
+        reached = [advanced(base, before["step"], head["step"], err) for err in errs]
         again = opening and (head["step"], values) in known
         self.require(values in reached or again, f"I7: step {head['step']} does not follow from step {before['step']}")
         following = head.get("next")
         if following is not None:
-            nexts = [hash_of(head["step"] + 1, after(values, head["step"], err)) for err in (0, 1)]
+            nexts = [hash_of(head["step"] + 1, v) for v in (NAN, *(after(values, head["step"], e) for e in errs))]
             self.require(following["step"] == head["step"] + 1, "P9: the digest is of another step")
             self.require(following["digest"] in nexts, "P9: the digest of the next step is of another state")
         certified = body["state"]["links"][-1]["certified"]

@@ -132,5 +132,5 @@ def _fast_disk() -> str | None:
 def _no_disk_no_pool() -> Iterator[None]:
     """No waiting for a real disk, and no foreign threads, whose order no seed could fix."""
     serial = lambda work, items, workers: [work(item) for item in items]  # noqa: E731
-    with mock.patch.object(os, "fsync", lambda handle: None), mock.patch.object(transfer, "_in_parallel", serial):
+    with mock.patch.object(os, "fsync", lambda handle: None), mock.patch.object(transfer, "in_parallel", serial):
         yield

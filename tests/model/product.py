@@ -78,6 +78,12 @@ def deleting(view: View, files: frozenset[File]) -> tuple[File, ...]:
     return tuple(place for stat in going if (place := NAMES.parse_checkpoint(stat.name)))
 
 
+def forget() -> None:
+    """The product has been changed: ask it again."""
+    for remembered in (after, retiring, deleting):
+        remembered.cache_clear()
+
+
 def seen(state: RunState) -> View:
     """A real state, reduced to what the model keeps of it."""
     holder = NOBODY if state.holder is None else ME if state.holder.session == id_of(ME % 100) else OTHER

@@ -7,8 +7,11 @@ from random import Random
 
 import pytest
 
+from relay.chain import Chain, Intent
 from relay.changes import Refused
 from relay.errors import Fenced
+from relay.reader import Point
+from relay.state import RunState
 from tests.model import product
 from tests.model.product import Change
 from tests.model.protocol import Protocol
@@ -107,12 +110,28 @@ def test_an_epoch_grows_by_one_or_not_at_all(epoch: int) -> None:
     assert replay.slots() == slots
 
 
+def test_a_product_that_sends_again_unchecked_goes_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsearched(chain: Chain[RunState], point: Point[RunState], intent: Intent[RunState]) -> Point[RunState]:
+        return chain._newest()
+
+    lost = ("starts", "appends lease", "trains", "stores", "appends commit(epoch 2) step_3.e2 and", "reads that")
+    assert led(*lost).view().step == 3
+    monkeypatch.setattr(Chain, "_catch_up", unsearched)
+    with pytest.raises(Refused, match="step 3 is not beyond step 3"):
+        led(*lost)
+
+
 def committed() -> Replay:
     """Epoch 2 is held and has committed step 3."""
-    model = Protocol(Bounds(sessions=1, epochs=2, step=3))
+    return led("starts", "appends lease", "trains", "stores", "appends commit")
+
+
+def led(*beginnings: str) -> Replay:
+    """One session on the way whose steps' texts begin like this."""
+    model = Protocol(Bounds(sessions=1, epochs=2, step=3, faults=Faults(answers=1)))
     world = model.first()
     replay = Replay(world)
-    for wanted in ("starts", "appends lease", "trains", "stores", "appends commit"):
+    for wanted in beginnings:
         step = next(step for step in model.steps(world) if step.text.startswith(wanted))
         replay.take(world, step)
         world = step.world

@@ -62,7 +62,7 @@ def upload(
     Raises Corrupt if a file twice does not arrive as sent, StoreError if it cannot be read, else the store's errors.
     """
     tell = _one_at_a_time(progress)
-    return _in_parallel(lambda item: _upload(store, folder / check_name(item[0]), *item, tell), keys.items(), workers)
+    return in_parallel(lambda item: _upload(store, folder / check_name(item[0]), *item, tell), keys.items(), workers)
 
 
 def download(
@@ -83,7 +83,7 @@ def download(
     wanted = [Wanted(*file) for file in files]
     for file in wanted:
         check_name(file.name)
-    return _in_parallel(lambda file: _download(store, file, folder / file.name, tell), wanted, workers)
+    return in_parallel(lambda file: _download(store, file, folder / file.name, tell), wanted, workers)
 
 
 def digest(store: Store, ref: Ref, progress: Progress = lambda _: None, *, most: int | None = None) -> tuple[int, str]:
@@ -192,7 +192,7 @@ def _fetch(store: Store, file: Wanted, part: Path, progress: Progress) -> bool:
     return begun > 0
 
 
-def _in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
+def in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
     """Results in order. The first error stops what has not begun and is raised once nothing runs any more.
 
     Daemon threads, unlike an executor's: a process that must be gone never waits for a store that hangs.

@@ -13,7 +13,7 @@ from storage.dropbox.client import Client
 from storage.dropbox.progress import Progress
 from storage.dropbox.source import Source
 from storage.retry import patiently
-from storage.transfer import _in_parallel as in_parallel
+from storage.transfer import in_parallel
 
 BLOCK = 4 << 20
 """Parts of a concurrent session are multiples of this; the content hash is made of blocks of it too."""

@@ -255,4 +255,6 @@ def _refuse_name(key: str, item: Given | None) -> None:
 
 
 def _wish(message: str) -> str:
-    return message.removeprefix("Input ").removeprefix("Value error, ").replace("should be", "must be")
+    """Pydantic's message without what the value itself shows."""
+    wish = message.removeprefix("Input ").removeprefix("Value error, ").partition(", unable to parse")[0]
+    return wish.replace("should be", "must be")

@@ -47,7 +47,8 @@ def propose(view: View, stores: Mapping[str, str]) -> Turn:
         why = "no account is ready" if view.accounts else "no account is registered"
         return Turn(None, why, "", f"{why.capitalize()}: {command('register account_1 LABEL')}")
     chosen = least(ready)
-    why = f"{duration(chosen.seconds)} given so far, the least of {len(ready)} ready"
+    among = f"the least of {len(ready)} ready accounts" if len(ready) > 1 else "the only account that is ready"
+    why = f"{duration(chosen.seconds)} given so far, {among}"
     words = command_for(chosen.id, view.run, stores)
     return Turn(chosen, why, words, message_for(view, chosen, words))
 

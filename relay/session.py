@@ -145,7 +145,7 @@ def _hold(parts: Parts, work: Work) -> Outcome:
             code, holding.reason = _until_ended(parts, work)
     except RelayError as error:
         return parts.outcome(_exit_code(ctx, error), str(error), error)
-    text = f"{holding.reason.capitalize()}{_asked(ctx)}; step {lease.state.step:,} is committed."
+    text = f"{holding.reason[:1].upper()}{holding.reason[1:]}{_asked(ctx)}; step {lease.state.step:,} is committed."
     return parts.outcome(code, text)
 
 

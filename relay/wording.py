@@ -35,6 +35,11 @@ def iso(moment: float | None) -> str | None:
     return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def counted(number: int, what: str) -> str:
+    """1 commit, 2 commits, 1,000 commits."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """45 s, 12 min, 3 h 05 min, 2 d 4 h."""
     whole = max(0, round(seconds))

@@ -56,7 +56,7 @@ def status_line(view: View) -> str:
     """For people."""
     line = f"{view.project}/{view.run}: {view.phase}, step {view.step:,}/{view.target:,}"
     if view.training and view.holder:
-        line += f", trained by {view.holder.account} until {iso(view.expires_at)} at least"
+        line += f", {view.holder.account} holds the lease until {iso(view.expires_at)} or longer"
     if view.state and view.state.head:
         head = view.state.head
         clock = " (this machine's clock)" if view.clock_is_local else ""

@@ -31,7 +31,7 @@ from relay.session import push as push_session
 from relay.session import run_session
 from relay.signals import StopSignal
 from relay.state import RunState
-from relay.wording import duration
+from relay.wording import counted, duration
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""
@@ -173,6 +173,6 @@ def sentence(outcome: Outcome) -> str:
         return f"{outcome.message} Durable step: {outcome.durable_step:,}."
     return (
         f"{outcome.message} Steps {outcome.from_step:,} to {outcome.durable_step:,} in {duration(outcome.total_s)} "
-        f"({duration(outcome.train_s)} of training), {outcome.commits} commits; a kill could have cost at most "
-        f"{duration(outcome.interval_s + outcome.latency_s)} of work. Durable step: {outcome.durable_step:,}."
+        f"({duration(outcome.train_s)} of training), {counted(outcome.commits, 'commit')}; a kill could have cost "
+        f"at most {duration(outcome.interval_s + outcome.latency_s)} of work. Durable step: {outcome.durable_step:,}."
     )

@@ -17,7 +17,7 @@ from relay.identity import Opened, Pair
 from relay.outbox import Outbox
 from relay.restore import fetch_unheld
 from relay.state import Checkpoint, RunState
-from relay.wording import duration
+from relay.wording import counted, duration
 from relay.workload import Workload
 
 SAMPLE = 2
@@ -141,5 +141,6 @@ def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[
     workload.evaluate(split, min(SAMPLE, total))
     each = (app.runtime.monotonic() - began) / min(SAMPLE, total)
     count = min(rows or total, total)
-    say(f"All {total:,} rows would take about {duration(each * total)}; {count:,} rows take {duration(each * count)}.")
+    rest = f"; {counted(count, 'row')} about {duration(each * count)}" if count < total else ""
+    say(f"All {counted(total, 'row')} would take about {duration(each * total)}{rest}.")
     return dict(workload.evaluate(split, count))

@@ -71,6 +71,7 @@ def test_a_request_to_end_commits_and_names_its_code(lab: Lab, reason: str, code
     lab.world.at(lab.world.now + 4.55, lambda: session.ctx.signal.ask(reason))
     lab.world.run()
     assert session.outcome.exit_code == code
+    assert reason == "stop" or f"({reason.upper()})" in session.outcome.message
     assert session.outcome.durable_step > 30
     assert lab.state().holder is None
     lab.run(lab.session("bob"))

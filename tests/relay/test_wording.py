@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.wording import clean, escaped
+from relay.wording import clean, counted, escaped
 
 
 @given(st.text(), st.integers(1, 50))
@@ -28,3 +28,7 @@ def test_text_can_be_cut_by_its_size_in_json(text: str, limit: int) -> None:
     assert escaped(cut) <= limit
     assert clean(cut, limit, escaped) == cut
     assert clean(text, limit).startswith(cut)
+
+
+def test_one_thing_is_singular() -> None:
+    assert [counted(n, "commit") for n in (0, 1, 2, 1000)] == ["0 commits", "1 commit", "2 commits", "1,000 commits"]

@@ -21,8 +21,14 @@ POINTS = (
     ("get", "manifest.json"),
     ("stat", "manifest.json"),
     ("now", ""),
+    ("disk", "fsync"),
+    ("disk", "replace"),
+    ("disk", "rename"),
+    ("disk", "link"),
+    ("disk", "unlink"),
+    ("disk", "mkdir"),
 )
-"""Calls at which a process may be killed by name: those around each durable step of a session."""
+"""Calls of the store, and changes on disk, at which a process may be killed by name."""
 
 
 @dataclass

@@ -70,6 +70,10 @@ class Pace:
     step_s: float
     every_steps: int
     ttl_s: float
+    nan_at: int | None = None
+    """A bad configuration: the state is not finite from that step on, for everybody."""
+    crash_at: int | None = None
+    """A bug: the training loop crashes at that step, for everybody."""
 
 
 @dataclass
@@ -87,7 +91,7 @@ class Fleet:
     runs: list[str] = field(default_factory=list)
     actors: list[Actor] = field(default_factory=list)
     registered: set[str] = field(default_factory=set)
-    crew: dict[str, Process] = field(default_factory=dict)
+    crew: dict[Process, Command] = field(default_factory=dict)
 
     def begin(self, run: str) -> None:
         """A run and the registry, begun in calm weather."""
@@ -99,6 +103,11 @@ class Fleet:
         registry.enter_run(PROJECT, run, genesis(run).run_id)
         RunLedger(store, PROJECT, run, process).begin(genesis(run), session="0" * 32)
         self.runs.append(run)
+
+    def here(self) -> Command | None:
+        """Whose code runs right now."""
+        fiber = self.world.current
+        return self.crew.get(fiber.process) if fiber else None
 
     def start(self, order: Order, *, calm: bool = False) -> Actor:
         """Start a command now; `calm` spares it every fate."""
@@ -112,7 +121,7 @@ class Fleet:
         if not calm:
             one.draw_fate()
         self.actors.append(actor)
-        self.crew[actor.name] = process
+        self.crew[process] = one
         self.trace.note(self.world.now, actor.name, f"starts {order.verb} of {run} on {machine.name}")
         process.start(one.body)
         return actor
@@ -132,8 +141,8 @@ class Command:
     signal: StopSignal = field(default_factory=StopSignal)
     workload: SimWorkload = field(init=False)
     budget_s: float | None = None
-    outcome: Outcome | None = None
-    error: str = ""
+    full_disk: tuple[float, float] = (0.0, 0.0)
+    """Between these times its disk takes nothing more."""
 
     def __post_init__(self) -> None:
         fleet, process = self.fleet, self.process
@@ -149,9 +158,25 @@ class Command:
         )
         self.evaluate_every, self.keep, self.every = 0, Keep(2), fleet.pace.every_steps
 
+    # -- its disk
+    def touches_disk(self, how: str) -> None:
+        """It is about to change something on its disk: a point at which it may die."""
+        if self.actor.fate.strikes("disk", how, "before"):
+            self.fleet.trace.note(self.fleet.world.now, self.actor.name, f"killed before disk {how}")
+            self.fleet.summary.faults["kill-at-disk"] += 1
+            self.actor.die(self.fleet.world.now)
+        self.process.check()
+
+    def disk_is_full(self) -> bool:
+        return self.full_disk[0] <= self.fleet.world.now < self.full_disk[1]
+
     # -- what will befall it
     def draw_fate(self) -> None:
         """All of it is drawn at the start, so that a seed repeats it."""
+        if self.fleet.pace.nan_at is not None:
+            self.workload.nan_at = self.fleet.pace.nan_at
+        if self.fleet.pace.crash_at is not None:
+            self.workload.crash = {self.fleet.pace.crash_at: Crash("a bug")}
         random, likely = self.random, self.fleet.pace.target * self.fleet.pace.step_s
         for odds, befall in (
             (0.18, self._killed_at_a_time),
@@ -162,6 +187,7 @@ class Command:
             (0.05, self._non_finite),
             (0.05, self._crashes),
             (0.08, self._impure),
+            (0.06, self._out_of_disk),
         ):
             if random.random() < odds:
                 befall(likely)
@@ -221,6 +247,10 @@ class Command:
             self.workload.path = self.actor.path = "other"
         self.workload.environment = {"device": "other"}
 
+    def _out_of_disk(self, likely: float) -> None:
+        begin = self.fleet.world.now + self.random.choice((0.0, self.random.uniform(0.0, likely)))
+        self.full_disk = (begin, begin + self.random.choice((10.0, 300.0, 1e6)))
+
     # -- what it does
     def body(self) -> None:
         """The process's main thread."""
@@ -228,6 +258,7 @@ class Command:
         try:
             told = getattr(self, f"_{self.order.verb}")()
         except RelayError as error:
+            self.fleet.oracle.verdict.refused(self.actor, error)
             told = f"{self.order.verb}-{int(error.exit_code)}"
         except StoreError as error:
             told = f"{self.order.verb}-{type(error).__name__}"
@@ -238,19 +269,15 @@ class Command:
         self.fleet.trace.note(self.fleet.world.now, self.actor.name, f"ends with {told}")
 
     def _run(self) -> str:
+        if self.random.random() < 0.5:
+            self._ledger().check_epochs(self.store)  # as the command line does before anything else
         return self._told(session.run_session(self.context()))
 
     def _push(self) -> str:
         return self._told(session.push(self.context()))
 
     def _told(self, outcome: Outcome) -> str:
-        self.outcome = outcome
-        run = self.fleet.oracle.runs[PROJECT, self.run]
-        self.fleet.oracle.require(
-            outcome.durable_step in run.steps, f"{self.actor.name} calls step {outcome.durable_step} durable"
-        )
-        kept = outcome.unsent is None or (outcome.unsent / "state.json").exists()
-        self.fleet.oracle.require(kept, f"{self.actor.name} says that it kept {outcome.unsent}")
+        self.fleet.oracle.verdict.ended(self, outcome)
         return str(int(outcome.exit_code))
 
     def _fork(self) -> str:

@@ -141,9 +141,12 @@ class LedgerJudge:
         now = last.now if last.now is not None else last.at
         if holder["latest_end"] is not None and now > holder["latest_end"]:
             return
-        sign = max(holder["since"], last.sign or 0.0)
+        sign = last.sign if last.sign is not None and holder["since"] > now else max(holder["since"], last.sign or 0.0)
         earlier = [look for look in looks[:-1] if (look.sign or 0.0) == (last.sign or 0.0)]
         watched = last.at - min((look.at for look in earlier), default=last.at)
+        if now < sign:  # the store's clock was corrected: the sign's age is unknown
+            self.require(watched >= ttl - 1.0, f"P5: {by.name} took over after watching for {watched:.0f} s")
+            return
         self.require(now - sign > ttl, f"P5: {by.name} took over {now - sign:.0f} s after a sign of life")
         self.require(watched >= ttl / 3 - 1.0, f"P5: {by.name} took over after watching for {watched:.0f} s")
 
@@ -234,7 +237,7 @@ class LedgerJudge:
         for key in set(run.retained) - {key_of(c) for c in body["state"]["retained"]}:
             self.require(key not in good[-2:], f"P8: {key} was retired, one of the newest two")
             self.require(key not in best, f"P8: {key} was retired, the best")
-            run.retired_at[key] = self.oracle.now
+            run.retired_at[key] = self.oracle.store_now
 
     def _halt(self, before: Json, body: Json) -> None:
         """P10: only the second equal failure since the last commit halts a run."""

@@ -5,21 +5,35 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
 from unittest import mock
 
-from storage import transfer
+from relay import rules
 from tests.relay.fake_runtime import World
 from tests.relay.sessions import PROJECT
+from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Fleet, Machine, Order, Pace
 from tests.simulation.oracle import Oracle
 from tests.simulation.reckoning import reckon
 from tests.simulation.trace import Summary, Trace, Violation
 from tests.simulation.weather import Episode, Sky
 
-VERBS = ("run",) * 24 + ("push", "push", "fork", "fork", "verify", "register", "register", "stop", "resume", "damage")
+VERBS = ("run",) * 24 + (
+    "push",
+    "push",
+    "fork",
+    "fork",
+    "verify",
+    "register",
+    "register",
+    "stop",
+    "resume",
+    "resume",
+    "damage",
+    "damage",
+)
 ACCOUNTS = ("ann", "ben", "cyd")
 
 
@@ -31,11 +45,12 @@ def simulate(seed: int, *, mutation: Callable[[], AbstractContextManager[object]
 def play(seed: int, mutation: Callable[[], AbstractContextManager[object]] = nullcontext) -> tuple[Summary, Trace]:
     """As `simulate`, with the trace of all actions."""
     summary = Summary(seeds=1)
-    with tempfile.TemporaryDirectory(dir=_fast_disk()) as folder, _no_disk_no_pool(), mutation():
+    with tempfile.TemporaryDirectory(dir=_fast_disk()) as folder, mutation():
         fleet = _scene(seed, Path(folder), summary)
         try:
-            fleet.world.run(to_the_end=True)
-            reckon(fleet)
+            with disks_of(fleet), mock.patch.object(rules, "MAX_LINKS", 6):
+                fleet.world.run(to_the_end=True)
+                reckon(fleet)
         except Violation:
             raise
         except Exception as error:
@@ -67,8 +82,11 @@ def _scene(seed: int, folder: Path, summary: Summary) -> Fleet:
 
 def _pace(random: Random) -> Pace:
     every = random.choice((3, 5, 8))
+    target = every * random.randrange(3, 7) + random.choice((0, 1))
     return Pace(
-        target=every * random.randrange(3, 7) + random.choice((0, 1)),
+        target=target,
+        nan_at=random.randrange(1, target) if random.random() < 0.06 else None,
+        crash_at=random.randrange(target) if random.random() < 0.05 else None,
         step_s=random.choice((0.3, 3.0, 20.0, 90.0)),
         every_steps=every,
         ttl_s=random.choice((30.0, 60.0, 180.0)),
@@ -79,6 +97,9 @@ def _weather(random: Random, sky: Sky, length: float) -> None:
     sky.rough = random.choice((0.0, 0.0, 0.02, 0.1))
     sky.lag_s = random.choice((0.0, 60.0, 3600.0))
     begin = sky.world.now
+    if random.random() < 0.12:
+        sky.offset_s = random.choice((-7200.0, -300.0, 300.0, 7200.0))
+        sky.world.at(begin + random.uniform(0.0, length), sky.correct_clock)
     for _ in range(random.choice((0, 1, 2, 4))):
         kind = random.choice(("down", "full", "throttled", "rough", "hiding"))
         at = begin + random.uniform(0.0, length)
@@ -126,11 +147,3 @@ def _fast_disk() -> str | None:
     """Memory as a disk where there is one: the simulation cuts no power, so nothing need be durable."""
     shm = Path("/dev/shm")
     return str(shm) if shm.is_dir() and os.access(shm, os.W_OK) else None
-
-
-@contextmanager
-def _no_disk_no_pool() -> Iterator[None]:
-    """No waiting for a real disk, and no foreign threads, whose order no seed could fix."""
-    serial = lambda work, items, workers: [work(item) for item in items]  # noqa: E731
-    with mock.patch.object(os, "fsync", lambda handle: None), mock.patch.object(transfer, "in_parallel", serial):
-        yield

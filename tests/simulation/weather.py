@@ -50,10 +50,24 @@ class Sky:
     latest_s: float = 900.0
     """How late a write of unknown outcome may land."""
     watch: Effect = lambda verb, name, old, new, by: None
+    offset_s: float = 0.0
+    """By how much the store's clock is wrong."""
+    jumped: bool = False
+    """Whether it was corrected."""
     graves: dict[str, tuple[Stat, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.store = MemoryStore(clock=lambda: self.world.now)
+        self.store = MemoryStore(clock=self.clock)
+
+    def clock(self) -> float:
+        """The store's."""
+        return self.world.now + self.offset_s
+
+    def correct_clock(self) -> None:
+        """Somebody noticed that it is wrong."""
+        self.trace.note(self.world.now, "world", f"the store's clock was {self.offset_s:.0f} s wrong")
+        self.summary.faults["store-clock-corrected"] += 1
+        self.offset_s, self.jumped = 0.0, True
 
     def clear(self) -> None:
         """From now on nothing goes wrong."""
@@ -199,7 +213,7 @@ class Weathered(Wrapper):
         lag = 3600.0 if sky.now_is("hiding", self.actor.machine) else sky.lag_s
         if not lag:
             return listed
-        shown = [s for s in listed if now - s.modified > lag or self.random.random() < 0.5]
+        shown = [s for s in listed if now + sky.offset_s - s.modified > lag or self.random.random() < 0.5]
         if len(shown) < len(listed):
             self._count("listing-hid")
         there = {s.name for s in listed}

@@ -1,0 +1,52 @@
+"""The judge of how commands end: what they tell people has to be true, and each failure needs its cause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relay.context import Outcome
+from relay.errors import RelayError
+from tests.simulation.actor import Actor
+
+if TYPE_CHECKING:
+    from tests.simulation.fleet import Command
+    from tests.simulation.oracle import Oracle, Run
+
+CAUSES_OF_65 = ("halted", "loss is nan", "No retained checkpoint", "does not fit this training", "damaged")
+
+
+class EndJudge:
+    """Compares what a process says with what the store holds."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle, self.require = oracle, oracle.require
+
+    def ended(self, command: Command, outcome: Outcome) -> None:
+        """A session is over, and this is what it tells."""
+        actor, code = command.actor, int(outcome.exit_code)
+        run = self.oracle.runs["toys", command.run]
+        told = f"{actor.name} ends with {code}: {outcome.message}"
+        self.require(outcome.durable_step in run.steps, f"it calls step {outcome.durable_step} durable; {told}")
+        if outcome.unsent is not None:
+            self.require((outcome.unsent / "state.json").exists(), f"it kept nothing; {told}")
+        if code == 0 and command.order.verb == "run":
+            self.require(outcome.durable_step >= command.fleet.pace.target, f"the target is not reached; {told}")
+        if code == 65:
+            self.require(any(cause in outcome.message for cause in CAUSES_OF_65), told)
+        if code == 76:
+            self.require(self._superseded(run, actor), f"nobody took its lease; {told}")
+        if code == 69:
+            self.require(actor.troubled, f"nothing went wrong with the store; {told}")
+        self._nothing_lost(told)
+
+    def refused(self, actor: Actor, error: RelayError) -> None:
+        """A command was refused before it did anything."""
+        self._nothing_lost(f"{actor.name}: {error}")
+
+    def _superseded(self, run: Run, actor: Actor) -> bool:
+        mine = [epoch for epoch, holder in run.holders.items() if holder is actor]
+        return bool(mine) and run.state["epoch"] > mine[0]
+
+    def _nothing_lost(self, told: str) -> None:
+        """In these worlds no entry is ever lost or forged."""
+        self.require("has been lost" not in told and " void" not in told, f"an entry is called lost; {told}")

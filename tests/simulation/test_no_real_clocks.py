@@ -1,0 +1,38 @@
+"""What the simulation rests on: the relay and the log know no clock, no chance and no threads but those passed in."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REAL = {"time", "random", "secrets", "threading", "uuid", "asyncio", "concurrent", "multiprocessing", "sched", "queue"}
+CALLS = {"datetime.now", "datetime.today", "datetime.utcnow", "date.today", "os.urandom", "datetime.datetime.now"}
+RELAY = sorted(path for path in (ROOT / "relay").rglob("*.py") if path != ROOT / "relay" / "clock.py")
+STORAGE = [ROOT / "storage" / name for name in ("base.py", "log.py", "retry.py")]
+"""Of storage/, what the ledger is made of; a backend is a simulated store's place, and has its own contract suite."""
+
+
+@pytest.mark.parametrize("path", [*RELAY, *STORAGE], ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_real_clock_chance_or_thread(path: Path) -> None:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.split(".")[0] in REAL]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in REAL:
+            found.append(node.module)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS:
+            found.append(ast.unparse(node.func))
+    assert not found, "use the Runtime that was passed in (relay/clock.py)"
+
+
+@pytest.mark.parametrize("line", ["import time", "import random", "from secrets import token_hex", "import threading"])
+def test_lint_forbids_them(line: str) -> None:
+    """The linter says so too, before any test runs."""
+    command = [sys.executable, "-m", "ruff", "check", "--stdin-filename", "relay/some_new_module.py", "-"]
+    told = subprocess.run(command, input=f"{line}\n", capture_output=True, text=True, cwd=ROOT, check=False)
+    assert told.returncode == 1 and "TID251" in told.stdout

@@ -194,7 +194,8 @@ def _obstacle(
     if holder is None:
         return None
     with speaking(store, f"Cannot tell whether {holder.account} still trains this run"):
-        beat, now = sign_of_life(store, names, holder.epoch), store.now()
+        now = store.now()  # before the look: however long an answer takes, no holder looks older than it was
+        beat = sign_of_life(store, names, holder.epoch)
         sign = newest_sign(holder.since, beat, now)
         if locks.is_dead(holder.session):
             return _gone(holder, min(sign, now), "process on the same machine is gone")

@@ -68,12 +68,12 @@ class Fate:
 
 @dataclass(frozen=True)
 class Look:
-    """A challenger's look at a holder: at `at`, its heartbeat was dated `sign`, and then it was `now` (store time)."""
+    """A challenger's look at a holder: at `at`, its heartbeat was dated `sign`; it had been told the time `now`."""
 
     epoch: int
     at: float
     sign: float | None
-    now: float | None = None
+    now: float
 
 
 @dataclass(eq=False)
@@ -97,6 +97,8 @@ class Actor:
     """When a store last told it that it is full."""
     troubled: bool = False
     """Whether anything went wrong for it."""
+    time: float = 0.0
+    """The newest time the store told it."""
     looks: list[Look] = field(default_factory=list)
     trained_at: list[tuple[float, int]] = field(default_factory=list)
     """Every step: when, and which."""
@@ -116,10 +118,8 @@ class Actor:
     def looked(self, name: str, sign: float | None, error: StoreError | None, at: float) -> None:
         """It asked for an object's date; only heartbeats matter."""
         if "/heartbeat." in name and (error is None or isinstance(error, Missing)):
-            self.looks.append(Look(int(name.rpartition(".")[2]), at, sign))
+            self.looks.append(Look(int(name.rpartition(".")[2]), at, sign, self.time))
 
     def told_time(self, now: float) -> None:
         """It asked the store's clock."""
-        if self.looks and self.looks[-1].now is None:
-            last = self.looks[-1]
-            self.looks[-1] = Look(last.epoch, last.at, last.sign, now)
+        self.time = now

@@ -63,7 +63,9 @@ class LedgerJudge:
         run.entries[sha(data)] = seq
         run.digests.append(sha(data))
         run.state = now
-        run.steps.add(now["step"])
+        if run.steps:
+            run.steps[-1] = (run.steps[-1][0], self.oracle.now)
+        run.steps.append((now["step"], float("inf")))
 
     def _epoch(self, run: Run, body: Json, by: Actor) -> None:
         """I4, and one epoch is one process's."""
@@ -133,12 +135,11 @@ class LedgerJudge:
             self.oracle.sky.summary.faults["takeover-same-host"] += 1
             return
         looks = [look for look in by.looks if look.epoch == holder["epoch"]]
-        self.require(bool(looks) and looks[-1].now is not None, f"P5: {by.name} took over without looking")
+        self.require(bool(looks), f"P5: {by.name} took over without looking")
         self._dead(holder, looks, by)
 
     def _dead(self, holder: Json, looks: list[Look], by: Actor) -> None:
-        last, ttl = looks[-1], holder["ttl_s"]
-        now = last.now if last.now is not None else last.at
+        last, ttl, now = looks[-1], holder["ttl_s"], looks[-1].now
         if holder["latest_end"] is not None and now > holder["latest_end"]:
             return
         sign = last.sign if last.sign is not None and holder["since"] > now else max(holder["since"], last.sign or 0.0)

@@ -45,8 +45,8 @@ class Run:
     digests: list[str] = field(default_factory=list)
     nonces: set[str] = field(default_factory=set)
     state: dict[str, Any] = field(default_factory=dict)
-    steps: set[int] = field(default_factory=set)
-    """Every step that was ever the durable one."""
+    steps: list[tuple[int, float]] = field(default_factory=list)
+    """Every step that was ever the durable one, and until when."""
     holders: dict[int, Actor] = field(default_factory=dict)
     """Who took each epoch."""
     leased_at: dict[int, float] = field(default_factory=dict)

@@ -1,0 +1,53 @@
+"""What the simulation has found, kept: the seeds as they were then, and each fault by itself where that is short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relay.errors import Exit
+from tests.relay.sessions import Lab, down
+from tests.simulation.simulate import simulate
+
+ONCE_FAILING = (114, 146, 255)
+"""They meet what they met only while scenes are drawn as they were; the directed tests do not depend on that."""
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    yield lab
+    lab.world.close()
+
+
+@pytest.mark.parametrize("seed", ONCE_FAILING)
+def test_a_seed_that_once_failed(seed: int) -> None:
+    assert simulate(seed).entries
+
+
+def test_p5_a_slow_answer_does_not_make_a_living_holder_look_dead(lab: Lab) -> None:
+    """The time was asked after the heartbeat was read: each second of that answer made the holder look older."""
+    holder = lab.session("alice", target_steps=900, every_steps=300, ttl_s=60.0)
+    holder.workload.step_s = 1.0
+    challenger = lab.session("bob", target_steps=900, ttl_s=60.0, wait_s=600.0)
+
+    def slow_clock(verb: str, name: str) -> None:
+        if verb == "after-now":
+            challenger.process.sleep(100.0)
+
+    challenger.store.fail = slow_clock
+    holder.start()
+    lab.world.at(lab.world.now + 30.0, challenger.start)
+    lab.world.run(to_the_end=True)
+    assert holder.outcome.exit_code == Exit.OK, holder.outcome.message
+    assert challenger.outcome.exit_code == Exit.LEASE_HELD
+
+
+def test_a_session_that_cannot_read_the_ledger_calls_no_step_durable(lab: Lab) -> None:
+    lab.run(lab.session("alice", target_steps=40))
+    session = lab.session("bob", target_steps=80)
+    session.store.fail = down
+    outcome = lab.run(session)
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and outcome.durable_step is None

@@ -91,8 +91,8 @@ class Outcome:
     exit_code: Exit
     message: str
     """One paragraph for people."""
-    durable_step: int
-    """The head's step as far as this session knows."""
+    durable_step: int | None
+    """The head's step as far as this session knows; None if it could not read the ledger."""
     from_step: int = 0
     epoch: int = 0
     commits: int = 0

@@ -45,7 +45,7 @@ def run_session(ctx: Context) -> Outcome:
 
     Any other exception of the workload is recorded as an incident (P10), the lease is released, and it is raised.
     """
-    step = 0
+    step = None
     try:
         state = ctx.ledger.read().state
         step = state.step
@@ -55,13 +55,13 @@ def run_session(ctx: Context) -> Outcome:
         lease = _enter(ctx)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
-        return Outcome(error.exit_code, str(error), step, step)
+        return Outcome(error.exit_code, str(error), step, step or 0)
     return _hold(assemble(ctx, lease), _train)
 
 
 def push(ctx: Context) -> Outcome:
     """Commit this machine's unsent checkpoint under a new epoch if the head is still its parent, and train nothing."""
-    step = 0
+    step = None
     try:
         state = ctx.ledger.read().state
         step = state.step
@@ -71,7 +71,7 @@ def push(ctx: Context) -> Outcome:
         lease = _enter(ctx)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
-        return Outcome(error.exit_code, str(error), step, step)
+        return Outcome(error.exit_code, str(error), step, step or 0)
     return _hold(assemble(ctx, lease), _push)
 
 

@@ -170,9 +170,13 @@ def document(outcome: Outcome, schema: str) -> dict[str, Any]:
 def sentence(outcome: Outcome) -> str:
     """For people: what happened, what is durable, and how much a kill could have cost."""
     if not outcome.commits:
-        return f"{outcome.message} Durable step: {outcome.durable_step:,}."
+        return f"{outcome.message} Durable step: {_step(outcome)}."
     return (
-        f"{outcome.message} Steps {outcome.from_step:,} to {outcome.durable_step:,} in {duration(outcome.total_s)} "
+        f"{outcome.message} Steps {outcome.from_step:,} to {_step(outcome)} in {duration(outcome.total_s)} "
         f"({duration(outcome.train_s)} of training), {counted(outcome.commits, 'commit')}; a kill could have cost "
-        f"at most {duration(outcome.interval_s + outcome.latency_s)} of work. Durable step: {outcome.durable_step:,}."
+        f"at most {duration(outcome.interval_s + outcome.latency_s)} of work. Durable step: {_step(outcome)}."
     )
+
+
+def _step(outcome: Outcome) -> str:
+    return "unknown, the ledger could not be read" if outcome.durable_step is None else f"{outcome.durable_step:,}"

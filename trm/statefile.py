@@ -90,14 +90,16 @@ def load_document(folder: Path) -> StateDocument:
 def load_tensors(folder: Path, expected: Mapping[str, Tensor]) -> None:
     """Copy the files' tensors into `expected` (live tensors of a state, every name, on any device).
 
-    All names, shapes, types and byte counts of all files are checked before the first copy. Raises ValueError (one
-    line) if anything does not fit.
+    All names, shapes, types and byte counts of all files are checked before the first copy; that values are finite,
+    as no snapshot is saved otherwise, while they are copied. Raises ValueError (one line) if anything does not fit.
     """
     for file, prefixes in FILES.items():
         wanted = {name: value for name, value in expected.items() if name.startswith(prefixes)}
         check_tensors(folder / file, wanted)
     for file in FILES:
         for name, value in read_tensors(folder / file):
+            if value.is_floating_point() and not bool(value.isfinite().all()):
+                raise ValueError(f"{file}: {name} holds a value that is not finite")
             expected[name].copy_(value)
 
 

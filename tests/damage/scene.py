@@ -29,12 +29,11 @@ CODES = {0, 65, 69, 73, 78}
 _number = count()
 
 
-@dataclass(frozen=True)
 class Picture:
-    """Every stored object, and every file of the desk's `sync/`, by name."""
+    """Every stored object, and every file of the desk's `sync/`, by name. No dataclass: hypothesis would print it."""
 
-    store: dict[str, bytes]
-    disk: dict[str, bytes]
+    def __init__(self, store: dict[str, bytes], disk: dict[str, bytes]) -> None:
+        self.store, self.disk = store, disk
 
 
 def paint(folder: Path) -> Picture:

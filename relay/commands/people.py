@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from relay.accounts import Account, Accounts
-from relay.commands.common import ConfigOption, JsonOption, emit, say, surroundings
+from relay.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
 from relay.commands.opening import writing_accounts
 from relay.commands.reading import accounts, open_stores
+from relay.errors import BadConfig
 from relay.inference import infer_account
 from relay.owners import Inference
-from relay.redact import printable
+from relay.redact import printable, redact, secrets_of
 from relay.wording import iso
 
 
@@ -40,12 +41,23 @@ def register(
 ) -> None:
     """Register an account: one person's own account at one provider."""
     here = surroundings(context)
+    refuse_secrets(here, label, owner)
     found = infer_account(label, owner, provider, here.environ, here.runtime)
     for line in found.lines:
         say(f"inferred: {line}")
     known = writing_accounts(here, here.settle(config=config))
     made, fresh = add(known, account, label, found, tier, gpu)
     emit(as_json, document(made, fresh), sentence(made, fresh))
+
+
+def refuse_secrets(app: App, *texts: str | None) -> None:
+    """Raises BadConfig (78) if a text that all participants will see holds a password or a key."""
+    hidden = secrets_of(app.environ)
+    if any(text and redact(text, hidden) != text for text in texts):
+        raise BadConfig(
+            "The label or owner holds what looks like a password or a key, and everybody who shares the store would "
+            "see it. Nothing was stored. Use plain words; a key that was ever shared should be replaced."
+        )
 
 
 def add(
@@ -110,6 +122,7 @@ def edit(
 ) -> None:
     """Change what is known of an account."""
     here = surroundings(context)
+    refuse_secrets(here, label, owner)
     wanted = {"label": label, "owner": owner, "provider": provider, "tier": tier, "gpu": gpu}
     changes = {key: value for key, value in wanted.items() if value is not None}
     made = writing_accounts(here, here.settle(config=config)).edit(account, **changes)

@@ -26,6 +26,7 @@ from relay.identity import Address, Opened, Pair, begin_run, open_run, require_r
 from relay.names import Names
 from relay.outbox import outbox_of
 from relay.progress import Lines
+from relay.redact import redact, secrets_of
 from relay.salvage import pinned_config
 from relay.signals import StopSignal
 from relay.state import Checkpoint, Origin
@@ -151,7 +152,7 @@ def stop(
     opened, stores = require(app, resolved, read_only=False)
     holder = opened.view.state.holder
     if holder is not None:
-        request_stop(stores.ledger, opened.names, holder.epoch, note)
+        request_stop(stores.ledger, opened.names, holder.epoch, redact(note, secrets_of(app.environ)))
     text = (
         f"Asked {holder.account} (epoch {holder.epoch}) to stop." if holder else "Nobody is training; nothing to stop."
     )

@@ -1,0 +1,8 @@
+"""Tests of kinds of failure that people have reported of other tools; docs/failure-reports.md lists all kinds."""
+
+from __future__ import annotations
+
+from tests.relay.conftest import lab
+from tests.trm.conftest import make, one_thread, run
+
+__all__ = ["lab", "make", "one_thread", "run"]

@@ -1,0 +1,120 @@
+"""How sessions end and what is told of it: a preemption is no failure, a step has one number, secrets stay secret."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from relay.errors import Exit
+from relay.outbox import Outbox, Packed
+from storage.base import Denied, QuotaExceeded, StoreError, Throttled, Unavailable
+from tests.relay.cli import Desk
+from tests.relay.sessions import Lab
+from tests.relay.test_outbox import keep, story
+from tests.relay.toy import ToyWorkload, hash_of, state_at
+
+SECRETS = {
+    "WANDB_API_KEY": "0123456789abcdef0123456789abcdef01234567",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "HF_TOKEN": "hf_" + "abcdefghij" * 3,
+    "RELAY_CACHE_KEY": "c0ffee" * 8,
+}
+
+
+def test_a_preempted_session_is_no_failed_one_however_often(lab: Lab) -> None:
+    """Deaths and requests to end are counted apart: neither is a failure, and no number of them halts a run."""
+    for turn in range(6):
+        session = lab.session(f"account_{turn}", target_steps=5000, wait_s=600.0, ttl_s=30.0).start()
+        if turn % 2:
+            lab.world.at(lab.world.now + 3.0, session.process.kill)
+        else:
+            lab.world.at(lab.world.now + 15.0, lambda s=session: s.ctx.signal.ask("sigterm"))
+        lab.world.run()
+        lab.world.now += 60
+    state = lab.state()
+    assert state.halted is None and state.failures == ()
+    assert not [incident for incident in state.incidents if incident.cause in ("crash", "non-finite")]
+    ends = [link.end for link in state.links]
+    assert all("SIGTERM" in end or "sign of life" in end or end == "open" for end in ends), ends
+    assert any("SIGTERM" in end for end in ends) and any("sign of life" in end for end in ends)
+
+
+def test_a_failure_is_recorded_as_one_and_not_as_a_death(lab: Lab) -> None:
+    session = lab.session(target_steps=100, workload=ToyWorkload(nan_at=15))
+    assert lab.run(session).exit_code == Exit.BAD_DATA
+    state = lab.state()
+    assert (len(state.failures), state.deaths, state.links[-1].end) == (1, 0, "bad data")
+
+
+def test_the_only_axis_is_the_runs_own_step(lab: Lab) -> None:
+    """Progress, links and commits of five sessions form one line: nothing restarts, nothing counts twice."""
+    reported: list[int] = []
+    for turn in range(5):
+        session = lab.session(f"account_{turn}", target_steps=20 * (turn + 1))
+        session.ctx.listener.progress = lambda progress: reported.append(progress.step)
+        lab.run(session)
+    assert reported == list(range(1, 101))
+    assert [(link.from_step, link.to_step) for link in lab.state().links] == [(20 * n, 20 * n + 20) for n in range(5)]
+
+
+def test_resuming_takes_no_time_that_grows_with_the_step(lab: Lab) -> None:
+    """No step is run, and nothing is skipped through, before the first one that is new."""
+    lab.run(lab.session(target_steps=500, every_steps=100))
+    began = lab.world.now
+    session = lab.session("bob", target_steps=501)
+    first: list[float] = []
+    session.ctx.listener.progress = lambda progress: first.append(lab.world.now - began)
+    lab.run(session)
+    assert session.workload.trained[0] == 501 and first[0] < 5.0
+
+
+@pytest.mark.parametrize(
+    "error", [Unavailable("no answer"), Throttled("busy", 20.0), Denied("expired credentials"), QuotaExceeded("full")]
+)
+def test_an_upload_that_fails_for_a_while_neither_ends_nor_falsifies_a_session(lab: Lab, error: StoreError) -> None:
+    session = lab.session(target_steps=1200, every_steps=100)
+
+    def fail(verb: str, name: str) -> None:
+        if verb == "put" and name.startswith("checkpoints"):
+            raise error
+
+    lab.world.at(lab.world.now + 15.0, lambda: setattr(session.store, "fail", fail))
+    seen: list[int] = []
+    lab.world.at(lab.world.now + 80.0, lambda: seen.append(lab.state().step))
+    lab.world.at(lab.world.now + 80.0, lambda: setattr(session.store, "fail", lambda verb, name: None))
+    assert lab.run(session).exit_code == Exit.OK
+    assert seen[0] <= 200, "what did not arrive was not said to be durable"
+    assert lab.state().head.state_hash == hash_of(1200, state_at(1200))
+
+
+def test_a_save_cut_at_any_byte_is_never_sent(tmp_path: Path) -> None:
+    """Whatever a kill, a full disk or a lost cache leaves of a checkpoint on this machine."""
+    state, outbox = story(), Outbox(tmp_path / "sync")
+    packed: Packed = keep(outbox, state, 35)
+    assert outbox.pushable(state) == packed
+    description = outbox.root / "step_35.e1.json"
+    for path in (*sorted(outbox.folder(packed.key).iterdir()), description):
+        data = path.read_bytes()
+        for cut in range(len(data)):
+            path.write_bytes(data[:cut])
+            assert outbox.pushable(state) is None, f"{path.name} cut at {cut}"
+        path.write_bytes(data)
+    assert outbox.pushable(state) == packed
+
+
+def test_no_command_prints_or_logs_a_secret(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "desk", dict(SECRETS))
+    pasted = f"mine {SECRETS['HF_TOKEN']}"
+    told = [desk("register", "account_1", pasted, "--owner", "John", "--provider", "local", code=78)]
+    desk("register", "account_1", "mine", "--owner", "John", "--provider", "local")
+    told += [desk("accounts", "edit", "account_1", "--label", pasted, code=78)]
+    told += [desk.train(3), desk.train(6)]
+    for command in ("report", "status", "next", "verify", "doctor", "gc --dry-run", "config show", "accounts list"):
+        run = [] if command.startswith("accounts") else ["--run", "r"]
+        told += [desk(*command.split(), *run), desk(*command.split(), *run, "--json")]
+    logging.shutdown()
+    texts = [part for result in told for part in (result.out, result.err)]
+    texts += [path.read_text() for path in (desk.folder / "sync" / "logs").iterdir()]
+    assert [name for name, secret in SECRETS.items() if any(secret in text for text in texts)] == []

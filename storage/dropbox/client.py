@@ -65,10 +65,15 @@ class Client:
         from requests import RequestException
         from stone.backends.python_rsrc.stone_validators import ValidationError
 
+        self._heard.reply = None
         try:
             yield
         except (DropboxException, RequestException, ValidationError, ValueError, AssertionError, KeyError) as error:
+            if self._heard.reply is not None:
+                self._heard.reply.close()  # of a download the SDK may have left it unread
             raise told(error, f"{self._place.address}: {what}", self.credentials) from error
+        finally:
+            self._heard.reply = None
 
     def _connect(self) -> Any:
         import dropbox
@@ -96,8 +101,9 @@ class Client:
         import dropbox
 
         session = dropbox.create_session(max_connections=1)
-        session.hooks["response"].append(self._note_date)
+        session.hooks["response"].append(self._hear)
         return session
 
-    def _note_date(self, response: Any, *_: object, **__: object) -> None:
-        self._heard.date = response.headers.get("Date")
+    def _hear(self, reply: Any, *_: object, **__: object) -> None:
+        self._heard.reply = reply
+        self._heard.date = reply.headers.get("Date")

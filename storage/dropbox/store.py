@@ -187,10 +187,11 @@ class DropboxStore:
         try:
             yield
         except QuotaExceeded as error:
-            with suppress(StoreError):
+            try:
                 used, allocated = self.quota()
-                raise QuotaExceeded(f"{error} It holds {used / 1e9:.2f} of {allocated / 1e9:.2f} GB.") from error
-            raise
+            except StoreError:
+                raise error from None
+            raise QuotaExceeded(f"{error} {used / 1e9:.2f} of {allocated / 1e9:.2f} GB are used.") from error
 
 
 def _continue(cursor: str, sdk: Any) -> Any:

@@ -16,10 +16,11 @@ from storage.retry import patiently
 from storage.transfer import in_parallel
 
 BLOCK = 4 << 20
-"""Parts of a concurrent session are multiples of this; the content hash is made of blocks of it too."""
+"""Parts of a concurrent session are of this size (or a multiple of it); the content hash is made of such blocks."""
 SMALL = 8 << 20
 """What is no longer goes up in one request."""
 PART = 8 << 20
+"""Bytes of a part in sequence: each costs a round trip during which nothing is sent."""
 CONCURRENT_FROM = 32 << 20
 """From this size on, parts go up side by side: one connection leaves a long line idle between parts."""
 LANES = 4
@@ -93,13 +94,13 @@ class Upload:
 
     def _side_by_side(self) -> None:
         """All parts but the last in any order, then the last, which closes the session."""
-        offsets = range(0, self._source.size, PART)
+        offsets = range(0, self._source.size, BLOCK)
         in_parallel(self._part, [o for o in offsets[:-1] if o not in self._progress.done], LANES)
         if offsets[-1] not in self._progress.done:
             self._part(offsets[-1], close=True)
 
     def _part(self, offset: int, close: bool = False) -> None:
-        if self._append(offset, close) != min(offset + PART, self._source.size):
+        if self._append(offset, close) != min(offset + BLOCK, self._source.size):
             raise SessionLost
         with self._lock:
             self._progress.done.add(offset)
@@ -107,7 +108,8 @@ class Upload:
 
     def _append(self, offset: int, close: bool) -> int:
         """Send the part at an offset; the offset that the server wants next."""
-        data, session = self._source.read(offset, min(PART, self._source.size - offset)), self._progress.session
+        part = BLOCK if self._progress.concurrent else PART
+        data, session = self._source.read(offset, min(part, self._source.size - offset)), self._progress.session
         return self._ask(lambda sdk: _append(sdk, session, offset, data, close))
 
     def _is_there(self) -> bool:

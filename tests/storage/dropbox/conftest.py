@@ -23,7 +23,7 @@ def person(fake: Fake) -> Person:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of 4 MiB, the least that a concurrent session takes; side by side from 16 MiB on."""
-    monkeypatch.setattr(upload, "PART", 4 * MIB)
-    monkeypatch.setattr(store_module, "SMALL", 4 * MIB)
-    monkeypatch.setattr(upload, "CONCURRENT_FROM", 16 * MIB)
+    """Parts of 1 MiB in sequence; side by side (4 MiB, the least that Dropbox takes there) from 8 MiB on."""
+    monkeypatch.setattr(upload, "PART", MIB)
+    monkeypatch.setattr(store_module, "SMALL", MIB)
+    monkeypatch.setattr(upload, "CONCURRENT_FROM", 8 * MIB)

@@ -209,7 +209,8 @@ def check_ref(ref: Ref, address: str) -> str:
 
 
 def open_store(url: str, *, read_only: bool = False) -> Store:
-    """The store at an address: file:///path or a plain path, memory://NAME (one process only), dropbox:///folder.
+    """The store at an address: file:///path or a plain path, memory://NAME (one process only), s3://bucket/prefix,
+    dropbox:///folder.
 
     With `read_only` nothing is ever written, not even a probe of the clock, and writing verbs raise Denied.
     Opening touches nothing: a local folder is created by the first write. Raises BadAddress, or Denied without
@@ -253,6 +254,12 @@ def _open_memory(url: str, read_only: bool) -> Store:
     return MemoryStore(url.removeprefix("memory://"), read_only=read_only)
 
 
+def _open_s3(url: str, read_only: bool) -> Store:
+    from storage.s3 import open_s3
+
+    return open_s3(url, read_only)
+
+
 def _open_dropbox(url: str, read_only: bool) -> Store:
     from storage.dropbox import open_dropbox
 
@@ -262,6 +269,7 @@ def _open_dropbox(url: str, read_only: bool) -> Store:
 _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "file": _open_file,
     "memory": _open_memory,
+    "s3": _open_s3,
     "dropbox": _open_dropbox,
 }
-_EXTRAS = {"s3": "s3", "gdrive": "drive"}
+_EXTRAS = {"gdrive": "drive"}

@@ -110,7 +110,7 @@ def test_a_planned_end_hands_off_with_75(desk: Desk) -> None:
         (("run", "--account", "Me!"), 78, ["account"]),
         (("run", "data.train=nowhere.csv"), 65, ["nowhere.csv", "data.train"]),
         (("run", "storage.url=ftp://x"), 78, ["ftp", "file://"]),
-        (("run", "storage.url=s3://bucket"), 78, ["s3", "pip install"]),
+        (("run", "storage.url=s3://me:hunter2@bucket"), 78, ["s3", "AWS_ACCESS_KEY_ID"]),
         (("run", "--target-steps", "-1"), 78, ["target_steps"]),
         (("run", "--target-steps", "many"), 2, ["target-steps"]),
         (("run", "--checkpoint-every", "0"), 78, ["checkpoint.every_steps"]),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from storage.base import Store
+from storage.base import Store, open_store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 from tests.storage.dropbox.handle import running
@@ -30,11 +30,28 @@ def dropbox(_: Path) -> Clients:
     return person.store(), person.store()
 
 
+def s3(name: str) -> Callable[[Path], Clients]:
+    """Of a real server, which the first test that wants it starts."""
+
+    def clients(_: Path) -> Clients:
+        from tests.storage.s3.servers import server
+
+        address = server(name).address(f"contract-{next(_number)}")
+        return open_store(address), open_store(address)
+
+    return clients
+
+
 BACKENDS: dict[str, Callable[[Path], Clients]] = {
     "memory": memory,
     "local": local,
+    "s3-ministack": s3("ministack"),
+    "s3-seaweedfs": s3("seaweedfs"),
     "dropbox": dropbox,
 }
 
 FOLDERS_STAY = {"dropbox"}
 """Backends on which a name that was once a folder of names stays Denied."""
+
+SERVERS = [name for name in BACKENDS if name.startswith("s3-")]
+"""Backends behind a real server: a hundred times slower to ask than the others."""

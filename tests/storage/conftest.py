@@ -13,6 +13,16 @@ import pytest
 from storage import transfer
 from storage.local import LocalStore
 from tests.storage.helpers import NAMES, LogWorld
+from tests.storage.s3.servers import ENVIRONMENT, UNWANTED
+
+
+@pytest.fixture(autouse=True)
+def nobodys_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test asks with the credentials of the person who runs it."""
+    for name in UNWANTED:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -1,0 +1,94 @@
+"""The SDK's clients for one bucket, made when first needed; knows what S3 servers expect, nothing of objects."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from functools import cached_property
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.loaders import create_loader
+from botocore.session import get_session
+
+from storage.base import BadAddress
+from storage.s3.address import S3Address, is_local
+from storage.s3.errors import s3_errors
+
+POOL = 32
+"""Connections of a client: at least as many as threads that use it at once."""
+_CONNECT_S, _READ_S = 10, 60
+_PART_ATTEMPTS = 5
+
+
+class Clients:
+    """`once` sends each request one time; `patient` lets the SDK repeat: only for what may be sent twice unseen.
+
+    The SDK's clients are safe to share between threads; making them is not, so it happens under a lock.
+    """
+
+    def __init__(self, where: S3Address, address: str) -> None:
+        self._where = where
+        self._address = address
+        self._lock = threading.Lock()
+
+    @property
+    def once(self) -> Any:
+        """A client without any retry of the SDK's: it would report a conflict to the writer that won."""
+        with self._lock:
+            return self._once
+
+    @property
+    def patient(self) -> Any:
+        """A client that repeats what failed, for the parts of an upload."""
+        with self._lock:
+            return self._patient
+
+    def credentials_source(self) -> str | None:
+        """The SDK's word for where the credentials come from ('env', 'shared-credentials-file', …); None if none."""
+        with self._lock, s3_errors(self._address, "the credentials"):
+            found = self._session.get_credentials()
+            return str(found.method) if found else None
+
+    @cached_property
+    def _session(self) -> Any:
+        session = get_session()
+        session.register_component("data_loader", _descriptions())
+        return boto3.session.Session(botocore_session=session)
+
+    @cached_property
+    def _once(self) -> Any:
+        return self._client(1)
+
+    @cached_property
+    def _patient(self) -> Any:
+        return self._client(_PART_ATTEMPTS)
+
+    def _client(self, attempts: int) -> Any:
+        where = self._where
+        config = Config(
+            connect_timeout=_CONNECT_S,
+            read_timeout=_READ_S,
+            max_pool_connections=POOL,
+            tcp_keepalive=True,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            # Older compatible servers refuse the SDK's own checksums. Files carry ours; bodies are signed by SHA-256.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            ignore_configured_endpoint_urls=True,  # the address says where the store is
+            s3={"addressing_style": where.addressing or ("path" if where.endpoint_url else "auto")},
+            **({"proxies": {}} if where.endpoint_url and is_local(where.endpoint_url) else {}),
+        )
+        with s3_errors(self._address, "the client"):
+            region = where.region or self._session.region_name or "us-east-1"
+            try:
+                return self._session.client("s3", region_name=region, endpoint_url=where.endpoint_url, config=config)
+            except ValueError as error:  # the SDK's for what is no endpoint, from its own configuration
+                raise BadAddress(f"{self._address}: {error}") from error
+
+
+@functools.cache
+def _descriptions() -> Any:
+    """The SDK's description of the service: half a second's reading, which all clients of a process share."""
+    return create_loader()

@@ -1,0 +1,155 @@
+"""What an answer of an S3 server, or the lack of one, means for a store; knows nothing of why a request was sent."""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from botocore import exceptions as boto
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
+
+from storage.base import BadAddress, Denied, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
+
+Failure = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
+"""Everything that a request or the reading of its answer raises."""
+
+_LONGEST_WAIT = 300.0
+_KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE and ~/.aws/credentials)"
+
+_ABSENT = {"NoSuchKey", "404", "NoSuchVersion", "NotFound"}
+_FULL = {"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "StorageFull", "InsufficientCapacity"}
+_BUSY = {
+    *("SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestThrottled", "TooManyRequests"),
+    *("RequestLimitExceeded", "BandwidthLimitExceeded", "RequestThrottledException"),
+}
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"}
+_BAD_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity", "Unauthorized", "401"}
+_ELSEWHERE = {
+    *("PermanentRedirect", "TemporaryRedirect", "Redirect", "301", "307", "AuthorizationHeaderMalformed"),
+    *("IllegalLocationConstraintException", "InvalidRegionName"),
+}
+_IN_THE_WAY = {"ExistingObjectIsDirectory", "ExistingObjectIsFile", "XMinioParentIsObject", "KeyTooLongError"}
+_NO_KEYS = (
+    *(boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError, boto.ProfileNotFound),
+    *(boto.TokenRetrievalError, boto.SSOError, boto.ConfigParseError, boto.MetadataRetrievalError, boto.LoginError),
+    *(boto.ConfigNotFound, boto.InvalidConfigError, boto.NoAuthTokenError, boto.UnknownCredentialError),
+)
+_BAD_SETTINGS = (
+    *(boto.EndpointProviderError, boto.ValidationError, boto.ParamValidationError, boto.BaseEndpointResolverError),
+    *(boto.UnsupportedS3ConfigurationError, boto.InvalidRetryConfigurationError, boto.InvalidProxiesConfigError),
+)
+
+
+@contextmanager
+def s3_errors(address: str, what: str) -> Iterator[None]:
+    """Turns whatever the SDK raises in the block into the StoreError it means for `what` in the store at `address`."""
+    try:
+        yield
+    except Failure as error:
+        raise translate(error, address, what) from error
+
+
+def translate(error: Exception, address: str, what: str) -> StoreError:
+    """The StoreError for what the SDK raised. What nobody can classify is Unavailable, never Missing."""
+    if isinstance(error, ClientError):
+        return _answered(error, address, what)
+    reason = " ".join(str(error).split())
+    if isinstance(error, _NO_KEYS):
+        return Denied(f"{address}: no usable credentials ({reason}). Set {_KEYS}.")
+    if isinstance(error, _BAD_SETTINGS):
+        return BadAddress(f"{address} cannot be asked: {reason}. Check the bucket, region and endpoint_url.")
+    if isinstance(error, boto.SSLError):
+        return Unavailable(
+            f"{address}: no trusted connection ({reason}). Check the endpoint_url, or name the authority's certificate "
+            "in AWS_CA_BUNDLE."
+        )
+    if isinstance(error, boto.EndpointConnectionError | boto.ConnectTimeoutError | boto.ProxyConnectionError):
+        return Unavailable(
+            f"{address} cannot be reached ({reason}). Check the network, the region and the endpoint_url, then try "
+            "again."
+        )
+    return Unavailable(f"{address}: no answer for {what} ({reason}). It is worth trying again.")
+
+
+def code_of(error: Exception) -> str:
+    """S3's word for an error; '' if it has none."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def status_of(error: Exception) -> int:
+    """The HTTP status of an answer; 0 if there is none."""
+    if not isinstance(error, ClientError):
+        return 0
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status if isinstance(status, int) else 0
+
+
+def _answered(error: ClientError, address: str, what: str) -> StoreError:
+    code, status = code_of(error), status_of(error)
+    reason = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())[:300]
+    said = f"{code}: {reason}" if reason else code or f"status {status}"
+    if code in _FULL or status == 507:
+        return QuotaExceeded(f"{address}: no room for {what} ({said}). Free some space or raise the quota there.")
+    if code in _BUSY or status in (429, 503, 509):
+        wait = _retry_after(error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
+        return Throttled(f"{address} asks to wait {wait:g} s ({said}).", wait)
+    refused = _refused(code, status, address, what, said)
+    if refused:
+        return refused
+    if code == "NoSuchBucket":
+        return BadAddress(f"{address}: the server has no such bucket. Check its name, the region and the endpoint_url.")
+    if code in _ELSEWHERE or status in (301, 307):
+        return BadAddress(f"{address}: {_region(error, said)}")
+    if code in ("NotImplemented", "InvalidBucketName", "MethodNotAllowed") or status in (405, 501):
+        return BadAddress(
+            f"{address} cannot hold a run: the server refused {what} ({said}). Use another kind of storage."
+        )
+    if code in _ABSENT:
+        return Missing(f"{address}: there is no {what}.")
+    return Unavailable(f"{address}: {what} failed ({said}). It is worth trying again.")
+
+
+def _refused(code: str, status: int, address: str, what: str, said: str) -> Denied | None:
+    """Denied, with what to do about it, if that is what the answer means."""
+    if code == "RequestTimeTooSkewed":
+        return Denied(f"{address} refuses this machine's clock ({said}). Set the clock (NTP) and run again.")
+    if code in _EXPIRED:
+        return Denied(f"{address}: the credentials have expired ({said}). Get new ones and run again.")
+    if code in _BAD_KEYS or status == 401:
+        return Denied(f"{address} does not accept the credentials ({said}). Check {_KEYS}.")
+    if code in _IN_THE_WAY:
+        return Denied(f"{address} cannot store {what} ({said}). Use another name.")
+    if status == 403 or code == "AccessDenied":
+        return Denied(
+            f"{address}: no permission for {what} ({said}). The credentials need the rights listed in "
+            "docs/how-to/s3.md; without s3:ListBucket S3 refuses to say that something is absent."
+        )
+    return None
+
+
+def _region(error: ClientError, said: str) -> str:
+    """What to do about an answer that the bucket is elsewhere."""
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    region = error.response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
+    if region and str(region).replace("-", "").isalnum():
+        return f"the bucket is in region {region}. Write ?region={region} in the address."
+    return f"the bucket is in another region ({said}). Write its region in the address: ?region=…"
+
+
+def _retry_after(headers: Mapping[str, Any]) -> float:
+    """Seconds, from a header that holds seconds or a date; 1 without it."""
+    text = str(headers.get("retry-after", ""))
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+        except ValueError:
+            seconds = 1.0
+    return min(max(seconds, 0.0), _LONGEST_WAIT) if math.isfinite(seconds) else 1.0

@@ -1,0 +1,191 @@
+"""A file up in parts that survives a kill: the server itself keeps what it has; knows nothing of why it is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storage.base import Missing, StoreError, Unavailable
+from storage.s3.checksums import b64_sha256, sha_hex
+from storage.s3.client import Clients
+from storage.s3.errors import Failure, code_of, s3_errors, translate
+from storage.transfer import in_parallel
+
+PART = 8 << 20
+"""Bytes of a part, unless the file would need too many."""
+SENDERS = 8
+"""Threads that send the parts of a file, and parts in memory, for all files of a store."""
+_MOST_PARTS = 10_000
+_STALE = {"NoSuchUpload", "InvalidPart", "InvalidPartOrder", "EntityTooSmall", "InvalidRequest"}
+"""The upload is not what it was: finished or given up elsewhere, or begun in another way."""
+
+
+def part_size(size: int) -> int:
+    """Bytes of each part (but the last) of a file: a function of its size alone, so that any client finds the same."""
+    mega = 1 << 20
+    return max(PART, -(-size // (_MOST_PARTS * mega)) * mega)
+
+
+class Unfinished(NamedTuple):
+    """An upload that a server holds parts of."""
+
+    key: str
+    id: str
+    begun: datetime
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part as the server has it."""
+
+    number: int
+    etag: str
+    sha256: str | None
+    """As S3 writes it."""
+
+    def is_of(self, data: bytes) -> bool:
+        """Whether these are its bytes, by the best that the server tells of it."""
+        if self.sha256:
+            return self.sha256 == b64_sha256(data)
+        return self.etag.strip('"') == hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+    def document(self, verified: bool) -> dict[str, Any]:
+        """As completing the upload names it."""
+        checksum = {"ChecksumSHA256": self.sha256} if verified else {}
+        return {"PartNumber": self.number, "ETag": self.etag, **checksum}
+
+
+class Multipart:
+    """Uploads of one bucket. Which parts a killed upload has sent is asked from the server: nothing is kept here."""
+
+    def __init__(self, clients: Clients, bucket: str, address: str) -> None:
+        self._clients = clients
+        self._bucket = bucket
+        self._address = address
+        self._in_memory = threading.BoundedSemaphore(SENDERS)
+
+    def put(self, key: str, path: Path, *, verified: bool) -> None:
+        """Store a file, going on from the newest unfinished upload of the key; its other ones are given up.
+
+        With `verified`, each part and the whole carry a SHA-256 for the server to check. Raises StoreError; what was
+        sent stays for the next attempt. OSError if the file cannot be read.
+        """
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            upload, kept = self._begin(key, verified)
+            step = part_size(size)
+
+            def send(number: int) -> Part:
+                with self._in_memory:
+                    data = os.pread(file.fileno(), step, (number - 1) * step)
+                    return self._send(upload, number, data, kept.get(number), verified)
+
+            parts = in_parallel(send, range(1, -(-size // step) + 1), SENDERS)
+        self._finish(upload, parts, verified)
+
+    def unfinished(self, prefix: str) -> Iterator[Unfinished]:
+        """Uploads whose key starts with the prefix, in no order. Raises StoreError."""
+        with s3_errors(self._address, "the list of unfinished uploads"):
+            pages = self._clients.once.get_paginator("list_multipart_uploads")
+            for page in pages.paginate(Bucket=self._bucket, Prefix=prefix):
+                for found in page.get("Uploads", []):
+                    if found["Key"].startswith(prefix):
+                        yield Unfinished(found["Key"], found["UploadId"], found["Initiated"])
+
+    def abort(self, upload: Unfinished) -> None:
+        """Have the server forget the parts; that it did so already succeeds. Raises StoreError."""
+        try:
+            self._clients.once.abort_multipart_upload(Bucket=self._bucket, Key=upload.key, UploadId=upload.id)
+        except Failure as error:
+            if code_of(error) != "NoSuchUpload":
+                raise translate(error, self._address, f"giving up the upload of {upload.key}") from error
+
+    def _begin(self, key: str, verified: bool) -> tuple[Unfinished, dict[int, Part]]:
+        """The upload to send to, and what it has."""
+        mine = sorted((u for u in self.unfinished(key) if u.key == key), key=lambda u: u.begun)
+        kept = self._parts(mine[-1], verified) if mine else None
+        for other in mine if kept is None else mine[:-1]:
+            self.abort(other)
+        if kept is not None:
+            return mine[-1], kept
+        asked = {"ChecksumAlgorithm": "SHA256"} if verified else {}
+        with s3_errors(self._address, key):
+            begun = self._clients.once.create_multipart_upload(Bucket=self._bucket, Key=key, **asked)
+        return Unfinished(key, begun["UploadId"], datetime.min), {}
+
+    def _parts(self, upload: Unfinished, verified: bool) -> dict[int, Part] | None:
+        """What the server has of an upload; None if it cannot be gone on with."""
+        kept: dict[int, Part] = {}
+        try:
+            pages = self._clients.patient.get_paginator("list_parts")
+            for page in pages.paginate(Bucket=self._bucket, Key=upload.key, UploadId=upload.id):
+                if verified and page.get("ChecksumAlgorithm") not in (None, "SHA256"):
+                    return None
+                for found in page.get("Parts", []):
+                    kept[found["PartNumber"]] = Part(found["PartNumber"], found["ETag"], found.get("ChecksumSHA256"))
+        except Failure as error:
+            if code_of(error) in _STALE:
+                return None
+            raise translate(error, self._address, f"the parts of {upload.key}") from error
+        return kept
+
+    def _send(self, upload: Unfinished, number: int, data: bytes, kept: Part | None, verified: bool) -> Part:
+        """A part, sent unless the server has these bytes."""
+        sha256 = b64_sha256(data) if verified else None
+        if kept and kept.is_of(data):
+            return Part(number, kept.etag, sha256)
+        checks = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256} if sha256 else {}
+        place = {"Bucket": self._bucket, "Key": upload.key, "UploadId": upload.id, "PartNumber": number}
+        try:
+            sent = self._clients.patient.upload_part(**place, Body=data, **checks)
+        except Failure as error:
+            raise self._meant(error, upload) from error
+        return Part(number, sent["ETag"], sha256)
+
+    def _finish(self, upload: Unfinished, parts: list[Part], verified: bool) -> None:
+        """Make the parts one object. An answer that is lost, or an upload that is gone, may mean that it is one."""
+        documents = {"Parts": [part.document(verified) for part in parts]}
+        try:
+            self._clients.once.complete_multipart_upload(
+                Bucket=self._bucket, Key=upload.key, UploadId=upload.id, MultipartUpload=documents
+            )
+        except Failure as error:
+            uncertain = code_of(error) == "NoSuchUpload" or isinstance(translate(error, "", ""), Unavailable)
+            if not (uncertain and self._landed(upload.key, parts)):
+                raise self._meant(error, upload) from error
+
+    def _landed(self, key: str, parts: list[Part]) -> bool:
+        """Whether the object is made of these parts, by the tag that servers give to such a whole."""
+        digests = [part.etag.strip('"') for part in parts]
+        try:
+            whole = hashlib.md5(b"".join(map(bytes.fromhex, digests)), usedforsecurity=False).hexdigest()
+            with s3_errors(self._address, key):
+                found = self._clients.patient.head_object(Bucket=self._bucket, Key=key)
+        except (ValueError, Missing):
+            return False
+        return bool(found["ETag"].strip('"') == f"{whole}-{len(parts)}")
+
+    def _meant(self, error: Exception, upload: Unfinished) -> StoreError:
+        """What a failure means; an upload that cannot become the file is given up: the next attempt begins anew."""
+        code = code_of(error)
+        if code not in _STALE:
+            return translate(error, self._address, upload.key)
+        with suppress(StoreError):
+            self.abort(upload)
+        return Unavailable(
+            f"{self._address}: the upload of {upload.key} cannot go on ({code}). It is worth trying again."
+        )
+
+
+def composite(checksum: str, size: int) -> str | None:
+    """The hex digest over the digests of a file's parts, from what a server tells; None if its parts are not ours."""
+    whole, _, count = checksum.partition("-")
+    ours = -(-size // part_size(size))
+    return sha_hex(whole) if count == str(ours) else None

@@ -1,0 +1,273 @@
+"""A store in a bucket of S3 or of a server that speaks its protocol; knows nothing of what the bytes mean."""
+
+from __future__ import annotations
+
+import email.utils
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from storage.base import (
+    BadAddress,
+    BlockHash,
+    Denied,
+    Exists,
+    Missing,
+    Ref,
+    Stat,
+    StoreError,
+    TooLong,
+    Unavailable,
+    check_name,
+    check_prefix,
+    check_ref,
+)
+from storage.memory import read_source
+from storage.s3.address import S3Address
+from storage.s3.checksums import Checksums, sha256_of, sha_hex
+from storage.s3.client import Clients
+from storage.s3.errors import Failure, s3_errors, status_of, translate
+from storage.s3.multipart import Multipart, composite, part_size
+
+IN_PARTS = 16 << 20
+"""Bytes from which a file is sent in parts."""
+
+
+class S3Store:
+    """Objects are objects. One request writes one whole; a file is sent in parts, which become it in one last request.
+
+    Nothing is sent twice by itself but the parts of a file. Refs are names; keys are the address's prefix and a name.
+    """
+
+    unique_names = True
+
+    def __init__(self, where: S3Address, *, read_only: bool = False) -> None:
+        self.address = str(where)
+        self.where = where
+        self.read_only = read_only
+        self.clock_is_local = False
+        self._bucket = where.bucket
+        self._clients = Clients(where, self.address)
+        self._multipart = Multipart(self._clients, where.bucket, self.address)
+        self._checksums = Checksums(self._clients, where.bucket, f"{where.root}selftest/", self.address)
+        self._bucket_is_there = False
+
+    def put(self, name: str, data: bytes | Path) -> Ref:
+        check_name(name)
+        self._check_writable(name)
+        if isinstance(data, bytes):
+            self._send(name, data)
+        elif _size(data) >= IN_PARTS:
+            self._send_in_parts(name, data)
+        else:
+            content = read_source(data)
+            self._send(name, content, **(sha256_of(content) if self._checksums.of_objects else {}))
+        return Ref(name)
+
+    def put_if_absent(self, name: str, data: bytes) -> Ref:
+        check_name(name)
+        self._check_writable(name)
+        try:
+            self._clients.once.put_object(**self._place(name), Body=data, IfNoneMatch="*")
+        except Failure as error:
+            if status_of(error) == 412:
+                raise Exists(f"{self.address}: {name} exists already.") from error
+            raise translate(error, self.address, name) from error
+        return Ref(name)
+
+    def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
+        name = check_ref(ref, self.address)
+        with s3_errors(self.address, name):
+            answer = self._clients.once.get_object(**self._place(name))
+            size = answer["ContentLength"]
+            if limit is not None and size > limit:
+                answer["Body"].close()
+                raise TooLong(f"{self.address}: {name} has {size} bytes, more than the {limit} allowed here.")
+            return _body(answer)
+
+    def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+        if start < 0 or length < 0:
+            raise ValueError(f"negative range {start}+{length}")
+        name = check_ref(ref, self.address)
+        if length == 0:
+            self.stat(ref)
+            return b""
+        try:
+            with s3_errors(self.address, name):
+                answer = self._clients.once.get_object(**self._place(name), Range=f"bytes={start}-{start + length - 1}")
+                if answer["ContentLength"] > length:
+                    answer["Body"].close()
+                    raise BadAddress(f"{self.address} cannot hold a run: the server sends whole objects for parts.")
+                return _body(answer)
+        except Unavailable as error:
+            if isinstance(error.__cause__, ClientError) and status_of(error.__cause__) == 416:
+                return b""  # starts behind the end
+            raise
+
+    def stat(self, ref: Ref) -> Stat:
+        name = check_ref(ref, self.address)
+        try:
+            found = self._clients.once.head_object(**self._place(name), ChecksumMode="ENABLED")
+        except Failure as error:
+            raise self._why(error, name) from error
+        self._bucket_is_there = True
+        stat = Stat(ref, name, found["ContentLength"], found["LastModified"].timestamp())
+        return self._with_hash(stat, found.get("ChecksumSHA256"))
+
+    def delete(self, ref: Ref) -> None:
+        name = check_ref(ref, self.address)
+        self._check_writable(name)
+        try:
+            with s3_errors(self.address, name):
+                self._clients.once.delete_object(**self._place(name))
+        except Missing:
+            return  # some servers say so
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
+        """In name order, whatever the server's own: some sort by folder, so a listing is read in whole first."""
+        check_prefix(prefix)
+        found = sorted(self._listed(prefix, after or ""), key=lambda stat: stat.name)
+        return iter(found)
+
+    def now(self) -> float:
+        """The Date of a fresh answer; this machine's clock (`clock_is_local`) if the server tells none."""
+        with s3_errors(self.address, "the bucket"):
+            answer = self._clients.once.list_objects_v2(Bucket=self._bucket, Prefix=f"{self.where.root}now/", MaxKeys=1)
+        try:
+            told = email.utils.parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
+        except ValueError:
+            self.clock_is_local = True
+            return time.time()
+        self.clock_is_local = False
+        return told.timestamp()
+
+    def ref(self, name: str) -> Ref:
+        return Ref(check_name(name))
+
+    def credentials_source(self) -> str | None:
+        """Where the credentials come from, never what they are; None if there are none."""
+        return self._clients.credentials_source()
+
+    def unfinished(self, prefix: str) -> Iterator[tuple[str, float]]:
+        """Names of files that a server holds parts of, and when each was begun, by the store's clock."""
+        check_prefix(prefix)
+        for upload in self._multipart.unfinished(self.where.root + prefix):
+            name = upload.key.removeprefix(self.where.root)
+            yield name, upload.begun.timestamp()
+
+    def give_up(self, name: str) -> None:
+        """Have the server forget the parts of every unfinished upload of a name."""
+        self._check_writable(check_name(name))
+        key = self.where.root + name
+        for upload in [u for u in self._multipart.unfinished(key) if u.key == key]:
+            self._multipart.abort(upload)
+
+    def _send(self, name: str, data: bytes, **checks: str) -> None:
+        with s3_errors(self.address, name):
+            self._clients.once.put_object(**self._place(name), Body=data, **checks)
+
+    def _send_in_parts(self, name: str, path: Path) -> None:
+        verified = self._checksums.of_parts
+        try:
+            self._multipart.put(self.where.root + name, path, verified=verified)
+        except OSError as error:
+            raise StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.") from error
+
+    def _place(self, name: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self.where.root + name}
+
+    def _with_hash(self, stat: Stat, checksum: Any) -> Stat:
+        """The server's own hash, if it is one that checks: a client that may not write cannot try that."""
+        if not isinstance(checksum, str) or self.read_only:
+            return stat
+        with suppress(StoreError):
+            if "-" not in checksum:
+                return replace(stat, sha256=sha_hex(checksum)) if self._checksums.of_objects else stat
+            over = composite(checksum, stat.size)
+            if over and self._checksums.of_parts:
+                return replace(stat, block_hash=BlockHash(part_size(stat.size), over))
+        return stat
+
+    def _why(self, error: Exception, name: str) -> StoreError:
+        """What a refused HEAD means; it has no text, so where its status leaves that open a GET is asked."""
+        meant = translate(error, self.address, name)
+        if isinstance(meant, Missing):
+            return self._absent(meant)
+        if status_of(error) in (400, 401, 403, 301, 307):
+            try:
+                with s3_errors(self.address, name):
+                    self._clients.once.get_object(**self._place(name), Range="bytes=0-0")["Body"].close()
+            except StoreError as told:
+                return told
+        return meant
+
+    def _absent(self, missing: Missing) -> StoreError:
+        """Missing, unless the whole bucket is."""
+        if not self._bucket_is_there:
+            try:
+                with s3_errors(self.address, "the bucket"):
+                    self._clients.once.list_objects_v2(Bucket=self._bucket, Prefix=self.where.root, MaxKeys=1)
+            except StoreError as error:
+                return error
+            self._bucket_is_there = True
+        return missing
+
+    def _listed(self, prefix: str, after: str) -> Iterator[Stat]:
+        root, start = self.where.root, _safe_start(prefix, after)
+        more = {"StartAfter": root + start} if start else {}
+        with s3_errors(self.address, f"the list of {prefix or 'all names'}"):
+            pages = self._clients.once.get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=self._bucket, Prefix=root + prefix, **more):
+                for found in page.get("Contents", []):
+                    name = found["Key"].removeprefix(root)
+                    if _valid(name) and name.startswith(prefix) and name > after:
+                        yield Stat(Ref(name), name, found["Size"], found["LastModified"].timestamp())
+
+    def _check_writable(self, name: str) -> None:
+        if self.read_only:
+            raise Denied(f"{self.address} was opened for reading only; refused to change {name}.")
+
+
+def _safe_start(prefix: str, after: str) -> str:
+    """Where to let a server begin so that it skips no name behind `after`, also if it sorts folder by folder.
+
+    Such a server has "b/1" before "b-1", and begins behind all of the folder "b" if it is told "b". The two orders
+    differ only where one name has a '/' and the other a '-' or a '.'; a start without these below the prefix's folder,
+    which is also no whole part of `after`, comes before the same names in both.
+    """
+    folder = prefix.rpartition("/")[0]
+    if not after.startswith(prefix):
+        return ""
+    inside = re.split("[-.]", after[len(folder) :])[0].rstrip("/")[:-1]
+    while inside.endswith("/"):
+        inside = inside.rstrip("/")[:-1]
+    return folder + inside if inside else ""
+
+
+def _valid(name: str) -> bool:
+    try:
+        check_name(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _body(answer: Mapping[str, Any]) -> bytes:
+    try:
+        data: bytes = answer["Body"].read()
+        return data
+    finally:
+        answer["Body"].close()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.") from error

@@ -1,0 +1,195 @@
+"""An HTTP proxy in front of an S3 server that loses, delays and invents answers, by a script; it knows no S3."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Literal
+from urllib.parse import urlsplit
+
+Fault = Literal[
+    "before", "after", "error after", "stall after", "cut", "conflict", "slow down", "racy", "unconditional"
+]
+"""before: dropped unsent. after: sent, the answer dropped. error after: sent, answered 500. stall after: sent, no
+answer for STALL_S. cut: half of the answer's body. conflict: 409 and nothing sent. slow down: 503 and nothing sent.
+racy: checked whether the name is free, then sent without its condition. unconditional: sent without its condition."""
+
+STALL_S, RETRY_AFTER_S, RACE_S = 4.0, 7, 0.5
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a rule sees of a request."""
+
+    method: str
+    path: str
+    headers: dict[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+    @property
+    def conditional(self) -> bool:
+        return self.headers.get("if-none-match") == "*"
+
+
+@dataclass
+class Rule:
+    """What happens to which requests: to every `every`-th of them, `times` times at most."""
+
+    fault: Fault
+    when: Callable[[Request], bool]
+    times: int | None
+    every: int
+    met: int = 0
+
+    def strikes(self, request: Request) -> bool:
+        if not self.when(request):
+            return False
+        self.met += 1
+        if self.met % self.every or self.times == 0:
+            return False
+        self.times = None if self.times is None else self.times - 1
+        return True
+
+
+class Proxy:
+    """`fail` adds a rule; the first that strikes a request decides what happens to it."""
+
+    def __init__(self, endpoint_url: str) -> None:
+        self.upstream = urlsplit(endpoint_url)
+        self.seen: list[Request] = []
+        self.failed: list[tuple[Fault, Request]] = []
+        self._rules: list[Rule] = []
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(), bind_and_activate=False)
+        self._server.request_queue_size = 128
+        self._server.daemon_threads = True
+        self._server.server_bind()
+        self._server.server_activate()
+        self.endpoint_url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def fail(self, fault: Fault, when: Callable[[Request], bool], *, times: int | None = None, every: int = 1) -> None:
+        self._rules.append(Rule(fault, when, times, every))
+
+    def serve(self) -> None:
+        self._server.serve_forever(poll_interval=0.02)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def fate(self, request: Request) -> Fault | None:
+        """What happens to a request."""
+        with self._lock:
+            self.seen.append(request)
+            fault = next((rule.fault for rule in self._rules if rule.strikes(request)), None)
+            if fault:
+                self.failed.append((fault, request))
+            return fault
+
+    def ask(self, request: Request, method: str | None = None, condition: bool = True) -> http.client.HTTPResponse:
+        """The server's answer, read in whole."""
+        connection = http.client.HTTPConnection(self.upstream.hostname or "", self.upstream.port, timeout=60)
+        skipped = {"expect", "connection", *([] if condition else ["if-none-match"])}
+        try:
+            connection.putrequest(method or request.method, request.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in request.headers.items():
+                if name not in skipped:
+                    connection.putheader(name, value)
+            connection.putheader("connection", "close")
+            connection.endheaders(request.body if method is None else None)
+            answer = connection.getresponse()
+            answer.content = answer.read()  # type: ignore[attr-defined]
+            return answer
+        finally:
+            connection.close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def handle_any(self) -> None:
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                body = self.rfile.read(int(headers.get("content-length", 0)))
+                request = Request(self.command, self.path, headers, body)
+                _play(proxy, request, proxy.fate(request), self)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+def _play(proxy: Proxy, request: Request, fault: Fault | None, handler: BaseHTTPRequestHandler) -> None:
+    if fault == "before":
+        return _drop(handler)
+    if fault == "conflict":
+        return _say(handler, 409, "ConditionalRequestConflict", {})
+    if fault == "slow down":
+        return _say(handler, 503, "SlowDown", {"Retry-After": str(RETRY_AFTER_S)})
+    if fault == "racy":
+        taken = proxy.ask(request, "HEAD").status == 200
+        time.sleep(RACE_S)
+        if taken:
+            return _say(handler, 412, "PreconditionFailed", {})
+    answer = proxy.ask(request, condition=fault not in ("racy", "unconditional"))
+    if fault == "after":
+        return _drop(handler)
+    if fault == "error after":
+        return _say(handler, 500, "InternalError", {})
+    if fault == "stall after":
+        time.sleep(STALL_S)
+        return _drop(handler)
+    return _pass_on(handler, answer, cut=fault == "cut")
+
+
+def _pass_on(handler: BaseHTTPRequestHandler, answer: http.client.HTTPResponse, cut: bool) -> None:
+    content: bytes = answer.content  # type: ignore[attr-defined]
+    handler.send_response_only(answer.status, answer.reason)
+    for name, value in answer.getheaders():
+        if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+            handler.send_header(name, value)
+    length = answer.getheader("content-length") if handler.command == "HEAD" else str(len(content))
+    handler.send_header("content-length", length or "0")
+    handler.end_headers()
+    handler.wfile.write(content[: len(content) // 2] if cut else content)
+    if cut:
+        _drop(handler)
+
+
+def _say(handler: BaseHTTPRequestHandler, status: int, code: str, headers: dict[str, str]) -> None:
+    content = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>a proxy said so</Message></Error>".encode()
+    handler.send_response_only(status)
+    for name, value in {**headers, "content-type": "application/xml", "content-length": str(len(content))}.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(b"" if handler.command == "HEAD" else content)
+
+
+def _drop(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.flush()
+    handler.close_connection = True
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def proxy_to(endpoint_url: str) -> Iterator[Proxy]:
+    """A proxy that runs during the block."""
+    proxy = Proxy(endpoint_url)
+    thread = threading.Thread(target=proxy.serve, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+        thread.join()

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install check test test-all ci demo soak clean
+.PHONY: help install check test test-all ci model demo soak clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -30,6 +30,9 @@ ci: check test-all   ## what has to be green: installs, lints, types, tests, run
 
 soak: install    ## 500 random kills in real processes (a quarter of an hour)
 	RELAY_KILLS=500 $(BIN)/python -m pytest tests/processes/test_random_kills.py
+
+model: install   ## the protocol's model within larger bounds (docs/how-to/model.md)
+	RELAY_MODEL=large $(BIN)/python -m pytest tests/model/test_model.py -k every_invariant -s --timeout 0
 
 demo: install    ## two accounts, one run, one SIGKILL, the same bytes
 	$(BIN)/python rotate_accounts.py demo

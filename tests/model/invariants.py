@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.model.product import ME, files_of
-from tests.model.step import HOLDING, Step, shown
+from tests.model.step import HOLDING, Landed, Step, shown
 from tests.model.world import World, seen_by
 
 
 def broken_by(before: World, step: Step) -> str | None:
     """The first thing that a step breaks, None if all holds."""
+    if not (step.landed or step.claims or step.refused):
+        return None
     return next(_stepping(before, step), None)
 
 
@@ -21,7 +23,7 @@ def broken_in(world: World) -> str | None:
 
 def _stepping(before: World, step: Step) -> Iterator[str]:
     if step.landed:
-        yield from _landing(before, step)
+        yield from _landing(before, step, step.landed)
     after = step.world.tail
     if step.claims and step.claims not in after.retained + after.retired:
         yield f"P2: {shown(step.claims)} is reported as committed, and the ledger does not hold it"
@@ -29,9 +31,9 @@ def _stepping(before: World, step: Step) -> Iterator[str]:
         yield "progress: the rules refuse what the holder must write"
 
 
-def _landing(before: World, step: Step) -> Iterator[str]:
+def _landing(before: World, step: Step, landed: Landed) -> Iterator[str]:
     """One entry took a slot."""
-    base, sender, change = step.landed
+    base, sender, change = landed
     old, new = before.tail, step.world.tail
     if before.hole and base == seen_by(before.hole, sender):
         yield "I1: an entry was written into a hole, as if the log ended there"

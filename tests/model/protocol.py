@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tests.model import product
 from tests.model.product import ME, OTHER, Change, File, View, files_of
@@ -36,7 +37,7 @@ class Protocol:
                 yield step
                 if world.faults.holes and step.landed and not self.is_next(world, who):
                     yield self.loses(world, step)
-            if session.epoch or session.unsure:  # before that, to die is to start again
+            if self.bounds.reborn and (session.epoch or session.unsure):  # before that, to die is to start again
                 yield Step("dies", who, without(world, who), fault=True)
         yield from self.of_network(world)
 
@@ -57,8 +58,8 @@ class Protocol:
         """What one living session can do."""
         session = world.sessions[who]
         if session.unsure is not None:
-            yield from self.settles(world, who, session)
-            yield self.gives_up(world, who, session)
+            yield from self.settles(world, who, session, session.unsure)
+            yield self.gives_up(world, who, session.unsure)
         else:
             yield from getattr(self, session.phase)(world, who, session)
 
@@ -172,7 +173,7 @@ class Protocol:
         if change.kind == "release":
             return Step(text, who, without(world, who))
         session = world.sessions[who]
-        fields = {"phase": "training", "view": after, "unsure": None, "landed": False}
+        fields: dict[str, Any] = {"phase": "training", "view": after, "unsure": None, "landed": False}
         if change.kind == "lease":
             fields |= {"phase": "restoring", "epoch": change.epoch}
             if not self.bounds.faults.rot:  # then nothing can happen to a restore
@@ -201,10 +202,10 @@ class Protocol:
         else:
             yield Step(f"finds the slot for its {said(change)} taken and reads on", who, here)
 
-    def settles(self, world: World, who: int, session: Session) -> Iterator[Step]:
+    def settles(self, world: World, who: int, session: Session, change: Change) -> Iterator[Step]:
         """Read the slots since the first attempt: its own entry, another's in its slot, or nothing yet."""
-        change = session.unsure
         after = self.rules(session.view, change)
+        assert after is not None, "it was allowed when it was sent"
         if self.finds_own(session):
             yield self.knows_won(world, who, change, after, f"reads that its {said(change)} has landed")
         elif self.slot_is_free(world, who, session.view):
@@ -214,10 +215,10 @@ class Protocol:
         else:
             yield from self.finds_taken(world, who, change, after)
 
-    def gives_up(self, world: World, who: int, session: Session) -> Step:
+    def gives_up(self, world: World, who: int, change: Change) -> Step:
         """A newer snapshot takes a commit's place; a retirement waits for the next one; all else ends the process."""
-        text = f"gives up its {said(session.unsure)}"
-        if session.unsure.kind in ("commit", "retire"):
+        text = f"gives up its {said(change)}"
+        if change.kind in ("commit", "retire"):
             return Step(text, who, updated(world, who, phase="training", unsure=None, landed=False))
         return Step(f"{text} and ends (74)", who, without(world, who))
 

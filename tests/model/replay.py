@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from relay.chain import Intent, Unsettled
@@ -90,16 +91,17 @@ class Replay:
         self.move_files(before.files, after.files)
         if who == OTHER and not step.landed:
             return
-        if step.text.endswith("lands late"):
+        if step.landed and step.text.endswith("lands late"):
             self.store.put_if_absent(*self.away[who, step.landed.change])
             return
         old, new = before.sessions[who], after.sessions[who]
+        sent = step.landed.change if step.landed else None if old.unsure else new.unsure
         if old.phase == "idle":
             self.born += 1
             self.people[who] = Person(Client(self.store, self.born))
             self.people[who].client.ledger.read()
-        elif step.landed or (new.unsure and not old.unsure):
-            self.send(who, old.unsure or (step.landed.change if step.landed else new.unsure), step, new.unsure)
+        elif sent:
+            self.send(who, sent, step, new.unsure)
         elif old.unsure and step.text.startswith("reads that"):
             self.append(who, old.unsure)
         elif step.text.startswith("gives up"):
@@ -145,9 +147,9 @@ class Replay:
         """Whatever it tries, it writes nothing."""
         client, slots = self.people[who].client, self.slots()
         for kind in ("commit", "retire", "release"):
-            key = (99, client.epoch)
+            change = Change(kind, client.epoch, ((99, client.epoch),))
             try:
-                client.append(kind, lambda state, kind=kind, key=key: said_by(state, Change(kind, key[1], (key,))))
+                client.append(kind, partial(said_by, change=change))
             except Fenced:
                 continue
             raise AssertionError(f"a {kind} of a session that lost its lease was not refused")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,25 +46,32 @@ def search(model: Protocol, check: Callable[[World], str | None] = lambda world:
 def _search(model: Protocol, check: Callable[[World], str | None], most: int) -> Found:
     first = canonical(model.first())
     came: dict[World, World | None] = {first: None}
-    found, queue, depths = Found(), deque([first]), {first: 0}
-    while queue:
-        world = queue.popleft()
-        found.depth = depths.pop(world)
-        for step in model.steps(world):
-            found.transitions += 1
-            found.broken = broken_by(world, step)
-            after = canonical(step.world)
-            if found.broken is None and after not in came:
-                found.broken = broken_in(after) or check(after)
-                came[after] = world
-                depths[after] = found.depth + 1
-                queue.append(after)
-            if found.broken:
-                found.states, found.trace = len(came), _trace(model, _way(came, world), found.broken, check)
-                return found
+    met: set[World] = set()  # as the steps left them: most are met again, and need no second sorting
+    found, level = Found(), [first]
+    while level:
+        level, before = [], level
+        for world in before:
+            for step in model.steps(world):
+                found.transitions += 1
+                found.broken = broken_by(world, step)
+                if step.world not in met and found.broken is None:
+                    met.add(step.world)
+                    after = canonical(step.world)
+                    if after not in came:
+                        found.broken = broken_in(after) or check(after)
+                        came[after] = world
+                        level.append(after)
+                if found.broken:
+                    return _told(model, found, _way(came, world), check)
+        found.states, found.depth = len(came), found.depth + bool(level)
         if len(came) > most:
             raise OverflowError(f"more than {most:,} worlds")
-    found.states = len(came)
+    return found
+
+
+def _told(model: Protocol, found: Found, way: list[World], check: Callable[[World], str | None]) -> Found:
+    """What was found broken, and the shortest way there."""
+    found.trace = _trace(model, way, found.broken or "", check)
     return found
 
 

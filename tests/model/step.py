@@ -19,6 +19,8 @@ class Bounds:
     epochs: int = 3
     step: int = 4
     faults: Faults = NO_FAULTS
+    reborn: bool = True
+    """Whether a session that dies makes room for another. If not, to die is never to be chosen again."""
 
 
 class Landed(NamedTuple):

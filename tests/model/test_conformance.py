@@ -32,7 +32,8 @@ KINDS = {
 def walk(seed: int) -> list[tuple[World, Step]]:
     """A random way through the model; deaths are rarer than they could be, so that work gets done."""
     random, model = Random(seed), Protocol(BOUNDS)
-    world, way = model.first(), []
+    world = model.first()
+    way: list[tuple[World, Step]] = []
     while len(way) < LONGEST:
         steps = [step for step in model.steps(world) if step.text != "dies" or random.random() < 0.1]
         if not steps:

@@ -98,9 +98,9 @@ class LocalClock(Protocol):
             yield from super().finds_taken(world, who, change, after)
             return
         view = seen_by(world.tail, who)
-        after = self.rules(view._replace(holder=ME, epoch=change.epoch), change)
-        if after is not None:
-            yield forced(world, who, change, after._replace(epoch=view.epoch, holder=view.holder))
+        written = self.rules(view._replace(holder=ME, epoch=change.epoch), change)
+        if written is not None:
+            yield forced(world, who, change, written._replace(epoch=view.epoch, holder=view.holder))
 
 
 class NameFirst(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.model.product import ME, NOBODY, OTHER, Change, File, Key, View
 
@@ -16,7 +16,7 @@ class Session(NamedTuple):
     """idle, looking, restoring, training, sealing, naming, deleting."""
     epoch: int
     """Of its own lease; 0 before."""
-    view: View | None
+    view: View
     """The newest view it has seen, which may be as old as it likes."""
     step: int
     """That it has trained to, or has a snapshot of."""
@@ -69,7 +69,8 @@ class World(NamedTuple):
 
 
 NO_FAULTS = Faults()
-IDLE = Session("idle", 0, None, 0, None, False, ())
+NOTHING_SEEN = View(0, NOBODY, 0, (), (), (), False)
+IDLE = Session("idle", 0, NOTHING_SEEN, 0, None, False, ())
 
 
 @cache
@@ -90,7 +91,7 @@ def with_session(world: World, who: int, session: Session) -> World:
     return world._replace(sessions=(*sessions[:who], session, *sessions[who + 1 :]))
 
 
-def updated(world: World, who: int, **fields: object) -> World:
+def updated(world: World, who: int, **fields: Any) -> World:
     return with_session(world, who, world.sessions[who]._replace(**fields))
 
 

@@ -20,6 +20,8 @@ from trm.data.files import replacing
 
 HEADER = "source,question,answer,rating"
 _CHUNK = 20_000
+_MAX_LINE = 100_000
+"""Bytes; a row of 9x9 Sudoku has about 200."""
 _BAD = 255
 
 
@@ -97,8 +99,10 @@ def _rows(path: Path, cells: int) -> Iterator[_Row]:
 
 
 def _lines(path: Path, raw: BinaryIO) -> Iterator[str]:
-    """Decoded here, line by line, so that the error can name the line."""
-    for number, line in enumerate(raw, 1):
+    """Decoded here, line by line, so that the error can name the line; a packed file may hold one without end."""
+    for number, line in enumerate(iter(lambda: raw.readline(_MAX_LINE + 1), b""), 1):
+        if len(line) > _MAX_LINE:
+            raise DataError(f"{path}, line {number}: it has more than {_MAX_LINE} bytes. Is this the right file?")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:

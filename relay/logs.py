@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +14,18 @@ from relay.redact import RedactingFormatter
 LOGGERS = ("relay", "storage", "trm")
 KEEP = 20
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class LogFile(logging.FileHandler):
+    """A log on a disk that may be full or gone: lines that cannot be written are lost, and nothing else."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 def open_log(folder: Path, label: str, wall: float, secrets: Iterable[str] = ()) -> Path | None:
@@ -25,7 +39,7 @@ def open_log(folder: Path, label: str, wall: float, secrets: Iterable[str] = ())
     handlers: list[logging.Handler] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(file, encoding="utf-8", delay=True))
+        handlers.append(LogFile(file, encoding="utf-8", delay=True))
         _forget_old(folder)
     except OSError:
         written = False

@@ -19,7 +19,7 @@ from relay.config import Resolved
 from relay.context import Context, Listener, Plan
 from relay.endpoint import ensure_tested
 from relay.handoff import least
-from relay.identity import Opened, Pair, begin_run, begin_store, begins_by_itself
+from relay.identity import Opened, Pair, begin_run, begin_store, begins_by_itself, read_identity
 from relay.inference import infer_account
 from relay.lease import Held
 from relay.mark import FileMark
@@ -35,7 +35,7 @@ from relay.standing import Standing, rows
 from relay.state import RunState
 from relay.wording import duration
 from relay.workload import Workload
-from storage.base import StoreError, open_store
+from storage.base import Store, StoreError, open_store
 
 LOG = logging.getLogger("relay.session")
 
@@ -120,7 +120,7 @@ class Opening:
             runtime=app.runtime,
             ledger=opened.ledger,
             ledger_store=self.stores.ledger,
-            heartbeat_store=open_store(ledger_url),
+            heartbeat_store=_bare_client(ledger_url),
             checkpoint_store=self.stores.checkpoints,
             names=opened.names,
             workload=workload,
@@ -170,6 +170,14 @@ class Opening:
     def _waiting(self, held: Held) -> None:
         left = duration(held.left_s)
         self.tell(f"{held.holder.account} holds the lease; waiting ({left} until it may be taken if it stays silent)")
+
+
+def _bare_client(url: str) -> Store:
+    """A client without retries. It looks at the store now: its first write could come while a share is unmounted, and
+    a client that has never seen the store would make another one in its place."""
+    store = open_store(url)
+    read_identity(store)
+    return store
 
 
 def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -> int:

@@ -133,7 +133,8 @@ class Field:
 
     folder: Path
     nursery: Nursery
-    uid: int = field(default_factory=os.getuid)
+    humble: bool = False
+    """Sessions obey permissions, also where the tests run as root."""
     started: list[Session] = field(default_factory=list)
     store: Path = field(init=False)
 
@@ -169,7 +170,7 @@ class Field:
         notes = out.with_name(out.name + ".notes")
         env = self.environment(machine) | {f"TOY_{name.upper()}": str(value) for name, value in toy.items()}
         reply = self.nursery.ask(
-            argv=[*words], env=env | {"TOY_NOTES": str(notes)}, cwd=str(home), out=str(out), uid=self.uid
+            argv=[*words], env=env | {"TOY_NOTES": str(notes)}, cwd=str(home), out=str(out), humble=self.humble
         )
         session = Session(self.nursery, int(reply["pid"]), out, notes)
         self.started.append(session)

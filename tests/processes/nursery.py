@@ -1,7 +1,8 @@
 """Forks the program in milliseconds: everything is imported once, each session is a process and a group of its own.
 
-One JSON request a line on stdin, one answer a line on stdout. `{"argv", "env", "cwd", "out", "uid"}` starts a process,
-`{"poll": pid}` asks for its exit code (negative: the signal that killed it).
+One JSON request a line on stdin, one answer a line on stdout. `{"argv", "env", "cwd", "out", "humble"}` starts a
+process, a humble one without root's right to ignore permissions; `{"poll": pid}` asks for its exit code (negative: the
+signal that killed it).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.policy import shipped
+from tests.processes.limits import obey_permissions
 from tests.processes.program import main as program
 
 alive: set[int] = set()
@@ -34,10 +36,8 @@ def become(request: dict[str, Any]) -> None:
         os.close(handle)
     os.environ.clear()
     os.environ.update(request["env"])
-    if request["uid"] != os.getuid():
-        os.setgroups([])
-        os.setgid(request["uid"])
-        os.setuid(request["uid"])
+    if request["humble"]:
+        obey_permissions()
     os.chdir(request["cwd"])
     program(request["argv"])
 

@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import threading
@@ -20,6 +19,7 @@ from relay.outbox import Outbox
 from storage import files
 from storage.base import Ref, Stat, Store
 from storage.wrapper import Wrapper
+from tests.processes.limits import full_while
 from tests.processes.trainee import Notes, Trainee
 
 T = TypeVar("T")
@@ -103,7 +103,8 @@ class Points:
 
             return outer
 
-        shutil.copyfileobj = halfway  # type: ignore[assignment]
+        if self.trace or self.kill_at.startswith("halfway"):  # holds a whole file in memory
+            shutil.copyfileobj = halfway  # type: ignore[assignment]
         files.link, files.replace = map(named, publish)
 
     @property
@@ -121,14 +122,14 @@ class WatchedStore(Wrapper):
         """Seconds that each file of a checkpoint takes to send."""
         self._ahead_s = float(environ.get("TOY_AHEAD_S", "0"))
         """How far this store's clock goes ahead of what it was."""
-        self._fsize = int(environ.get("TOY_STORE_FSIZE", "0"))
-        """Largest file that the store's disk takes (RLIMIT_FSIZE while writing)."""
+        self._full_while = environ.get("TOY_STORE_FULL_WHILE", "")
+        """While this file exists, the store's disk takes no file of more than a few kB."""
 
     def put(self, name: str, data: bytes | Path) -> Ref:
         with self._points.around(f"put {label(name)}"):
             if name.startswith("checkpoints/") and not name.endswith("manifest.json"):
                 time.sleep(self._put_s)
-            with _file_size_limit(self._fsize):
+            with full_while(self._full_while):
                 return self.inner.put(name, data)
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
@@ -177,17 +178,3 @@ def _entry(data: bytes) -> tuple[str, int]:
     """Kind of an entry, and the step its state is at."""
     body = json.loads(data)["body"]
     return str(body["kind"]), int(body["state"].get("step", 0))
-
-
-@contextmanager
-def _file_size_limit(most: int) -> Iterator[None]:
-    """A real limit of the kernel, for a disk that is full for large files; 0 for none."""
-    if not most:
-        yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

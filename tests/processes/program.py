@@ -36,8 +36,7 @@ def main(argv: Sequence[str]) -> None:
 
     for module in (opening, reading):
         module.open_store = opened  # type: ignore[attr-defined]
-    between = lambda name: points(f"between saving {name}")  # noqa: E731
-    COMMAND.main(args=list(argv), obj=App(kind=TraineeKind(toll=Toll.of(environ), note=note, between=between)))
+    COMMAND.main(args=list(argv), obj=App(kind=TraineeKind(toll=Toll.of(environ), note=note, moment=points)))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from relay.workload import Progress, Saved, Share, Workload
+from tests.processes.limits import full_while
 from tests.relay.cli import Toy, ToyKind
 from tests.relay.toy import ToySnapshot
 
@@ -56,9 +57,9 @@ class Toll:
 
 
 def weights_of(values: Sequence[int], size: int) -> bytes:
-    """Ballast that belongs to one state only."""
+    """Ballast that belongs to one state only; `size` is rounded down to whole hashes."""
     block = hashlib.sha256(repr(tuple(values)).encode()).digest()
-    return (block * (size // len(block) + 1))[:size]
+    return block * (size // len(block))
 
 
 @dataclass(eq=False)
@@ -66,12 +67,15 @@ class TraineeSnapshot(ToySnapshot):
     """A toy's snapshot with weights."""
 
     weights: bytes = b""
-    between: Callable[[str], None] = lambda name: None
-    """Called after each file."""
+    moment: Callable[[str], None] = lambda moment: None
 
     def save(self, folder: Path) -> Saved:
+        with full_while(os.environ.get("TOY_SYNC_FULL_WHILE", "")):
+            return self._save(folder)
+
+    def _save(self, folder: Path) -> Saved:
         saved = super().save(folder)
-        self.between("state.json")
+        self.moment("between saving state.json")
         with (folder / WEIGHTS).open("wb") as file:
             file.write(self.weights)
             file.flush()
@@ -86,7 +90,7 @@ class Trainee(Toy):
     toll: Toll = field(default_factory=Toll)
     note: Notes = field(default_factory=lambda: Notes(""))
     weights: bytes = b""
-    between: Callable[[str], None] = lambda name: None
+    moment: Callable[[str], None] = lambda moment: None
 
     def __post_init__(self) -> None:
         self.sleep, self.step_s, self.evaluate_s = time.sleep, self.toll.step_s, self.toll.evaluate_s
@@ -112,10 +116,10 @@ class Trainee(Toy):
 
     def snapshot(self) -> ToySnapshot:
         self.note("snapshot", self.step)
+        self.weights = b""
         self.weights = weights_of(self.values, self.toll.weights)
-        plain = super().snapshot()
-        copy = bytes(bytearray(self.weights))
-        return TraineeSnapshot(plain.step, plain.values, plain.finite, weights=copy, between=self.between)
+        plain, copy = super().snapshot(), bytes(memoryview(self.weights))
+        return TraineeSnapshot(plain.step, plain.values, plain.finite, weights=copy, moment=self.moment)
 
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[Share], None] = lambda _: None
@@ -130,8 +134,8 @@ class TraineeKind(ToyKind):
 
     toll: Toll = field(default_factory=Toll)
     note: Notes = field(default_factory=lambda: Notes(""))
-    between: Callable[[str], None] = lambda name: None
+    moment: Callable[[str], None] = lambda moment: None
 
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
         plain: dict[str, Any] = config.model_dump(mode="json")
-        return Trainee(seed=plain["seed"], pinned=plain, toll=self.toll, note=self.note, between=self.between)
+        return Trainee(seed=plain["seed"], pinned=plain, toll=self.toll, note=self.note, moment=self.moment)

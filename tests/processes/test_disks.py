@@ -1,0 +1,230 @@
+"""Disks that are full, read-only or gone while real processes train on them: training goes on, commits catch up.
+
+A full disk is a small tmpfs where this user may mount one, and everywhere the kernel's limit on the length of files.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from tests.processes.field import Field, Session, until
+from tests.processes.limits import mount_small
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+MB = 1_000_000
+CHUNKS = 4 * (8 << 20)
+"""What four transfers hold in memory (storage/transfer.py)."""
+Kind = Literal["disk", "limit"]
+
+
+class Fullness:
+    """A folder whose disk can be filled and freed."""
+
+    def __init__(self, folder: Path, kind: Kind, flag: Path) -> None:
+        self.folder, self._flag = folder, flag
+        self.mounted = kind == "disk" and mount_small(folder, 8 * MB)
+
+    def fill(self) -> None:
+        if not self.mounted:
+            self._flag.touch()
+            return
+        with (self.folder / "filler").open("wb", buffering=0) as file:
+            for size in (100_000, 1_000):
+                try:
+                    while file.write(bytes(size)) == size:
+                        pass
+                except OSError:
+                    continue
+
+    def free(self) -> None:
+        self._flag.unlink(missing_ok=True)
+        (self.folder / "filler").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self.mounted:
+            subprocess.run(["umount", "-l", str(self.folder)], check=True)
+
+
+@pytest.fixture(params=["disk", "limit"])
+def store_disk(request: pytest.FixtureRequest, field: Field) -> Iterator[Fullness]:
+    disk = Fullness(field.store, request.param, field.folder / "store-is-full")
+    yield disk
+    field.end()
+    disk.close()
+
+
+@pytest.fixture(params=["disk", "limit"])
+def sync_disk(request: pytest.FixtureRequest, field: Field) -> Iterator[Fullness]:
+    disk = Fullness(field.home("one") / "sync", request.param, field.folder / "sync-is-full")
+    yield disk
+    field.end()
+    disk.close()
+
+
+def start(field: Field, target: int, *words: str, **toy: object) -> Session:
+    flags = {"store_full_while": field.folder / "store-is-full", "sync_full_while": field.folder / "sync-is-full"}
+    return field.train(target, *words, weights=MB, step_s=0.01, **flags, **toy)
+
+
+def trains_on(session: Session, field: Field, seconds: float) -> None:
+    """Steps go on, commits do not."""
+    session.until("landed-commit")
+    until(lambda: "Storage trouble" in session.err, 30)
+    durable, trained = field.step(), len(session.noted("step"))
+    time.sleep(seconds)
+    assert len(session.noted("step")) - trained >= seconds / 0.01 / 10, "training waited for the disk"
+    assert field.step() == durable
+
+
+def catches_up(session: Session, field: Field, target: int) -> None:
+    field.call(session)
+    assert field.assert_whole().step == target
+    assert session.document()["snapshots_replaced"] > 0, "newer snapshots took the place of those that had to wait"
+
+
+def test_a_full_store_is_waited_out(field: Field, store_disk: Fullness) -> None:
+    session = start(field, 500)
+    session.until("landed-commit")
+    store_disk.fill()
+    trains_on(session, field, 1.5)
+    assert "is full" in session.err or "No space left" in session.err or "too large" in session.err, session.err
+    store_disk.free()
+    catches_up(session, field, 500)
+
+
+def test_a_store_that_holds_few_checkpoints_is_never_full(field: Field) -> None:
+    """Retired checkpoints go at once where space is short; elsewhere they stay for an hour."""
+    disk = Fullness(field.store, "disk", field.folder / "unused")
+    try:
+        session = start(field, 200)
+        field.call(session)
+        assert field.assert_whole().step == 200 and session.document()["commits"] > 8
+        if disk.mounted:
+            assert len(list((field.store / "checkpoints").rglob("manifest.json"))) <= 8
+    finally:
+        disk.close()
+
+
+def test_a_store_full_to_the_end_is_74_and_the_next_session_here_commits(field: Field, store_disk: Fullness) -> None:
+    session = start(field, 10**9, "budget_minutes=0.15", ttl_s=1)
+    session.until("landed-commit")
+    store_disk.fill()
+    began = time.monotonic()
+    assert session.wait() == 74, session.err
+    assert time.monotonic() - began <= 0.15 * 60
+    assert "Free some space" in session.err and "push --run" in session.err
+    kept = int(session.err.split("Step ")[-1].split()[0].replace(",", ""))
+    assert kept > field.step()
+    store_disk.free()
+    after = start(field, kept + 10, ttl_s=1, wait_s=60)
+    field.call(after)
+    assert f"Committed step {kept}" in after.err.replace(",", "") and field.assert_whole().step == kept + 10
+
+
+def test_a_full_disk_of_this_machine_is_waited_out(field: Field, sync_disk: Fullness) -> None:
+    session = start(field, 500)
+    session.until("landed-commit")
+    sync_disk.fill()
+    trains_on(session, field, 1.5)
+    sync_disk.free()
+    catches_up(session, field, 500)
+
+
+def test_a_session_on_a_machine_whose_disk_is_full_says_so_and_trains_nothing(field: Field) -> None:
+    disk = Fullness(field.home("one") / "sync", "disk", field.folder / "unused")
+    try:
+        field.humble = not disk.mounted
+        if disk.mounted:
+            disk.fill()
+        else:
+            disk.folder.chmod(0o500)
+        session = start(field, 20)
+        assert session.wait() == 78 and str(disk.folder) in session.err, session.err
+        assert "Traceback" not in session.err
+        assert not session.noted("step") and not session.noted("landed-lease")
+    finally:
+        disk.folder.chmod(0o700)
+        disk.close()
+
+
+@pytest.mark.parametrize(("mode", "what"), [(0o000, "nothing"), (0o555, "reading only")])
+def test_permission_on_the_store_lost_and_given_back(field: Field, mode: int, what: str) -> None:
+    field.humble = True
+    session = start(field, 500)
+    session.until("landed-commit")
+    folders = [field.store, *(path for path in field.store.rglob("*") if path.is_dir())]
+    for folder in reversed(folders):
+        folder.chmod(mode)
+    trains_on(session, field, 1.5) if os.getuid() == 0 or mode else time.sleep(1.5)
+    assert "Permission denied" in session.err
+    for folder in folders:
+        folder.chmod(0o755)
+    catches_up(session, field, 500)
+
+
+def test_permission_on_this_machines_folder_lost_and_given_back(field: Field) -> None:
+    field.humble = True
+    session = start(field, 500)
+    session.until("landed-commit")
+    field.sync("one").chmod(0o500)
+    trains_on(session, field, 1.5)
+    field.sync("one").chmod(0o755)
+    catches_up(session, field, 500)
+
+
+def test_a_store_that_becomes_read_only_and_is_mended(field: Field, store_disk: Fullness) -> None:
+    """A disk with errors is remounted read-only; where this user mounts nothing, its folders become so."""
+    field.humble = True
+    session = start(field, 500)
+    session.until("landed-commit")
+    read_only(field, store_disk, True)
+    trains_on(session, field, 1.5)
+    read_only(field, store_disk, False)
+    catches_up(session, field, 500)
+
+
+def read_only(field: Field, disk: Fullness, on: bool) -> None:
+    if not disk.mounted:
+        for path in (field.store, *field.store.rglob("*")):
+            if path.is_dir():
+                path.chmod(0o555 if on else 0o755)
+        return
+    command = ["mount", "-o", f"remount,{'ro' if on else 'rw'}", str(disk.folder)]
+    until(lambda: subprocess.run(command, capture_output=True, check=False).returncode == 0)  # busy while one writes
+
+
+@pytest.mark.parametrize("in_its_place", ["nothing", "an empty folder"])
+def test_a_store_that_is_gone_for_a_while_costs_no_step_and_little_memory(field: Field, in_its_place: str) -> None:
+    """As on a share that is unmounted. Alive are the state, and three snapshots at most (relay/committer.py)."""
+    weights = 16 * MB
+    session = field.train(10**9, every=10, weights=weights, step_s=0.01)
+    session.until("landed-lease")
+    before = session.memory()
+    session.until("landed-commit", 2)
+    away = field.folder / "away"
+    field.store.rename(away)
+    if in_its_place == "an empty folder":
+        field.store.mkdir()
+    trained, most, until_s = len(session.noted("step")), 0, time.monotonic() + 5
+    while time.monotonic() < until_s:
+        most = max(most, session.memory())
+        time.sleep(0.02)
+    assert len(session.noted("step")) - trained >= 40, "training waited for the store"
+    if in_its_place == "an empty folder":
+        field.store.rmdir()  # still empty: nothing was written into the wrong place
+    away.rename(field.store)
+    print(f"memory: {before / MB:.0f} MB at the lease, {most / MB:.0f} MB at most without the store")
+    assert most <= before + weights + 3 * weights + CHUNKS
+    durable = field.step()
+    until(lambda: field.step() > durable, 90, lambda: session.err)
+    assert len(list(field.sync("one").glob("step_*.json"))) <= 3
+    os.kill(session.pid, 15)
+    assert session.wait() == 143
+    field.assert_whole()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,17 +53,21 @@ class Progress:
         if self.note is None:
             return
         said = self._whose() | {"session": self.session, "concurrent": self.concurrent, "done": sorted(self.done)}
-        temporary = self.note.with_name(f"{self.note.name}.{os.getpid()}")
         with suppress(OSError):
-            temporary.write_text(json.dumps(said))
-            temporary.replace(self.note)
+            self._temporary(self.note).write_text(json.dumps(said))
+            self._temporary(self.note).replace(self.note)
 
     def forget(self) -> None:
         """The upload is complete, or its session is gone."""
         self.session, self.done = "", set()
         if self.note is not None:
             with suppress(OSError):
-                self.note.unlink()
+                self.note.unlink(missing_ok=True)
+                self._temporary(self.note).unlink(missing_ok=True)  # of a process killed while it saved
+
+    @staticmethod
+    def _temporary(note: Path) -> Path:
+        return note.with_name(f"{note.name}.tmp")
 
     def _whose(self) -> dict[str, Any]:
         return {"format": 1, "target": self.target, "size": self.size, "hash": self.hash}

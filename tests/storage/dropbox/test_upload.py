@@ -191,6 +191,16 @@ def test_a_note_of_other_bytes_or_another_name_is_not_followed(person: Person, m
     assert len({session["id"] for session in person.look()["sessions"]}) == 4
 
 
+def test_a_process_killed_while_it_saved_its_note_leaves_nothing_for_good(
+    person: Person, make: Callable[[int], Path]
+) -> None:
+    path, store = make(SEQUENCE), person.store()
+    note = _interrupted(person, store, path)
+    note.with_name(f"{note.name}.tmp").write_bytes(note.read_bytes()[:10])
+    assert store.get(store.put("a", path)) == path.read_bytes()
+    assert notes(path) == []
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -51,9 +51,11 @@ def upload(call: Call) -> files.FileMetadata:
     """files/upload."""
     _check_body(call, files.UploadError)
     try:
-        return _write(call, call.arg, call.body)
+        saved = _write(call, call.arg, call.body)
     except Refused as refused:
         raise Refused(files.UploadError.path(files.UploadWriteFailed(refused.error, "unused"))) from None
+    call.account.received += len(call.body)
+    return saved
 
 
 def upload_start(call: Call) -> files.UploadSessionStartResult:
@@ -67,6 +69,7 @@ def upload_append(call: Call) -> None:
     """files/upload_session/append_v2."""
     _check_body(call, files.UploadSessionAppendError)
     call.world.uploads.append(call.account.name, call.arg, call.body, call.now)
+    call.account.received += len(call.body)
 
 
 def upload_finish(call: Call) -> files.FileMetadata:
@@ -199,12 +202,11 @@ def _write(call: Call, commit: files.CommitInfo, data: bytes) -> files.FileMetad
 
 
 def _check_body(call: Call, errors: Any) -> None:
-    """The limits and the hash that every upload is checked by; what passes is counted."""
+    """The limits and the hash that every upload is checked by."""
     if len(call.body) > LARGEST_BODY:
         raise Refused(errors.payload_too_large)
     if call.arg.content_hash is not None and call.arg.content_hash != content_hash(call.body):
         raise Refused(errors.content_hash_mismatch)
-    call.account.received += len(call.body)
 
 
 def _page(call: Call, cursor: Cursor) -> files.ListFolderResult:

@@ -6,6 +6,7 @@ import email.utils
 import json
 import re
 import socket
+import sys
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -53,6 +54,11 @@ class Server(ThreadingHTTPServer):
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.world = World()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is no news."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -45,7 +45,7 @@ class Account:
     faults: Faults = field(default_factory=Faults)
     counts: Counter[str] = field(default_factory=Counter)
     received: int = 0
-    """Bytes of uploaded content."""
+    """Bytes of uploaded content that was taken."""
     latency: float = 0.0
     """Seconds before each answer."""
     rate: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -29,18 +30,22 @@ def test_a_seed_that_once_failed(seed: int) -> None:
 
 def test_p5_a_slow_answer_does_not_make_a_living_holder_look_dead(lab: Lab) -> None:
     """The time was asked after the heartbeat was read: each second of that answer made the holder look older."""
-    holder = lab.session("alice", target_steps=900, every_steps=300, ttl_s=60.0)
+    holder = lab.session("alice", target_steps=900, every_steps=300, ttl_s=60.0, delay_s=2.0)
     holder.workload.step_s = 1.0
     challenger = lab.session("bob", target_steps=900, ttl_s=60.0, wait_s=600.0)
+    seen: list[float] = []
 
-    def slow_clock(verb: str, name: str) -> None:
-        if verb == "after-now":
+    def slow_when_unchanged(verb: str, name: str) -> None:
+        if verb == "after-stat" and "heartbeat" in name:
+            seen.append(lab.shared.stat(name).modified)
+        if verb == "now" and len(seen) > 1 and seen[-1] == seen[-2]:
             challenger.process.sleep(100.0)
 
-    challenger.store.fail = slow_clock
+    challenger.store.fail = slow_when_unchanged
     holder.start()
-    lab.world.at(lab.world.now + 30.0, challenger.start)
+    lab.world.at(lab.world.now + 100.0, challenger.start)
     lab.world.run(to_the_end=True)
+    assert any(a == b for a, b in pairwise(seen)), "it looked twice between two heartbeats"
     assert holder.outcome.exit_code == Exit.OK, holder.outcome.message
     assert challenger.outcome.exit_code == Exit.LEASE_HELD
 

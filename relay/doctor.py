@@ -20,7 +20,7 @@ from storage.base import StoreError
 from storage.mounts import evaporates
 
 UNWANTED_NAMES = ("password", "passwd", "login")
-_SWEPT = re.compile(r"/(tmp|temp|scratch)[^/]*(/|$)")
+_SWEPT = re.compile(r"/(tmp|temp|scratch\d*)/")
 """Folders that many machines clear by age."""
 
 

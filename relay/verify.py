@@ -112,7 +112,7 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
 
 def text_of(found: Verification, width: int | None = None) -> str:
     """For people, folded to `width` columns if there is one."""
-    lines = [f"{found.entries:,} ledger entries read."]
+    lines = [f"{found.entries:,} ledger entries read."] if found.entries else []
     lines += [_told(c, width) for c in found.checkpoints]
     lines += [_explained(i, width) for i in found.incidents if i.against]
     noted = [i for i in found.incidents if not i.against]

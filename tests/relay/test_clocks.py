@@ -51,8 +51,8 @@ def test_a_stores_clock_that_jumps_takes_no_lease_from_a_living_holder(lab: Lab,
     plan = {"target_steps": 60, "ttl_s": 60.0}
     holder = lab.session(workload=ToyWorkload(step_s=5.0), **plan).start()
     challenger = lab.session("bob", wait_s=200.0, workload=ToyWorkload(step_s=5.0), **plan)
-    lab.world.at(lab.world.now + 20.0, challenger.start)
-    lab.world.at(lab.world.now + 50.0, lambda: ahead.__setitem__(0, jump))
+    lab.world.at(lab.world.now + 25.0, challenger.start)
+    lab.world.at(lab.world.now + 53.0, lambda: ahead.__setitem__(0, jump))
     lab.world.run()
     assert holder.outcome.exit_code == Exit.OK, holder.outcome
     assert challenger.outcome.exit_code == Exit.LEASE_HELD and challenger.workload.trained == []

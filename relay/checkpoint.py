@@ -10,7 +10,7 @@ from relay.budget import Budget
 from relay.canonical import digest
 from relay.changes import Commit, Noted
 from relay.clock import Runtime
-from relay.committer import Abandoned, Item
+from relay.committer import Abandoned, Item, Told
 from relay.errors import BadConfig, StorageUnreachable
 from relay.lease import Lease
 from relay.manifest import MANIFEST, FileEntry, Manifest, encode
@@ -86,9 +86,10 @@ class Writer:
     def _commit(self, item: Item, packed: Packed) -> None:
         if item.checkpoint is None:
             files = self._upload(item, packed)
-            self._await_ready(item)
-            packed = packed.model_copy(update={"metrics": finite(item.metrics)})
-            item.checkpoint = put_manifest(self.store, self.names, packed, files, item.next, self.facts, item.metric)
+            told = item.told = item.told or self._tell(item, packed)
+            item.checkpoint = put_manifest(
+                self.store, self.names, told.packed, files, told.next, self.facts, told.metric
+            )
         _check(item)
         self.make_room()
         began = self.runtime.monotonic()
@@ -131,6 +132,11 @@ class Writer:
         files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item))
         self.budget.measured.add("upload", self.runtime.monotonic() - began)
         return files
+
+    def _tell(self, item: Item, packed: Packed) -> Told:
+        """What is known once the evaluation and the next step are over, or have taken too long."""
+        self._await_ready(item)
+        return Told(packed.model_copy(update={"metrics": finite(item.metrics)}), item.next, item.metric)
 
     def _await_ready(self, item: Item) -> None:
         """Evaluation and next step run beside the upload and are worth waiting for, but never the commit itself."""

@@ -22,6 +22,16 @@ from storage.base import StoreError
 FIRST_WAIT_S, LONGEST_WAIT_S, FINISHING_WAIT_S = 1.0, 60.0, 5.0
 
 
+@dataclass(frozen=True)
+class Told:
+    """What the manifest says beside the files. Fixed when it is first sent: an attempt whose answer was lost may land
+    after the commit, and other bytes would then damage a retained checkpoint."""
+
+    packed: Packed
+    next: StepDigest | None
+    metric: float | None
+
+
 @dataclass
 class Item:
     """One snapshot on its way, with what has been done of it, so that a retry goes on where it stopped."""
@@ -37,6 +47,7 @@ class Item:
     ready: Event | None = None
     """The append waits for it: metrics and the next step's digest are there, or never will be."""
     packed: Packed | None = None
+    told: Told | None = None
     checkpoint: Checkpoint | None = None
     intent: Intent[RunState] | None = None
     abandoned: bool = False

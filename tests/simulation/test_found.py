@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from relay.errors import Exit
+from relay.retention import Keep
+from storage.base import Ref, Unavailable
 from tests.relay.sessions import Lab, down
 from tests.simulation.simulate import simulate
 
@@ -56,3 +59,26 @@ def test_a_session_that_cannot_read_the_ledger_calls_no_step_durable(lab: Lab) -
     session.store.fail = down
     outcome = lab.run(session)
     assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and outcome.durable_step is None
+
+
+def test_p6_a_manifest_sent_again_is_the_same_to_the_byte(lab: Lab) -> None:
+    """An attempt whose answer was lost may land after the commit: other bytes would damage a retained checkpoint."""
+    session = lab.session("alice", target_steps=9, every_steps=2, keep=Keep(9))
+    session.workload.step_s = 20.0
+    sent: dict[str, set[bytes]] = defaultdict(set)
+    real = session.store.put
+
+    def put(name: str, data: bytes | Path) -> Ref:
+        if name.endswith("manifest.json"):
+            assert isinstance(data, bytes)
+            sent[name].add(data)
+            if lab.world.now < began + 61.0:  # the step beside the first upload ends at 60 s
+                raise Unavailable("no answer")
+        return real(name, data)
+
+    session.store.put = put
+    began = lab.world.now
+    lab.world.at(began + 45.0, lambda: session.ctx.signal.ask("sigterm"))
+    lab.run(session)
+    assert sent and all(len(versions) == 1 for versions in sent.values())
+    assert lab.state().step == 2 or lab.state().step == 3

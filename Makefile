@@ -28,8 +28,9 @@ test-all: install  ## every test: also real processes, 20 random kills, the demo
 
 ci: check test-all   ## what has to be green: installs, lints, types, tests, runs
 
-soak: install    ## 500 random kills in real processes (a quarter of an hour)
+soak: install    ## 500 random kills in real processes, 20,000 simulated worlds (hours)
 	RELAY_KILLS=500 $(BIN)/python -m pytest tests/processes/test_random_kills.py
+	RELAY_SIM_SEEDS=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/simulation
 
 model: install   ## the protocol's model within larger bounds (docs/how-to/model.md)
 	RELAY_MODEL=large $(BIN)/python -m pytest tests/model/test_model.py -k every_invariant -s --timeout 0

@@ -20,20 +20,10 @@ from tests.simulation.reckoning import reckon
 from tests.simulation.trace import Summary, Trace, Violation
 from tests.simulation.weather import Episode, Sky
 
-VERBS = ("run",) * 24 + (
-    "push",
-    "push",
-    "fork",
-    "fork",
-    "verify",
-    "register",
-    "register",
-    "stop",
-    "resume",
-    "resume",
-    "damage",
-    "damage",
-)
+VERBS = {
+    "run": 24, "push": 2, "fork": 2, "verify": 1, "register": 2, "stop": 1, "resume": 2, "damage": 3,
+}  # fmt: skip
+"""How often people do what."""
 ACCOUNTS = ("ann", "ben", "cyd")
 
 
@@ -85,8 +75,8 @@ def _pace(random: Random) -> Pace:
     target = every * random.randrange(3, 7) + random.choice((0, 1))
     return Pace(
         target=target,
-        nan_at=random.randrange(1, target) if random.random() < 0.06 else None,
-        crash_at=random.randrange(target) if random.random() < 0.05 else None,
+        nan_at=random.randrange(1, target) if random.random() < 0.08 else None,
+        crash_at=random.randrange(target) if random.random() < 0.06 else None,
         step_s=random.choice((0.3, 3.0, 20.0, 90.0)),
         every_steps=every,
         ttl_s=random.choice((30.0, 60.0, 180.0)),
@@ -120,11 +110,14 @@ def _orders(random: Random, begin: float, length: float, pace: Pace) -> Iterator
             random.randrange(3),
             random.choice(ACCOUNTS),
             random.randrange(4),
-            random.choice(VERBS),
+            random.choices([*VERBS], [*VERBS.values()])[0],
             random.choice((0.0, 0.0, pace.ttl_s * 2, 1800.0)),
         )
         yield order
-        if random.random() < 0.15:
+        if order.verb == "damage":  # and somebody meets it
+            number += 1
+            yield Order(number, order.at + 1.0, random.randrange(3), random.choice(ACCOUNTS), order.run, "run", 7200.0)
+        elif random.random() < 0.15:
             number += 1
             machine = random.choice((order.machine, order.machine + 1))
             later = order.at + random.choice((0.0, 0.5, pace.ttl_s))
@@ -139,7 +132,7 @@ def _carry_out(fleet: Fleet, order: Order) -> None:
     run = fleet.oracle.runs[PROJECT, fleet.runs[order.run % len(fleet.runs)]]
     if not run.retained:
         return
-    key = run.retained[-1] if random.random() < 0.7 else random.choice(run.retained)
+    key = run.retained[-1] if random.random() < 0.85 else random.choice(run.retained)
     fleet.oracle.damage(run, random.choice(sorted(run.named[key])), random.choice((b"", b"{}", None)))
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.simulation import seeds
 from tests.simulation.simulate import play, simulate
 from tests.simulation.trace import Summary
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(3600)
@@ -19,6 +25,14 @@ def test_no_seed_breaks_an_invariant(chunk: range, record_property: Callable[[st
     for seed in chunk:
         total = total + simulate(seed)
     record_property("simulation", total.plain())
+
+
+def test_a_seed_is_the_same_in_another_process_with_another_hash_seed() -> None:
+    code = "from tests.simulation.simulate import play; print(play(7)[1].digest())"
+    environ = {**os.environ, "PYTHONHASHSEED": "12345"}
+    command = [sys.executable, "-W", "error", "-c", code]
+    there = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == play(7)[1].digest()
 
 
 def test_a_seed_repeats_itself_action_by_action() -> None:

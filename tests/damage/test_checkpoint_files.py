@@ -35,8 +35,13 @@ def goes_back(scene: Scene, name: str) -> None:
     assert "step_30.e3" in told and name in told
 
 
-@pytest.mark.parametrize("file", ["state.json", "manifest.json"])
-@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize(
+    ("file", "harm"),
+    [
+        *(("state.json", harm) for harm in HARMS),
+        *(("manifest.json", h) for h in ("middle", "emptied", "huge", "missing")),
+    ],
+)
 def test_i6_a_damaged_head_is_left_for_the_newest_sound_checkpoint(
     scene: Callable[[str], Scene], file: str, harm: str
 ) -> None:

@@ -46,7 +46,7 @@ def store_of(picture: Picture) -> MemoryStore:
     return store
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["state.json", "ema.json", "manifest.json"]),
     st.sampled_from(["change", "cut", "insert", "leave out"]),

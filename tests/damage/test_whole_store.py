@@ -38,7 +38,7 @@ def change(scene: Scene, which: int, kind: str, at: float, junk: bytes, other: i
 
 
 @settings(
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

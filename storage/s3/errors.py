@@ -37,7 +37,7 @@ _ELSEWHERE = {
 _IN_THE_WAY = {"ExistingObjectIsDirectory", "ExistingObjectIsFile", "XMinioParentIsObject", "KeyTooLongError"}
 _NO_KEYS = (
     *(boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError, boto.ProfileNotFound),
-    *(boto.TokenRetrievalError, boto.SSOError, boto.ConfigParseError, boto.MetadataRetrievalError, boto.LoginError),
+    *(boto.TokenRetrievalError, boto.SSOError, boto.ConfigParseError, boto.MetadataRetrievalError),
     *(boto.ConfigNotFound, boto.InvalidConfigError, boto.NoAuthTokenError, boto.UnknownCredentialError),
 )
 _BAD_SETTINGS = (

@@ -64,6 +64,8 @@ class Proxy:
         self.upstream = urlsplit(endpoint_url)
         self.seen: list[Request] = []
         self.failed: list[tuple[Fault, Request]] = []
+        self.answered: list[Request] = []
+        """Requests whose answer was passed on."""
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(), bind_and_activate=False)
@@ -96,6 +98,7 @@ class Proxy:
         """The server's answer, read in whole."""
         connection = http.client.HTTPConnection(self.upstream.hostname or "", self.upstream.port, timeout=60)
         skipped = {"expect", "connection", *([] if condition else ["if-none-match"])}
+        skipped |= {"content-length"} if method else set()
         try:
             connection.putrequest(method or request.method, request.path, skip_host=True, skip_accept_encoding=True)
             for name, value in request.headers.items():
@@ -138,7 +141,7 @@ def _play(proxy: Proxy, request: Request, fault: Fault | None, handler: BaseHTTP
     if fault == "slow down":
         return _say(handler, 503, "SlowDown", {"Retry-After": str(RETRY_AFTER_S)})
     if fault == "racy":
-        taken = proxy.ask(request, "HEAD").status == 200
+        taken = proxy.ask(request, "HEAD", condition=False).status == 200
         time.sleep(RACE_S)
         if taken:
             return _say(handler, 412, "PreconditionFailed", {})
@@ -150,7 +153,9 @@ def _play(proxy: Proxy, request: Request, fault: Fault | None, handler: BaseHTTP
     if fault == "stall after":
         time.sleep(STALL_S)
         return _drop(handler)
-    return _pass_on(handler, answer, cut=fault == "cut")
+    _pass_on(handler, answer, cut=fault == "cut")
+    proxy.answered.append(request)
+    return None
 
 
 def _pass_on(handler: BaseHTTPRequestHandler, answer: http.client.HTTPResponse, cut: bool) -> None:

@@ -99,7 +99,10 @@ def download(call: Call) -> tuple[files.FileMetadata, bytes]:
 def get_metadata(call: Call) -> files.Metadata:
     """files/get_metadata."""
     try:
-        place, node = _find(call, call.arg.path)
+        place = call.place(call.arg.path)
+        if place.path == "" and place.root:
+            return _mount(place)
+        node = place.namespace.lookup(place.path)
     except Refused as refused:
         raise Refused(files.GetMetadataError.path(refused.error)) from None
     return metadata(node, place.shown(place.path))
@@ -189,6 +192,16 @@ ROUTES: dict[str, Route] = {
 def _find(call: Call, path: str) -> tuple[Place, Node]:
     place = call.place(path)
     return place, place.namespace.lookup(place.path)
+
+
+def _mount(place: Place) -> files.FolderMetadata:
+    """A shared folder where somebody has mounted it."""
+    id_, name = place.namespace.id, str(place.root).rpartition("/")[2]
+    sharing = files.FolderSharingInfo(read_only=False, shared_folder_id=id_)
+    return files.FolderMetadata(
+        name=name, id=f"id:mount{id_}", path_lower=place.root, path_display=place.root, shared_folder_id=id_,
+        sharing_info=sharing,
+    )  # fmt: skip
 
 
 def _write(call: Call, commit: files.CommitInfo, data: bytes) -> files.FileMetadata:

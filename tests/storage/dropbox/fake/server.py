@@ -188,8 +188,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def token(world: World, form: dict[str, str]) -> Answer:
-    """oauth2/token: a refresh token and its app's key for a fresh access token."""
+    """oauth2/token: a code, or a refresh token, and its app's key for a fresh access token."""
     with world.lock:
+        if form.get("grant_type") == "authorization_code":
+            return _first_token(world, form)
         owner = next((a for a in world.accounts.values() if a.refresh_token == form.get("refresh_token")), None)
         if owner is None or owner.revoked:
             text = "refresh token is invalid or revoked"
@@ -199,6 +201,16 @@ def token(world: World, form: dict[str, str]) -> Answer:
             return Answer.json(400, {"error": "invalid_client: Invalid client_id or client_secret"})
         fresh, life = world.grant(owner)
         return Answer.json(200, {"access_token": fresh, "token_type": "bearer", "expires_in": life})
+
+
+def _first_token(world: World, form: dict[str, str]) -> Answer:
+    """What the page after "Allow" gave a code for; by PKCE, so the verifier must be there."""
+    owner = next((a for a in world.accounts.values() if a.app_key == form.get("client_id")), None)
+    if owner is None or form.get("code") != f"code-{owner.name}" or not form.get("code_verifier"):
+        return Answer.json(400, {"error": "invalid_grant", "error_description": "code doesn't exist or has expired"})
+    fresh, life = world.grant(owner)
+    told = {"access_token": fresh, "expires_in": life, "token_type": "bearer", "scope": " ".join(owner.scopes)}
+    return Answer.json(200, told | {"refresh_token": owner.refresh_token, "account_id": "dbid:1", "uid": "1"})
 
 
 def _faulty(fault: Fault | None, answer: Any, body: bytes) -> Answer:

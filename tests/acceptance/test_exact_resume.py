@@ -13,7 +13,8 @@ import pytest
 from tests.acceptance.processes import Relay, run_args
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-KILLS = int(os.environ.get("RELAY_KILLS", "20"))
+KILLS = 5
+"""Where a real model trains; tests/processes/test_random_kills.py has many more, on a toy."""
 TASKS = ["sudoku4", "sudoku4_att"]
 
 
@@ -78,7 +79,7 @@ def test_sessions_killed_at_random_moments_lose_at_most_the_uncommitted_steps(re
         assert step >= before, f"seed {seed}: went back from {before} to {step}"
         advanced += step > before
         before = step
-    assert advanced >= KILLS // 8, f"seed {seed}: only {advanced} of {KILLS} had committed"
+    assert advanced >= 1, f"seed {seed}: only {advanced} of {KILLS} had committed"
     relay.call(*run_args("killed", "account_1", before + every, every))
     relay.call(*run_args("whole", "account_1", before + every, 1_000_000))
     assert relay.state_hash("killed") == relay.state_hash("whole"), f"seed {seed}"

@@ -79,6 +79,35 @@ def test_local_copies_stay_bounded_while_the_store_is_down(lab: Lab) -> None:
     assert [packed.step for packed in session.ctx.outbox.all()] == [2000], "the newest one's backup stays"
 
 
+def test_an_hour_without_the_store_costs_no_memory_and_no_step(lab: Lab) -> None:
+    """Alive at most: three snapshots, three local copies, and one line told for each kind of trouble."""
+    alive: weakref.WeakSet[object] = weakref.WeakSet()
+    most = {"snapshots": 0, "copies": 0}
+
+    class Counting(ToyWorkload):
+        def snapshot(self) -> ToySnapshot:
+            taken = super().snapshot()
+            alive.add(taken)
+            most["snapshots"] = max(most["snapshots"], len(alive))
+            return taken
+
+    session = lab.session(workload=Counting(step_s=2.0), target_steps=2000, every_steps=10)
+    break_between(lab, session, 100, 3700)
+
+    def look() -> None:
+        most["copies"] = max(most["copies"], len(session.ctx.outbox.all()))
+
+    for second in range(100, 3700, 60):
+        lab.world.at(lab.world.now + second, look)
+    outcome = lab.run(session)
+    assert outcome.exit_code == Exit.OK and lab.state().step == 2000
+    assert outcome.train_s == pytest.approx(4000, rel=0.02), "training never waited"
+    assert outcome.replaced >= 60, "snapshots coalesced"
+    assert most["snapshots"] <= 3 and most["copies"] <= 3
+    assert len([line for line in session.told if "trouble" in line]) <= 3
+    assert lab.state().head.state_hash == hash_of(2000, state_at(2000))
+
+
 def test_a_failed_final_upload_is_74_and_the_next_run_there_commits_it(lab: Lab) -> None:
     session = lab.session("alice", machine="a", budget_s=40, target_steps=1000, every_steps=50)
     break_between(lab, session, 20, 100_000)

@@ -23,7 +23,7 @@ check: install   ## lint and types
 test: install    ## unit and contract tests on memory and local stores (2 minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-test-all: install  ## every test: also real processes, 20 random kills, the demonstration, every command of the docs
+test-all: install  ## every test: also real processes, random kills, the demonstration, every command of the docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 ci: check test-all   ## what has to be green: installs, lints, types, tests, runs

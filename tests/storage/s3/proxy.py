@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
@@ -123,7 +123,8 @@ class Proxy:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 body = self.rfile.read(int(headers.get("content-length", 0)))
                 request = Request(self.command, self.path, headers, body)
-                _play(proxy, request, proxy.fate(request), self)
+                with suppress(ConnectionError):  # the client is gone
+                    _play(proxy, request, proxy.fate(request), self)
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
 

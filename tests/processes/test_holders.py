@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes.field import RUN, Field, Session, until
 
-pytestmark = [pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 def content(field: Field) -> dict[Path, bytes]:
@@ -81,7 +81,7 @@ def test_of_sessions_started_at_once_one_trains_and_the_others_touch_nothing(fie
     assert not [s for s in sessions if s is not winner and s.noted("step")], "nobody else trained"
 
 
-@pytest.mark.parametrize("racers", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("racers", [2, 20])
 def test_with_wait_they_take_turns_and_nothing_is_lost(field: Field, racers: int) -> None:
     """Each wants to go to a step of its own; a session that finds it reached does nothing."""
     sessions = [

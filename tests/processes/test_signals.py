@@ -44,6 +44,7 @@ def test_sigterm_while_training(field: Field) -> None:
     assert_handed_over(field, at_least=trained)
 
 
+@pytest.mark.slow
 def test_sigterm_while_the_first_step_compiles(field: Field) -> None:
     field.call(field.train(20))
     session = field.train(10**9, compile_s=2.5)
@@ -52,6 +53,7 @@ def test_sigterm_while_the_first_step_compiles(field: Field) -> None:
     assert_handed_over(field, at_least=21)
 
 
+@pytest.mark.slow
 def test_a_first_step_that_compiles_beyond_the_grace_is_killed_and_costs_nothing(field: Field) -> None:
     field.call(field.train(20))
     session = field.train(10**9, compile_s=1000, ttl_s=1)
@@ -70,6 +72,7 @@ def test_sigterm_while_evaluating(field: Field) -> None:
     assert_handed_over(field, at_least=10)
 
 
+@pytest.mark.slow
 def test_sigterm_while_uploading_to_a_slow_store(field: Field) -> None:
     session = field.train(10**9, put_s=1.5, trace=1)
     session.until("before_put_weights.bin")
@@ -115,6 +118,7 @@ def test_sigusr1_is_a_planned_end(field: Field) -> None:
     assert_handed_over(field, at_least=10)
 
 
+@pytest.mark.slow
 def test_sigterm_to_a_whole_process_group_with_a_shell_in_it(field: Field, tmp_path: Path) -> None:
     """As Slurm and container runtimes do it: the shell dies first, the session still commits."""
     notes = tmp_path / "notes"

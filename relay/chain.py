@@ -198,6 +198,7 @@ class Chain(Generic[S]):
         intent.tried_on = intent.tried_on or point
         try:
             data = encode(entry)
+            self.log.check_end(point.seq)
             outcome = self.log.append(entry.seq, data, give_up=give_up)
         except NotAnEntry as error:
             raise Refused(f"{self.store.address}: refused to write {error}.") from error

@@ -153,6 +153,15 @@ class Log:
         unlisted = (seq for seq in range(max(tail, newest) + 1) if seq not in listed)
         return [seq for seq in itertools.islice(unlisted, confirm) if not self._taken(seq)]
 
+    def check_end(self, tail: int) -> None:
+        """Raises LostEntry if the slot after `tail` is empty though a listing shows later ones. One request, mostly.
+
+        Asked before that slot is written by somebody who read the log long ago.
+        """
+        later = any(seq > tail + 1 for seq in self._listed(after=tail))
+        if later and not self._taken(tail + 1):
+            raise LostEntry(self._lost(tail + 1, "the listing shows later ones"), tail + 1)
+
     def ref(self, seq: int) -> Ref:
         """The Ref of a slot."""
         return self.store.ref(self.name(seq))
@@ -183,10 +192,10 @@ class Log:
                 high = middle
         return low
 
-    def _listed(self) -> Iterator[int]:
-        """Slot numbers a listing shows, ascending; other names are not ours."""
+    def _listed(self, after: int = -1) -> Iterator[int]:
+        """Slot numbers beyond `after` that a listing shows, ascending; other names are not ours."""
         slot = re.compile(re.escape(self.prefix) + r"([0-9]{20})\.json")
-        for stat in self.store.list(self.prefix):
+        for stat in self.store.list(self.prefix, after=self.name(after) if after >= 0 else None):
             if (match := slot.fullmatch(stat.name)) and int(match[1]) < _LAST_SEQ:
                 yield int(match[1])
 

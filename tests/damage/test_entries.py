@@ -236,6 +236,18 @@ def test_i1_a_slot_beyond_the_tail_proves_a_hole() -> None:
         reader(store).read()
 
 
+def test_i1_a_hole_is_not_filled_by_a_session_that_read_the_log_long_ago() -> None:
+    store, client = worked()
+    behind = Client(store, 2)
+    seen = behind.ledger.judge().seq
+    client.commit(30)
+    client.commit(40)
+    store.delete(store.ref(f"{NAMES.ledger}{seen + 1:020d}.json"))
+    with pytest.raises(BadData, match=f"{seen + 1:020d}"):
+        behind.lease()
+    assert not any(stat.name.endswith(f"{seen + 1:020d}.json") for stat in store.list(NAMES.ledger))
+
+
 def test_a_log_without_a_valid_entry_is_65() -> None:
     store = MemoryStore()
     for seq in range(3):

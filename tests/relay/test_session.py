@@ -80,12 +80,12 @@ def test_a_request_to_end_commits_and_names_its_code(lab: Lab, reason: str, code
 
 def test_a_second_sigint_stops_at_once(lab: Lab) -> None:
     session = lab.session(delay_s=5.0).start()
-    lab.world.at(lab.world.now + 90, lambda: session.ctx.signal.ask("sigint"))
-    lab.world.at(lab.world.now + 91, lambda: session.ctx.signal.ask("sigint"))
+    lab.world.at(lab.world.now + 120, lambda: session.ctx.signal.ask("sigint"))
+    lab.world.at(lab.world.now + 121, lambda: session.ctx.signal.ask("sigint"))
     before = lab.world.now
     lab.world.run()
     assert session.outcome.exit_code == Exit.SIGINT
-    assert lab.world.now - before < 93
+    assert lab.world.now - before < 123
 
 
 @given(kills=st.lists(st.floats(0.1, 11.0), min_size=1, max_size=3), seed=st.integers(0, 2**16))

@@ -65,7 +65,8 @@ def _scene(seed: int, folder: Path, summary: Summary) -> Fleet:
         fleet.begin(name)
     length = fleet.pace.target * fleet.pace.step_s * random.choice((1.5, 3.0, 8.0))
     _weather(random, sky, length)
-    for order in _orders(random, world.now, length, fleet.pace):
+    orders = (*_orders(random, world.now, length, fleet.pace), *_after_a_halt(random, world.now, length, fleet.pace))
+    for order in orders:
         world.at(order.at, lambda one=order: _carry_out(fleet, one))
     return fleet
 
@@ -102,7 +103,7 @@ def _weather(random: Random, sky: Sky, length: float) -> None:
 def _orders(random: Random, begin: float, length: float, pace: Pace) -> Iterator[Order]:
     """Commands in the order of their numbers; now and then the same one is started twice."""
     number = 0
-    for _ in range(random.randrange(4, 9)):
+    for _ in range(random.randrange(3, 8)):
         number += 1
         order = Order(
             number,
@@ -122,6 +123,14 @@ def _orders(random: Random, begin: float, length: float, pace: Pace) -> Iterator
             machine = random.choice((order.machine, order.machine + 1))
             later = order.at + random.choice((0.0, 0.5, pace.ttl_s))
             yield Order(number, later, machine, order.account, order.run, order.verb, order.patience_s)
+
+
+def _after_a_halt(random: Random, begin: float, length: float, pace: Pace) -> Iterator[Order]:
+    """Where training itself fails for everybody, somebody says "resume" and somebody tries again."""
+    if pace.nan_at is None and pace.crash_at is None:
+        return
+    for number, (share, verb) in enumerate(((0.5, "run"), (1.0, "run"), (1.5, "resume"), (1.6, "run")), 500):
+        yield Order(number, begin + share * length, random.randrange(3), random.choice(ACCOUNTS), 0, verb, 1800.0)
 
 
 def _carry_out(fleet: Fleet, order: Order) -> None:

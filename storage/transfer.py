@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -14,7 +17,7 @@ from storage.base import BlockHash, Corrupt, Missing, Ref, Store, StoreError, ch
 from storage.oserrors import os_errors
 
 CHUNK = 8 << 20
-"""Bytes in memory for each file in flight."""
+"""Bytes of a piece; one for each worker is in memory for each file in flight."""
 _ATTEMPTS = 2
 """How often a file is sent, or read in full, before its bytes count as wrong."""
 
@@ -75,6 +78,7 @@ def download(
 ) -> list[Path]:
     """Fetch files into `folder`, each through a `.<name>.part`, where an interrupted download goes on.
 
+    `workers` files are fetched at a time, and `workers` pieces of each are read ahead while one is written.
     Only whole files of the right size and SHA-256 get their name; one that has it already is not fetched again.
     Raises Corrupt, naming the object, after wrong bytes were read in full twice; ValueError for a name that could
     leave the folder; QuotaExceeded or Denied, naming the path, if this disk refuses; else the store's errors.
@@ -83,7 +87,7 @@ def download(
     wanted = [Wanted(*file) for file in files]
     for file in wanted:
         check_name(file.name)
-    return in_parallel(lambda file: _download(store, file, folder / file.name, tell), wanted, workers)
+    return in_parallel(lambda file: _download(store, file, folder / file.name, tell, workers), wanted, workers)
 
 
 def digest(store: Store, ref: Ref, progress: Progress = lambda _: None, *, most: int | None = None) -> tuple[int, str]:
@@ -156,7 +160,7 @@ def _same(store: Store, ref: Ref, path: Path, size: int, sha256: str) -> bool:
     return (stat.sha256 or digest(store, ref)[1]) == sha256
 
 
-def _download(store: Store, file: Wanted, path: Path, progress: Progress) -> Path:
+def _download(store: Store, file: Wanted, path: Path, progress: Progress, workers: int) -> Path:
     with os_errors(path, reading=False):
         if path.is_file() and file_digest(path) == (file.size, file.sha256):
             progress(file.size)
@@ -165,7 +169,7 @@ def _download(store: Store, file: Wanted, path: Path, progress: Progress) -> Pat
         part.parent.mkdir(parents=True, exist_ok=True)
         full_reads = 0
         while full_reads < _ATTEMPTS:
-            resumed = _fetch(store, file, part, progress)
+            resumed = _fetch(store, file, part, progress, workers)
             if file_digest(part) == (file.size, file.sha256):
                 part.replace(path)
                 return path
@@ -177,19 +181,50 @@ def _download(store: Store, file: Wanted, path: Path, progress: Progress) -> Pat
     )
 
 
-def _fetch(store: Store, file: Wanted, part: Path, progress: Progress) -> bool:
+def _fetch(store: Store, file: Wanted, part: Path, progress: Progress, workers: int) -> bool:
     """Append what the part file lacks, and one byte more if the object is too long; True if it held anything before."""
+
+    def read(at: int) -> bytes:
+        return store.read_range(file.ref, at, min(CHUNK, file.size - at + 1))
+
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(part, flags, 0o666), "ab") as out:
-        begun = done = out.seek(0, os.SEEK_END)
-        while done <= file.size:
-            piece = store.read_range(file.ref, done, min(CHUNK, file.size - done + 1))
-            if not piece:
-                break
+        begun = out.seek(0, os.SEEK_END)
+        for piece in _ahead(read, range(begun, file.size + 1, CHUNK), workers):
             out.write(piece)
-            done += len(piece)
             progress(len(piece))
+            if len(piece) < CHUNK:
+                break  # the object ends here
     return begun > 0
+
+
+def _ahead(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
+    """Results in order, while the next `workers` are under way, each in a daemon thread of its own.
+
+    After an error, or if the caller stops early, what is under way ends by itself: it only reads.
+    """
+    if workers <= 1:
+        yield from map(work, items)
+        return
+
+    def begin(item: T) -> Future[R]:
+        future: Future[R] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(work(item))
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="transfer", daemon=True).start()
+        return future
+
+    todo = iter(items)
+    under_way = deque(begin(item) for item in islice(todo, workers))
+    while under_way:
+        result = under_way.popleft().result()
+        under_way.extend(begin(item) for item in islice(todo, 1))
+        yield result
 
 
 def in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,6 +155,3 @@ def _by_id(world: World, visible: set[str], mounted: dict[str, str], id_: str) -
         if path is not None:
             return Place(namespace, path, mounted.get(namespace.id))
     raise Refused(files.LookupError.not_found)
-
-
-Handler = Callable[..., Any]

@@ -15,6 +15,7 @@ from relay.restore import Damaged, read_manifest
 from relay.retention import GRACE_S, ROOM, Keep, deletable, to_retire
 from relay.state import RunState
 from storage.base import Stat, Store, StoreError
+from storage.leftovers import give_up, unfinished
 
 EVERY_S = 600.0
 """Seconds between two listings of the store."""
@@ -56,6 +57,7 @@ class Housekeeper:
                 self._last = now
                 self._collect(short_of_space)
                 sweep_signs(self.ledger_store, self.names, self.lease.epoch)
+                sweep_parts(self.store, self.names, self.lease.epoch)
         except (StoreError, RelayError) as error:
             self.tell(f"Cleaning up has to wait: {error}")
 
@@ -102,6 +104,15 @@ def sweep_signs(store: Store, names: Names, epoch: int) -> None:
                 number = stat.name.removeprefix(prefix)
                 if number.isdecimal() and stat.name == name(int(number)) and int(number) < epoch:
                     store.delete(stat.ref)
+
+
+def sweep_parts(store: Store, names: Names, epoch: int) -> None:
+    """Have the server forget the parts of files that killed sessions of epochs below `epoch` were sending (P8)."""
+    with suppress(StoreError):
+        for name in unfinished(store, names.checkpoints):
+            place = names.parse_checkpoint(name)
+            if place and place[1] < epoch:
+                give_up(store, name)
 
 
 def verified_manifests(

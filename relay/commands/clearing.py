@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from relay.clearing import document_of, grouped, text_of
-from relay.collect import delete, known_time, verified_manifests
+from relay.collect import delete, known_time, sweep_parts, verified_manifests
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
 from relay.commands.reading import require
 from relay.identity import Opened, Pair
@@ -55,8 +55,9 @@ def judge(opened: Opened, stores: Pair, full: bool) -> list[Judged]:
 
 
 def clear(judged: list[Judged], opened: Opened, stores: Pair) -> list[Judged]:
-    """Delete what may go, manifests last; what could not go is among what stays. Raises nothing."""
+    """Delete what may go, manifests last, and parts of killed uploads; what could not go stays. Raises nothing."""
     gone = delete(going(judged), stores.checkpoints, opened.names, lambda: True)
+    sweep_parts(stores.checkpoints, opened.names, opened.view.state.epoch)
 
     def after(file: Judged) -> Judged:
         place = opened.names.parse_checkpoint(file.stat.name)

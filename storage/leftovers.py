@@ -1,0 +1,41 @@
+"""What killed uploads leave on a server, on stores that have such a thing; knows nothing of which upload is dead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
+
+from storage.base import Store
+from storage.wrapper import Wrapper
+
+
+@runtime_checkable
+class KeepsParts(Protocol):
+    """A store whose server keeps the parts of an unfinished upload, unlisted, until somebody gives it up."""
+
+    def unfinished(self, prefix: str) -> Iterator[tuple[str, float]]:
+        """Names of files that a server holds parts of, and when each was begun, by the store's clock."""
+        ...
+
+    def give_up(self, name: str) -> None:
+        """Have the server forget the parts of every unfinished upload of a name."""
+        ...
+
+
+def unfinished(store: Store, prefix: str) -> list[str]:
+    """Names under the prefix that a server holds parts of; none on other stores. Raises StoreError."""
+    inner = _innermost(store)
+    return sorted({name for name, _ in inner.unfinished(prefix)}) if isinstance(inner, KeepsParts) else []
+
+
+def give_up(store: Store, name: str) -> None:
+    """Forget the parts of a name; nothing on other stores. Raises StoreError."""
+    inner = _innermost(store)
+    if isinstance(inner, KeepsParts):
+        inner.give_up(name)
+
+
+def _innermost(store: Store) -> Store:
+    while isinstance(store, Wrapper):
+        store = store.inner
+    return store

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -65,7 +66,9 @@ def upload(
     Raises Corrupt if a file twice does not arrive as sent, StoreError if it cannot be read, else the store's errors.
     """
     tell = _one_at_a_time(progress)
-    return in_parallel(lambda item: _upload(store, folder / check_name(item[0]), *item, tell), keys.items(), workers)
+    return in_parallel(
+        lambda item: _upload(store, folder / check_name(item[0]), *item, tell, workers > 1), keys.items(), workers
+    )
 
 
 def download(
@@ -120,14 +123,16 @@ def block_digests(path: Path, block: int) -> tuple[str, BlockHash]:
     return whole.hexdigest(), BlockHash(block, over.hexdigest())
 
 
-def _upload(store: Store, path: Path, name: str, key: str, progress: Progress) -> Uploaded:
+def _upload(store: Store, path: Path, name: str, key: str, progress: Progress, beside: bool) -> Uploaded:
+    """`beside`: hash the file while it is being sent."""
     try:
-        size, sha256 = file_digest(path)
-        ref = _present(store, key, path, size, sha256)
+        known = _begin(file_digest, path).result if beside else cache(partial(file_digest, path))
+        ref = _present(store, key, path, known)
         for _ in range(_ATTEMPTS):
             if ref is None:
                 sent = store.put(key, path)
-                ref = sent if _same(store, sent, path, size, sha256) else None
+                ref = sent if _same(store, sent, path, known) else None
+        size, sha256 = known()
     except OSError as error:
         raise StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.") from error
     if ref is None:
@@ -139,20 +144,21 @@ def _upload(store: Store, path: Path, name: str, key: str, progress: Progress) -
     return Uploaded(name, key, ref, size, sha256)
 
 
-def _present(store: Store, key: str, path: Path, size: int, sha256: str) -> Ref | None:
+def _present(store: Store, key: str, path: Path, known: Callable[[], tuple[int, str]]) -> Ref | None:
     """The Ref of `key` if the store has just these bytes there."""
     if not store.unique_names:
         return None
     ref = store.ref(key)
     try:
-        return ref if _same(store, ref, path, size, sha256) else None
+        return ref if _same(store, ref, path, known) else None
     except Missing:
         return None
 
 
-def _same(store: Store, ref: Ref, path: Path, size: int, sha256: str) -> bool:
+def _same(store: Store, ref: Ref, path: Path, known: Callable[[], tuple[int, str]]) -> bool:
     """Whether the stored object is these bytes, as its server says or as it is read back. Raises OSError."""
     stat = store.stat(ref)
+    size, sha256 = known()
     if stat.size != size:
         return False
     if stat.sha256 is None and stat.block_hash is not None:
@@ -169,8 +175,8 @@ def _download(store: Store, file: Wanted, path: Path, progress: Progress, worker
         part.parent.mkdir(parents=True, exist_ok=True)
         full_reads = 0
         while full_reads < _ATTEMPTS:
-            resumed = _fetch(store, file, part, progress, workers)
-            if file_digest(part) == (file.size, file.sha256):
+            resumed, found = _fetch(store, file, part, progress, workers)
+            if found == (file.size, file.sha256):
                 part.replace(path)
                 return path
             full_reads += not resumed  # a wrong beginning may be this disk's own
@@ -181,21 +187,28 @@ def _download(store: Store, file: Wanted, path: Path, progress: Progress, worker
     )
 
 
-def _fetch(store: Store, file: Wanted, part: Path, progress: Progress, workers: int) -> bool:
-    """Append what the part file lacks, and one byte more if the object is too long; True if it held anything before."""
+def _fetch(store: Store, file: Wanted, part: Path, progress: Progress, workers: int) -> tuple[bool, tuple[int, str]]:
+    """Append what the part file lacks, and one byte more if the object is too long.
+
+    Whether the part file held anything before, and size and SHA-256 of what it holds now.
+    """
 
     def read(at: int) -> bytes:
         return store.read_range(file.ref, at, min(CHUNK, file.size - at + 1))
 
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(part, flags, 0o666), "ab") as out:
-        begun = out.seek(0, os.SEEK_END)
+    with os.fdopen(os.open(part, flags, 0o666), "ab+") as out:
+        out.seek(0)
+        sha = hashlib.file_digest(out, "sha256")
+        begun = done = out.tell()
         for piece in _ahead(read, range(begun, file.size + 1, CHUNK), workers):
             out.write(piece)
+            sha.update(piece)
+            done += len(piece)
             progress(len(piece))
             if len(piece) < CHUNK:
                 break  # the object ends here
-    return begun > 0
+    return begun > 0, (done, sha.hexdigest())
 
 
 def _ahead(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
@@ -207,24 +220,26 @@ def _ahead(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator
         yield from map(work, items)
         return
 
-    def begin(item: T) -> Future[R]:
-        future: Future[R] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(work(item))
-            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-                future.set_exception(error)
-
-        threading.Thread(target=run, name="transfer", daemon=True).start()
-        return future
-
     todo = iter(items)
-    under_way = deque(begin(item) for item in islice(todo, workers))
+    under_way = deque(_begin(work, item) for item in islice(todo, workers))
     while under_way:
         result = under_way.popleft().result()
-        under_way.extend(begin(item) for item in islice(todo, 1))
+        under_way.extend(_begin(work, item) for item in islice(todo, 1))
         yield result
+
+
+def _begin(work: Callable[[T], R], item: T) -> Future[R]:
+    """The work's future result or error."""
+    future: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work(item))
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="transfer", daemon=True).start()
+    return future
 
 
 def in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:

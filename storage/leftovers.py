@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 from storage.base import Store
-from storage.wrapper import Wrapper
+from storage.wrapper import innermost
 
 
 @runtime_checkable
@@ -24,18 +24,12 @@ class KeepsParts(Protocol):
 
 def unfinished(store: Store, prefix: str) -> list[str]:
     """Names under the prefix that a server holds parts of; none on other stores. Raises StoreError."""
-    inner = _innermost(store)
+    inner = innermost(store)
     return sorted({name for name, _ in inner.unfinished(prefix)}) if isinstance(inner, KeepsParts) else []
 
 
 def give_up(store: Store, name: str) -> None:
     """Forget the parts of a name; nothing on other stores. Raises StoreError."""
-    inner = _innermost(store)
+    inner = innermost(store)
     if isinstance(inner, KeepsParts):
         inner.give_up(name)
-
-
-def _innermost(store: Store) -> Store:
-    while isinstance(store, Wrapper):
-        store = store.inner
-    return store

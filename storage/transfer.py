@@ -118,8 +118,9 @@ def block_digests(path: Path, block: int) -> tuple[str, BlockHash]:
     whole, over = hashlib.sha256(), hashlib.sha256()
     with path.open("rb") as file:
         while data := file.read(block):
-            whole.update(data)
+            beside = _begin(whole.update, data)
             over.update(hashlib.sha256(data).digest())
+            beside.result()
     return whole.hexdigest(), BlockHash(block, over.hexdigest())
 
 

@@ -50,6 +50,13 @@ class Wrapper:
         return self.inner.ref(name)
 
 
+def innermost(store: Store) -> Store:
+    """The store inside all wrappers, for what only some kinds of store can tell."""
+    while isinstance(store, Wrapper):
+        store = store.inner
+    return store
+
+
 class CountingStore(Wrapper):
     """Counts requests by verb in `counts`; `reads` sums the point reads. `ref` asks nothing and is not counted."""
 

@@ -20,6 +20,7 @@ from relay.identity import Opened, open_run, salvaged_run
 from relay.names import FRAGMENT, Names
 from relay.outbox import outbox_of
 from relay.paragraphs import columns
+from relay.reach import reach
 from relay.redact import redact
 from relay.skew import skew
 from relay.state import RunState
@@ -99,12 +100,13 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
 
 
 def of_stores(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
-    """Each store's self-test, whether it stays, and its clock."""
+    """Each store's self-test, credentials and speed, whether it stays, and its clock."""
     stores = open_stores(app, resolved, read_only=False)
     for store in stores.both:
         self_test(store, token=app.runtime.token)
         record(store)
         yield Finding("store", True, f"{redact(store.address)} keeps its promises (self-test passed)")
+        yield from reach(store, app.runtime)
         yield from examine.keeping(store.address)
         yield from examine.clocks(skew(store, app.runtime))
 

@@ -61,7 +61,9 @@ def test_a_killed_session_is_gone_on_with_by_another_account_bit_for_bit(relay: 
     assert [left for left, _ in opened(bare).unfinished("")] == [names.checkpoint(1, 2) + "model.safetensors"], (
         "parts of a superseded epoch go, those of the newest may still become a file"
     )
-    assert "credentials" not in relay.call("report", "--run", "relayed", **place)
+    found = relay.call("doctor", "--run", "relayed", machine="two", **place)
+    assert "from environment variables" in found and "MB/s up" in found and "self-test passed" in found
+    assert ENVIRONMENT["AWS_SECRET_ACCESS_KEY"] not in found
     written = [path for path in relay.folder.rglob("*") if path.is_file()]
     secret = ENVIRONMENT["AWS_SECRET_ACCESS_KEY"].encode()
     assert all(secret not in path.read_bytes() for path in written), "no secret on any disk"

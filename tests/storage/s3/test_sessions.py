@@ -49,11 +49,11 @@ def test_a_killed_session_is_gone_on_with_by_another_account_bit_for_bit(relay: 
     _, errors = session.communicate()
     assert session.returncode == -9, errors
     durable = int(str(status("relayed")["step"]))
-    relay.call(*run_args("relayed", "account_2", durable + 8, 1000, "--wait", "10"), machine="two", **place)
-    relay.call(*run_args("unbroken", "account_3", durable + 8, 1000), machine="three", **place)
+    relay.call(*run_args("relayed", "account_2", durable + 8, 1000), **place)  # no wait: one machine
+    relay.call(*run_args("unbroken", "account_3", durable + 8, 1000), **place)
     heads = [status(run)["head"] for run in ("relayed", "unbroken")]
     assert heads[0]["state_hash"] == heads[1]["state_hash"]  # type: ignore[index]
-    relay.call("verify", "--run", "relayed", machine="two", **place)
+    relay.call("verify", "--run", "relayed", **place)
     names, sdk = Names("sudoku_pretrain_multiaccount", "relayed"), server(name).sdk()
     for key in (names.checkpoint(1, 1), names.checkpoint(1, 2)):
         sdk.create_multipart_upload(Bucket=BUCKET, Key=f"{prefix}-demo/{key}model.safetensors")
@@ -61,7 +61,7 @@ def test_a_killed_session_is_gone_on_with_by_another_account_bit_for_bit(relay: 
     assert [left for left, _ in opened(bare).unfinished("")] == [names.checkpoint(1, 2) + "model.safetensors"], (
         "parts of a superseded epoch go, those of the newest may still become a file"
     )
-    found = relay.call("doctor", "--run", "relayed", machine="two", **place)
+    found = relay.call("doctor", "--run", "relayed", **place)
     assert "from environment variables" in found and "MB/s up" in found and "self-test passed" in found
     assert ENVIRONMENT["AWS_SECRET_ACCESS_KEY"] not in found
     written = [path for path in relay.folder.rglob("*") if path.is_file()]

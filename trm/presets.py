@@ -53,7 +53,7 @@ PRESETS: dict[str, TrainConfig] = {
     "sudoku": _published("sudoku", Arch(mlp_t=True, pos_encodings="none")),
     "sudoku_att": _published("sudoku_att", Arch()),
 }
-_TARGETS = {"sudoku4": 1000, "sudoku4_att": 1600, "sudoku": 50_000, "sudoku_att": 50_000}
+_TARGETS = {"sudoku4": 800, "sudoku4_att": 1600, "sudoku": 50_000, "sudoku_att": 50_000}
 BOX = {"sudoku4": 2, "sudoku4_att": 2, "sudoku": 3, "sudoku_att": 3}
 """Side of a box: 2 for 4x4 grids, 3 for 9x9."""
 

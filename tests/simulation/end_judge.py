@@ -20,6 +20,8 @@ class EndJudge:
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle, self.require = oracle, oracle.require
+        self.entries_lost = False
+        """Whether this world has lost an entry, and people are told so."""
 
     def ended(self, command: Command, outcome: Outcome) -> None:
         """A session is over, and this is what it tells."""
@@ -34,12 +36,24 @@ class EndJudge:
         if code == 0 and command.order.verb == "run":
             self.require(outcome.durable_step >= command.fleet.pace.target, f"the target is not reached; {told}")
         if code == 65:
-            self.require(any(cause in outcome.message for cause in CAUSES_OF_65), told)
+            self.require(self.entries_lost or any(cause in outcome.message for cause in CAUSES_OF_65), told)
+        if code == 65 and "loss is nan" in outcome.message:
+            self.require(self._recorded(run, actor, "non-finite"), f"P10: nothing is recorded; {told}")
         if code == 76:
             self.require(self._superseded(run, actor), f"nobody took its lease; {told}")
         if code == 69:
             self.require(actor.troubled, f"nothing went wrong with the store; {told}")
         self._nothing_lost(told)
+
+    def crashed(self, command: Command) -> None:
+        """The training loop has raised; P10 wants that on record wherever the store could be reached."""
+        actor, run = command.actor, self.oracle.runs["toys", command.run]
+        excused = actor.troubled or self._superseded(run, actor)
+        self.require(excused or self._recorded(run, actor, "crash"), f"P10: no record of the crash of {actor.name}")
+
+    def _recorded(self, run: Run, actor: Actor, cause: str) -> bool:
+        mine = {epoch for epoch, holder in run.holders.items() if holder is actor}
+        return any(one["cause"] == cause and one["epoch"] in mine for one in run.state["incidents"])
 
     def refused(self, actor: Actor, error: RelayError) -> None:
         """A command was refused before it did anything."""
@@ -51,4 +65,5 @@ class EndJudge:
 
     def _nothing_lost(self, told: str) -> None:
         """In these worlds no entry is ever lost or forged."""
-        self.require("has been lost" not in told and " void" not in told, f"an entry is called lost; {told}")
+        lost = "has been lost" in told and not self.entries_lost
+        self.require(not lost and " void" not in told, f"an entry is called lost; {told}")

@@ -263,6 +263,7 @@ class Command:
         except StoreError as error:
             told = f"{self.order.verb}-{type(error).__name__}"
         except Crash:
+            self.fleet.oracle.verdict.crashed(self)
             told = "1"
         self.actor.over = True
         self.fleet.summary.exits[told] += 1

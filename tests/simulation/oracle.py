@@ -21,6 +21,7 @@ from tests.simulation.weather import Sky
 
 LEDGER = re.compile(r"runs/([^/]+)/([^/]+)/ledger/([0-9]{20})\.json")
 REGISTRY = re.compile(r"registry/ledger/([0-9]{20})\.json")
+HEARTBEAT = re.compile(r"runs/([^/]+)/([^/]+)/heartbeat\.([0-9]+)")
 HISTORY = re.compile(r"runs/[^/]+/[^/]+/history/.+")
 FILE = re.compile(r"checkpoints/([^/]+)/([^/]+)/step_([0-9]+)\.e([0-9]+)/(.+)")
 GRACE_S = 3600.0
@@ -111,6 +112,8 @@ class Oracle:
         elif found := REGISTRY.fullmatch(name):
             self.require(verb == "put_if_absent", f"I1: {verb} on the registry's {name}")
             self._registered(int(found[1]), new or b"")
+        elif (found := HEARTBEAT.fullmatch(name)) and verb == "put":
+            self.ledger.beat(self.runs[found[1], found[2]], int(found[3]), by)
         elif HISTORY.fullmatch(name):
             self.require(new is not None and old in (None, new), f"P4: {verb} on the history object {name}")
         elif found := FILE.fullmatch(name):

@@ -47,6 +47,8 @@ def play(seed: int, mutation: Callable[[], AbstractContextManager[object]] = nul
             raise fleet.trace.violation(f"{type(error).__name__}: {error}") from error
         finally:
             fleet.world.close()
+    if fleet.trace.broken:
+        raise fleet.trace.broken
     return summary, fleet.trace
 
 

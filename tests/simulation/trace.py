@@ -67,6 +67,8 @@ class Trace:
     def __init__(self, seed: int, start: float) -> None:
         self.seed, self.start, self.now = seed, start, start
         self.count = 0
+        self.broken: Violation | None = None
+        """The first violation; whoever it was raised in may have caught it."""
         self._last: deque[str] = deque(maxlen=SHOWN)
         self._sha = hashlib.sha256()
 
@@ -85,7 +87,9 @@ class Trace:
     def violation(self, what: str) -> Violation:
         """The error to raise: where it happened, and how to see it again."""
         last = "\n".join(self._last)
-        return Violation(
+        found = Violation(
             f"{what}\nat {self.now - self.start:.3f} s of seed {self.seed}; again with RELAY_SIM_SEED={self.seed} "
             f"pytest tests/simulation\nThe last actions:\n{last}"
         )
+        self.broken = self.broken or found
+        return self.broken

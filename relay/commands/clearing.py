@@ -12,7 +12,9 @@ from relay.collect import delete, known_time, sweep_parts, verified_manifests
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
 from relay.commands.reading import require
 from relay.identity import Opened, Pair
+from relay.names import Names
 from relay.retention import Judged, going, judge_files
+from relay.state import RunState
 from relay.trouble import speaking
 
 
@@ -31,17 +33,19 @@ def gc(
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run})
     opened, stores = require(app, resolved, read_only=dry_run)
-    judged = judge(opened, stores, full)
+    state, judged = judge(opened, stores, full)
     if not dry_run:
-        judged = clear(judged, opened, stores)
+        judged = clear(judged, opened.names, stores, state.epoch)
     groups, files = grouped(judged, opened.names), [{"name": stat.name, "bytes": stat.size} for stat in going(judged)]
     local = dry_run and stores.checkpoints.clock_is_local
     text = text_of(groups, done=not dry_run, local_clock=local)
     emit(as_json, document_of(groups, files, done=not dry_run), text)
 
 
-def judge(opened: Opened, stores: Pair, full: bool) -> list[Judged]:
-    """Every listed checkpoint file, by a view whose slots were judged: a forged entry must not free a file.
+def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[Judged]]:
+    """Every listed checkpoint file, and the state it was judged by.
+
+    That state's slots were judged, as those of `opened.view` were not: a forged entry must not free a file.
 
     What such a view lets go, it lets go for ever, so no lease is needed (P8). Raises BadData (65) for a lost entry.
     """
@@ -51,16 +55,19 @@ def judge(opened: Opened, stores: Pair, full: bool) -> list[Judged]:
         manifests = verified_manifests(state, stores.checkpoints, opened.names)
         listed = list(stores.checkpoints.list(opened.names.checkpoints))
         now = known_time(state, listed) if full else stores.checkpoints.now()
-    return judge_files(state, opened.names, listed, manifests, now, short_of_space=full)
+    return state, judge_files(state, opened.names, listed, manifests, now, short_of_space=full)
 
 
-def clear(judged: list[Judged], opened: Opened, stores: Pair) -> list[Judged]:
-    """Delete what may go, manifests last, and parts of killed uploads; what could not go stays. Raises nothing."""
-    gone = delete(going(judged), stores.checkpoints, opened.names, lambda: True)
-    sweep_parts(stores.checkpoints, opened.names, opened.view.state.epoch)
+def clear(judged: list[Judged], names: Names, stores: Pair, epoch: int) -> list[Judged]:
+    """Delete what may go, manifests last, and parts of killed uploads of epochs below `epoch`; raises nothing.
+
+    A folder of which one file could not go is said to stay.
+    """
+    gone = delete(going(judged), stores.checkpoints, names, lambda: True)
+    sweep_parts(stores.checkpoints, names, epoch)
 
     def after(file: Judged) -> Judged:
-        place = opened.names.parse_checkpoint(file.stat.name)
+        place = names.parse_checkpoint(file.stat.name)
         stuck = file.goes and not (place and place[:2] in gone)
         return replace(file, goes=False, rule="could not be deleted: run gc again later") if stuck else file
 

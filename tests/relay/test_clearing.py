@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from relay.commands import clearing
+from relay.identity import Opened, Pair
+from relay.names import Names
 from storage.base import Denied, Store
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores
@@ -125,3 +129,24 @@ def test_what_the_store_refuses_to_delete_is_said(desk: Desk, monkeypatch: pytes
     done = desk("gc", "--run", "r", "--json").json
     assert done["files"] == []
     assert "could not be deleted" in rules(done["stays"])["step_8.e1"]
+
+
+def test_parts_of_uploads_go_by_the_judged_state_not_by_a_cheap_reading(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cheap reading may believe forged entries of a later epoch: the living holder's upload must not be cut off."""
+    swept: list[int] = []
+    read = clearing.require
+
+    def deceived(*args: Any, **more: Any) -> tuple[Opened, Pair]:
+        opened, stores = read(*args, **more)
+        later = opened.view.state.model_copy(update={"epoch": opened.view.state.epoch + 5})
+        return replace(opened, view=replace(opened.view, state=later)), stores
+
+    def sweep(store: Store, names: Names, epoch: int) -> None:
+        swept.append(epoch)
+
+    monkeypatch.setattr(clearing, "require", deceived)
+    monkeypatch.setattr(clearing, "sweep_parts", sweep)
+    desk("gc", "--run", "r")
+    assert swept == [4]

@@ -138,11 +138,16 @@ class Outbox:
         shutil.rmtree(self.folder(key), ignore_errors=True)
 
     def tidy(self, state: RunState) -> None:
-        """Remove what older epochs left but the head's backup and the newest few that were never committed."""
+        """Remove what older epochs left but the head's backup and the newest few that were never committed.
+
+        What another run has here stays: two of one name that began at the same time share the folder (`outbox_of`).
+        """
         known = {c.key for c in state.retained} | {r.key for r in state.retired}
-        older = [packed for packed in self.all() if packed.epoch < state.epoch and packed.step > state.step]
-        unsent = [packed.key for packed in older if packed.key not in known]
-        kept = {*unsent[-KEPT_UNSENT:], *([state.head.key] if state.head else [])}
+        here = self.all()
+        others = {packed.key for packed in here if packed.run_id != state.run_id}
+        older = [packed.key for packed in here if packed.epoch < state.epoch and packed.step > state.step]
+        unsent = [key for key in older if key not in known | others]
+        kept = {*unsent[-KEPT_UNSENT:], *others, *([state.head.key] if state.head else [])}
         for key in self._keys():
             if key[1] < state.epoch and key not in kept:
                 self.remove(key)

@@ -136,6 +136,15 @@ def test_a_kill_at_any_point_of_adopting_leaves_a_checkpoint_that_can_be_pushed(
     assert outbox.adopt(packed, 8, (20, 1)).key == (35, 8)
 
 
+def test_of_two_runs_of_one_name_that_began_at_once_neither_tidies_the_others_away(outbox: Outbox) -> None:
+    state, other = story(), story().model_copy(update={"run_id": "f" * 32, "epoch": 9})
+    first, second = outbox_of(outbox.root, state.run_id), outbox_of(outbox.root, other.run_id)
+    assert first == second, "both saw an empty folder"
+    unsent = keep(first, state, 35)
+    second.tidy(other)
+    assert first.pushable(state) == unsent
+
+
 def test_a_run_of_the_same_name_in_another_store_keeps_what_it_could_not_send(outbox: Outbox) -> None:
     state, other = story(), story().model_copy(update={"run_id": "f" * 32})
     unsent = keep(outbox, state, 35)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import ClassVar
+
 import pytest
 
 from tests.simulation import seeds
+from tests.simulation.mutations import tally
 from tests.simulation.trace import Summary
 
 WANTED = {
@@ -28,12 +33,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == "simulation":
                 _Added.total = _Added.total + Summary.of(value)
+            if name == "mutation":
+                _Added.mutations.append(tally.Found(*value))
 
 
 class _Added:
     """The sum so far; a hook for reports is given nowhere else to keep it."""
 
     total = Summary()
+    mutations: ClassVar[list[tally.Found]] = []
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -44,7 +52,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line of everything counted."""
+    """One line of everything counted, and one of the mutations; their table where it is asked for."""
+    if _Added.mutations:
+        terminalreporter.write_line(tally.line(_Added.mutations))
+        if table := os.environ.get("RELAY_SIM_MUTATIONS"):
+            tally.write(_Added.mutations, Path(table))
     if _Added.total.seeds:
         terminalreporter.write_line(_Added.total.line())
         if _Added.total.seeds >= seeds.CI_SEEDS and (missing := _missing()):

@@ -1,0 +1,11 @@
+"""All mutations, in the order of their files."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations import deletion, files, ledger, training
+from tests.simulation.mutations.base import ALL, Mutation
+
+MODULES = (ledger, files, deletion, training)
+"""Importing them fills ALL."""
+CAUGHT: tuple[Mutation, ...] = tuple(one for one in ALL if not one.covered_by)
+HARMLESS: tuple[Mutation, ...] = tuple(one for one in ALL if one.covered_by)

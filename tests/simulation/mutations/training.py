@@ -1,0 +1,85 @@
+"""Snapshots, the certified handoff and the record of failures broken in one place each (I7, I9, P9, P10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relay import session, training
+from relay.checkpoint import Verdict
+from relay.errors import BadData
+from relay.incidents import _outlook
+from relay.training import Trainer
+from tests.relay.toy import ToySnapshot
+from tests.simulation.mutations.base import Patches, mutation, patch
+from tests.simulation.mutations.scenes import crash_again, other_device
+from tests.simulation.workload import SimWorkload
+
+
+@mutation("non-finite-committed", "I9: nobody asks whether a snapshot is finite", "I9: ", pinned=3)
+def _non_finite_committed() -> Patches:
+    return [patch(Trainer, "_refuse_non_finite", lambda *_: None)]
+
+
+@mutation("snapshot-aliased", "I7: a snapshot is no copy; training changes it until it is saved", "I7: ", pinned=1)
+def _snapshot_aliased() -> Patches:
+    class Alias(ToySnapshot):
+        def content(self) -> dict[str, Any]:
+            object.__setattr__(self, "values", self.owner.values)  # type: ignore[attr-defined]
+            return super().content()
+
+    def snapshot(workload: SimWorkload) -> ToySnapshot:
+        taken = real(workload)
+        alias = Alias(taken.step, taken.values, taken.finite, taken.before_save)
+        alias.owner = workload  # type: ignore[attr-defined]
+        return alias
+
+    real = SimWorkload.snapshot
+    return [patch(SimWorkload, "snapshot", snapshot)]
+
+
+@mutation("extra-step-kept", "P9: the step after the last snapshot is kept in it", "I7: ")
+def _extra_step_kept() -> Patches:
+    def hand_over(trainer: Trainer, item: Any, step_after: Any) -> None:
+        digest = step_after()
+        later = trainer._workload.snapshot()
+        item.snapshot = ToySnapshot(item.step, later.values, later.finite)  # type: ignore[attr-defined]
+        real(trainer, item, lambda: digest)
+
+    real = Trainer.hand_over
+    return [patch(Trainer, "hand_over", hand_over)]
+
+
+@mutation("digest-of-the-snapshot", "P9: the promise is made of step N, not of step N+1", "P9: ")
+def _digest_of_the_snapshot() -> Patches:
+    def hand_over(trainer: Trainer, item: Any, step_after: Any) -> None:
+        digest = trainer._workload.digest()
+
+        def later() -> Any:
+            found = step_after()
+            return found and type(found)(found.step, found.path, digest.digest)
+
+        real(trainer, item, later)
+
+    real = Trainer.hand_over
+    return [patch(Trainer, "hand_over", hand_over)]
+
+
+@mutation("exact-unseen", "I7: a link is called exact without comparing", "I7: ", scene=other_device)
+def _exact_unseen() -> Patches:
+    def judge(verdict: Verdict, restored: Any, *_: Any) -> None:
+        verdict.certified = "unknown" if restored is None else "exact"
+
+    return [patch(training, "judge", judge)]
+
+
+@mutation("crash-unrecorded", "P10: a crash of training leaves no incident", "P10: no record", scene=crash_again)
+def _crash_unrecorded() -> Patches:
+    return [patch(session, "record_crash", lambda *_: None)]
+
+
+@mutation("nan-unrecorded", "P10: a loss that is not finite leaves no incident", "P10: nothing is recorded", pinned=3)
+def _nan_unrecorded() -> Patches:
+    def record(lease: Any, facts: Any, found: training.NonFinite) -> BadData:
+        return BadData(f"At step {found.step} {found.reason}. {_outlook(lease.state)}")
+
+    return [patch(session, "record_non_finite", record)]

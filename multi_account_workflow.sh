@@ -23,13 +23,14 @@ fi
 # 2. Packages, if one is missing. A torch or numpy that is here already is pinned, never replaced.
 needed='import einops, filelock, numpy, pydantic, rich, safetensors, tenacity, torch, typer, yaml'
 if ! "$python" -c "$needed" 2>/dev/null; then
-  say "Installing packages (once)"
+  say "Installing packages once: some minutes, most of them for PyTorch (with CUDA several GB). pip says what it does:"
   pins=$(mktemp)
   "$python" -m pip list --format=freeze 2>/dev/null | grep -E '^(torch|numpy)==' >"$pins" || true
   grep -q '^torch==' "$pins" || cat constraints.txt >>"$pins"   # one version for all: exact from machine to machine
-  "$python" -m pip install --quiet --disable-pip-version-check -c "$pins" -e '.[train]'
+  "$python" -m pip install --disable-pip-version-check -c "$pins" -e '.[train]'
 fi
 relay() { "$python" rotate_accounts.py "$@"; }
+shown=$(command -v python >/dev/null && echo python || echo python3)   # what the next person's shell knows
 
 # 3. Without a store of your own the run lives in ./relay_store.
 settings=$(relay config show)
@@ -43,12 +44,12 @@ relay prepare
 code=0; relay run || code=$?
 relay report || true   # the session's own exit code is what counts
 case $code in
-  0)  say "The target is reached. What is it worth? python rotate_accounts.py evaluate" ;;
+  0)  say "The target is reached. What is it worth? $shown rotate_accounts.py evaluate" ;;
   75) say "Handed off; the run goes on:"; relay next ;;
-  73) say "Somebody else is training this run. Try later, or: python rotate_accounts.py run --wait 10" ;;
-  74) say "The newest checkpoint is on this machine only. Do not delete it: python rotate_accounts.py push" ;;
+  73) say "Somebody else is training this run. Try later, or: $shown rotate_accounts.py run --wait 10" ;;
+  74) say "The newest checkpoint is on this machine only. Do not delete it: $shown rotate_accounts.py push" ;;
   76) say "Another session took over while this one was away. Nothing else is lost; run again later." ;;
-  65 | 69 | 77 | 78) say "Not trained (exit $code, reason above). Advice: python rotate_accounts.py doctor" ;;
+  65 | 69 | 77 | 78) say "Not trained (exit $code, reason above). Advice: $shown rotate_accounts.py doctor" ;;
   *)  say "Ended with exit $code. The durable step above is safe; the same command goes on from there." ;;
 esac
 exit "$code"

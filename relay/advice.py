@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+
+
+def interpreter() -> str:
+    """What a shell here calls Python: Debian and its kin have only `python3`."""
+    return "python3" if shutil.which("python") is None and shutil.which("python3") else "python"
 
 
 def command(verb: str, run: str | None = None, *words: str) -> str:
     """`python rotate_accounts.py VERB --run RUN WORDS`, quoted so that it can be copied into a shell."""
     named = ["--run", run] if run else []
-    return shlex.join(["python", "rotate_accounts.py", *verb.split(), *named, *words])
+    return shlex.join([interpreter(), "rotate_accounts.py", *verb.split(), *named, *words])

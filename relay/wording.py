@@ -40,6 +40,11 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def metric(name: str, value: float, digits: int = 4) -> str:
+    """A number people watch: an accuracy is a share of the whole, anything else has this many digits."""
+    return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.{digits}g}"
+
+
 def duration(seconds: float) -> str:
     """45 s, 12 min, 3 h 05 min, 2 d 4 h."""
     whole = max(0, round(seconds))

@@ -1,8 +1,15 @@
-"""For every test: trm comes before torch, because it settles how torch's threads wait; slow tests begin first."""
+"""For every test: trm comes before torch, because it settles how torch's threads wait; slow tests begin first; people
+are told to type `python`, whatever this machine calls it."""
 
 import pytest
 
 import trm  # noqa: F401
+from relay import advice
+
+
+@pytest.fixture(autouse=True)
+def python_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advice, "interpreter", lambda: "python")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +18,11 @@ from relay.identity import Opened, Pair
 from relay.outbox import Outbox
 from relay.restore import fetch_unheld
 from relay.state import Checkpoint, RunState
-from relay.wording import counted, duration
+from relay.wording import counted, duration, metric
 from relay.workload import Workload
 
-SAMPLE = 2
-"""Rows timed to foretell the rest."""
+SAMPLE, GROWTH, LONG_ENOUGH_S = 2, 4, 2.0
+"""Rows timed first to foretell the rest, how many times more are timed next, and the seconds that are believed."""
 SPLITS = ("test", "valid")
 StepOption = Annotated[
     int | None, typer.Option("--step", help="A retained step instead of the newest.", show_default=False)
@@ -68,7 +69,7 @@ def evaluate(
     metrics = measure(app, workload, split, rows)
     which = role(opened.view.state, chosen)
     document = {"schema": "relay.evaluate/1", "run": resolved.settings.run, "step": chosen.step, "which": which}
-    shown = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
     numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     emit(as_json, {**document, "split": split, "metrics": numbers}, f"step {chosen.step:,} ({which}), {split}: {shown}")
 
@@ -137,10 +138,31 @@ def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[
     total = app.kind.rows(workload, split)
     if not total:
         raise BadData(f"There are no {split} rows.")
-    began = app.runtime.monotonic()
-    workload.evaluate(split, min(SAMPLE, total))
-    each = (app.runtime.monotonic() - began) / min(SAMPLE, total)
     count = min(rows or total, total)
-    rest = f"; {counted(count, 'row')} about {duration(each * count)}" if count < total else ""
-    say(f"All {counted(total, 'row')} would take about {duration(each * total)}{rest}.")
+    each = foretell(lambda number: workload.evaluate(split, number), count, app.runtime.monotonic)
+    rest = f"; {counted(count, 'row')} {about(each, count)}" if count < total else ""
+    say(f"All {counted(total, 'row')} would take {about(each, total)}{rest}.")
     return dict(workload.evaluate(split, count))
+
+
+def foretell(evaluate: Callable[[int], object], rows: int, monotonic: Callable[[], float]) -> tuple[float, float]:
+    """Seconds a row takes at least and at most: by what more rows added, and by all that a sample took.
+
+    The first rows warm up and do not count; samples grow until one is long enough to be believed.
+    """
+    size, timed = min(SAMPLE, rows), list[tuple[int, float]]()
+    evaluate(size)
+    while not timed or (timed[-1][1] < LONG_ENOUGH_S and timed[-1][0] < rows):
+        size = min(rows, GROWTH * size) if timed else size
+        began = monotonic()
+        evaluate(size)
+        timed.append((size, monotonic() - began))
+    (before, quick), (size, took) = timed[-2] if len(timed) > 1 else (0, 0.0), timed[-1]
+    each, more = took / size, (took - quick) / (size - before)
+    return min(each, max(more, each / 2)), max(each, min(more, 2 * each))
+
+
+def about(each: tuple[float, float], rows: int) -> str:
+    """The time of that many rows."""
+    least, most = (duration(seconds * rows) for seconds in each)
+    return f"about {least}" if least == most else f"{least} to {most}"

@@ -103,7 +103,7 @@ EVIL = "a\x1b]0;evil\x07\x1b[2J\u202eb\r\x9b31m"
         lambda text: emit(False, {}, text),
         say,
         lambda text: Lines(10, lambda: 0.0, 1.0).tell(text),
-        lambda text: Bar(10, Console(file=sys.stderr, force_terminal=True)).tell(text),
+        lambda text: Bar(10, lambda: 0.0, Console(file=sys.stderr, force_terminal=True)).tell(text),
         lambda text: tell(65, text, None, False, ()),
         lambda text: print(Damage(3, text).text),
     ],

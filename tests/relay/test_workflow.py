@@ -43,7 +43,7 @@ class Machine:
     def run(self, **environ: str) -> subprocess.CompletedProcess[str]:
         surroundings = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CALLS": str(self.folder / "calls")}
         return subprocess.run(
-            ["bash", str(self.folder / SCRIPT.name)],
+            [shutil.which("bash") or "bash", str(self.folder / SCRIPT.name)],
             cwd="/",
             env=surroundings | environ,
             capture_output=True,
@@ -132,6 +132,24 @@ def test_a_failed_preparation_spends_no_session(machine: Machine) -> None:
 def test_it_is_short_and_readable() -> None:
     lines = SCRIPT.read_text().splitlines()
     assert len(lines) <= 55 and max(map(len, lines)) <= 120
+
+
+def test_a_long_installation_says_so_before_it_begins_and_is_not_silent(machine: Machine) -> None:
+    done = machine.run(MISSING="1", VIRTUAL_ENV="/v")
+    assert "some minutes" in done.stderr
+    (call,) = machine.called("-m pip install")
+    assert "quiet" not in call
+
+
+def test_advice_calls_python_as_this_machine_does(machine: Machine) -> None:
+    tools = machine.folder / "tools"
+    tools.mkdir()
+    for tool in ("bash", "dirname", "grep", "cat", "mkdir", "cp", "mktemp", "sed"):
+        (tools / tool).symlink_to(shutil.which(tool) or "")
+    only_python3 = f"{machine.folder}/bin:{tools}"
+    assert "worth? python3 rotate_accounts.py evaluate" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
+    shutil.copy(machine.folder / "bin" / "python3", machine.folder / "bin" / "python")
+    assert "worth? python rotate_accounts.py evaluate" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
 
 
 def test_a_machine_without_torch_gets_the_tested_version(machine: Machine) -> None:

@@ -131,10 +131,16 @@ def verified_manifests(
     return found
 
 
-def delete(going: list[Stat], store: Store, names: Names, may: Callable[[], bool]) -> set[Key]:
+def delete(
+    going: list[Stat],
+    store: Store,
+    names: Names,
+    may: Callable[[], bool],
+    gone: Callable[[Stat], None] = lambda _: None,
+) -> set[Key]:
     """Delete in the given order (manifests last); a folder whose file could not go keeps its manifest.
 
-    Returns the keys whose listed files are all gone.
+    `gone` hears of each file that went. Returns the keys whose listed files are all gone.
     """
     keys, stuck = set(), set()
     for stat in going:
@@ -148,4 +154,6 @@ def delete(going: list[Stat], store: Store, names: Names, may: Callable[[], bool
             store.delete(stat.ref)
         except StoreError:
             stuck.add(place[:2])
+        else:
+            gone(stat)
     return keys - stuck

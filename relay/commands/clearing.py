@@ -16,6 +16,7 @@ from relay.names import Names
 from relay.retention import Judged, going, judge_files
 from relay.state import RunState
 from relay.trouble import speaking
+from storage.base import Stat
 
 
 def gc(
@@ -61,14 +62,14 @@ def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[Judg
 def clear(judged: list[Judged], names: Names, stores: Pair, epoch: int) -> list[Judged]:
     """Delete what may go, manifests last, and parts of killed uploads of epochs below `epoch`; raises nothing.
 
-    A folder of which one file could not go is said to stay.
+    What could not go is said to stay.
     """
-    gone = delete(going(judged), stores.checkpoints, names, lambda: True)
+    gone: set[Stat] = set()
+    delete(going(judged), stores.checkpoints, names, lambda: True, gone.add)
     sweep_parts(stores.checkpoints, names, epoch)
 
     def after(file: Judged) -> Judged:
-        place = names.parse_checkpoint(file.stat.name)
-        stuck = file.goes and not (place and place[:2] in gone)
+        stuck = file.goes and file.stat not in gone
         return replace(file, goes=False, rule="could not be deleted: run gc again later") if stuck else file
 
     return [after(file) for file in judged]

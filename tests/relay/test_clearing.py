@@ -150,3 +150,18 @@ def test_parts_of_uploads_go_by_the_judged_state_not_by_a_cheap_reading(
     monkeypatch.setattr(clearing, "sweep_parts", sweep)
     desk("gc", "--run", "r")
     assert swept == [4]
+
+
+def test_a_folder_of_which_one_file_cannot_go_is_told_file_by_file(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stubborn(Wrapper):
+        def delete(self, ref: Any) -> None:
+            if str(ref).endswith("/manifest.json"):
+                raise Denied(f"{ref}: not yours")
+            super().delete(ref)
+
+    wrap_stores(monkeypatch, Stubborn)
+    before = stored(desk)
+    done = desk("gc", "--run", "r", "--full", "--json").json
+    gone = {name for name in set(before) - set(stored(desk)) if name.startswith("checkpoints")}
+    assert gone and {row["name"] for row in done["files"]} == gone
+    assert "could not be deleted" in rules(done["stays"])["step_3.e1"]

@@ -10,8 +10,8 @@ HEAD = """# Mutations: is the simulation's judge able to see?
 
 Written by `RELAY_SIM_MUTATIONS={name} pytest tests/simulation/test_mutations.py`, which looks for each mutation from
 seed 0 on. A mutation is the product broken in one place (`tests/simulation/mutations/`); it is caught if the judge's
-verdict names the rule that was broken. *Seeds* is how many worlds that took. "Drawn" worlds are the simulation's own; the
-others were made for the mutation, since drawn ones hold its trouble seldom or never. All are silent without it.
+verdict names the rule that was broken. *Seeds* is how many worlds that took. "Drawn" worlds are the simulation's own,
+the others were made for the mutation, since drawn ones hold its trouble seldom or never. All are silent without it.
 
 | mutation | what is broken | world | caught by (first verdict) | seeds |
 |---|---|---|---|---|

@@ -8,11 +8,13 @@ from relay.checkpoint import Facts, Verdict
 from relay.restore import Restored
 from relay.workload import StepDigest
 
+FIRST_SESSION = "the run's first session"
+
 
 def judge(verdict: Verdict, restored: Restored | None, mine: StepDigest, facts: Facts) -> None:
     """Compare the first step with what the checkpoint promised and write the result into `verdict`."""
     if restored is None:
-        verdict.why = verdict.why or "the run's first session"
+        verdict.why = verdict.why or FIRST_SESSION
         return
     promised = restored.checkpoint.next
     if promised is None or promised.step != mine.step:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from relay.assembly import Parts
 from relay.changes import Rewind
 from relay.committer import Item
+from relay.links import continuing
 from relay.outbox import Packed
 from relay.restore import Restored, restore
 from relay.state import NextDigest
@@ -42,6 +43,8 @@ def bring_up(parts: Parts) -> Restored | None:
             return None
         restored = _restore(parts)
         again = bool(restored.damaged) and _commit_again(parts, restored)
+        if not again:
+            ctx.listener.tell(continuing(lease.state, restored.checkpoint))
         ctx.outbox.tidy(lease.state)
     return None if again else restored
 

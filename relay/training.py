@@ -13,6 +13,7 @@ from relay.checkpoint import Verdict
 from relay.committer import Committer, Item
 from relay.context import Context
 from relay.heartbeat import Heartbeat
+from relay.links import told
 from relay.restore import Restored
 from relay.signals import Reason
 from relay.workload import Progress, Share, Snapshot, StepDigest
@@ -68,6 +69,8 @@ class Trainer:
         with self._heartbeat.phase(COMPILE_S):
             digest = self._one_step(sample=False)  # it may compile
         judge(self._verdict, restored, digest, self._ctx.facts)
+        if line := told(self._verdict.certified, self._verdict.why):
+            self._ctx.listener.tell(line)
 
     def run(self) -> End:
         """Train until an end is due, handing over a snapshot whenever a commit is. Raises what ended the committer."""

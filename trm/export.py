@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from trm.statefile import load_document, read_tensors
 
@@ -37,6 +37,6 @@ def export_folder(checkpoint: Path, out: Path, config: dict[str, Any], ema: bool
     out.mkdir(parents=True, exist_ok=True)
     tensors, description = out / "model.safetensors", out / "config.json"
     about = {"step": str(document.step), "weights": kind, "exact": "no: weights only"}
-    save_file(weights["raw"] | (weights["ema"] if ema else {}), tensors, metadata=about)
+    tensors.write_bytes(save(weights["raw"] | (weights["ema"] if ema else {}), metadata=about))  # save_file: mode 0600
     description.write_text(json.dumps({"config": config, **about}, indent=1) + "\n")
     return [tensors, description]

@@ -23,6 +23,7 @@ from relay.errors import Exit
 from relay.identity import begins_by_itself, open_run
 from relay.interrupts import heed, listening
 from relay.lease import refuse_halted
+from relay.links import briefly
 from relay.logs import close_log, open_log
 from relay.mishaps import tell
 from relay.progress import Lines, display
@@ -171,10 +172,12 @@ def sentence(outcome: Outcome) -> str:
     """For people: what happened, what is durable, and how much a kill could have cost."""
     if not outcome.commits:
         return f"{outcome.message} Durable step: {_step(outcome)}."
+    link = briefly(outcome.certified, outcome.why)
     return (
         f"{outcome.message} Steps {outcome.from_step:,} to {_step(outcome)} in {duration(outcome.total_s)} "
         f"({duration(outcome.train_s)} of training), {counted(outcome.commits, 'commit')}; a kill could have cost "
-        f"at most {duration(outcome.interval_s + outcome.latency_s)} of work. Durable step: {_step(outcome)}."
+        f"at most {duration(outcome.interval_s + outcome.latency_s)} of work.{f' {link}' if link else ''} "
+        f"Durable step: {_step(outcome)}."
     )
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from trm.export import export_folder
 from trm.interop import export_weights, import_weights, plain_name
+from trm.snapshot import Snapshot
+from trm.statefile import StateDocument
 
 
 def test_export_and_import_are_inverse(make, tmp_path) -> None:
@@ -41,3 +46,17 @@ def test_what_does_not_fit_is_named(make, tmp_path) -> None:
     path.write_bytes(b"not safetensors at all")
     with pytest.raises(ValueError, match="not a safetensors file"):
         import_weights(state, path)
+
+
+def test_an_exported_checkpoint_may_be_read_by_whom_the_umask_allows(make, tmp_path) -> None:
+    state = make(0)
+    (tmp_path / "checkpoint").mkdir()
+    document = StateDocument(step=0, seed=0, config={}, code="0", fingerprint={})
+    Snapshot(state, document, torch.zeros((), dtype=torch.float64)).save(tmp_path / "checkpoint")
+    for mask, mode in ((0o022, 0o644), (0o077, 0o600)):
+        before = os.umask(mask)
+        try:
+            written = export_folder(tmp_path / "checkpoint", tmp_path / f"{mask:o}", {})
+        finally:
+            os.umask(before)
+        assert {path.stat().st_mode & 0o777 for path in written} == {mode}

@@ -35,7 +35,7 @@ def test_presets(name: str) -> None:
     assert chosen.task == name
     assert chosen.arch.mlp_t == (not name.endswith("_att"))
     assert chosen.ema
-    targets = {"sudoku4": 1000, "sudoku4_att": 1600}
+    targets = {"sudoku4": 800, "sudoku4_att": 1600}
     assert tasks.target_steps(name) == targets.get(name, 50_000)
 
 

@@ -34,7 +34,7 @@ shown=$(command -v python >/dev/null && echo python || echo python3)   # what th
 
 # 3. Without a store of your own the run lives in ./relay_store.
 settings=$(relay config show)
-if ! grep -q '^storage\..*url = .' <<<"$settings"; then
+if ! grep -q '^storage\..*url = [^(]' <<<"$settings"; then
   say "No store configured: the run lives in ./relay_store. If this machine is thrown away, nothing outlives it."
   export RELAY_EPHEMERAL=1
 fi

@@ -24,7 +24,8 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
     """How the run stands, and whether somebody must act."""
     state = view.state
     if state is None:
-        yield Finding("run", True, f"{view.run} has not begun", f"`{command('run', view.run)}` begins it.")
+        begin = f"If it is meant to be new, `{command('run', view.run)}` begins it; else correct its name or the store."
+        yield Finding("run", True, f"{view.run} has not begun{': ' if view.missing else ''}{view.missing}", begin)
         return
     yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
     if state.halted is not None:

@@ -16,6 +16,7 @@ from relay.origins import Given, Value, from_command_line, from_environment, fro
 from relay.state import MAX_RETAINED, Name, Step
 
 FILE_NAME = "config_multi_account.yaml"
+DEFAULT_STORE = "relay_store"
 DEFAULT_TASK = "sudoku4"
 NAMES = ("project", "run", "account")
 
@@ -115,13 +116,18 @@ class Resolved(Generic[WorkloadConfig]):
         return self._address(self.settings.storage.checkpoint_url or self._url())
 
     @property
+    def default_url(self) -> str:
+        """Address of the store where nobody named one."""
+        return self._address(DEFAULT_STORE)
+
+    @property
     def addresses(self) -> dict[str, str]:
         """The stores as somebody named them, by environment variable: what other people need to set too."""
         named = self.settings.storage.model_dump().items()
         return {variable(f"storage.{key}"): address for key, address in named if address}
 
     def _url(self) -> str:
-        return self.settings.storage.url or "relay_store"
+        return self.settings.storage.url or DEFAULT_STORE
 
     def _address(self, url: str) -> str:
         """A plain path as a file:// address; the store's identity stays behind it."""

@@ -17,12 +17,13 @@ from relay.clock import Runtime
 from relay.endpoint import ensure_tested
 from relay.errors import BadConfig, BadData
 from relay.ledger import RunLedger, View
-from relay.names import FRAGMENT, IDENTITY, Names, one_edit_apart
+from relay.names import FRAGMENT, IDENTITY, Names, nearest, one_edit_apart
 from relay.pinned import config_hash
 from relay.registry import Registry
 from relay.salvage import salvage
 from relay.state import Checkpoint, Id, Origin, Strict
 from relay.trouble import speaking
+from relay.whereabouts import NOWHERE, absent
 from storage.base import Exists, Missing, Store, TooLong
 from storage.mounts import evaporates
 
@@ -226,14 +227,17 @@ def begin_run(
 def unknown_run(stores: Pair, project: str, run: str, known: list[tuple[str, str]]) -> BadConfig:
     """What to say when a run is not there."""
     there = ", ".join(f"{p}/{r}" for p, r in known[-10:]) or "no run at all"
+    near = next((f" Did you mean {r}?" for p, r in reversed(known) if p == project and r == nearest(run, [r])), "")
+    if absent(stores.ledger.address):
+        there = f"nothing, for {NOWHERE}"
     begin = (
         ""
         if begins_by_itself(stores.ledger)
         else f" If it is meant to be new, one person runs `{command('init', run)}` once."
     )
     return BadConfig(
-        f"{stores.ledger.address} holds no run {run} in project {project}; it holds {there}. Likely causes: a mistyped "
-        f"name, another bucket or folder than the others use, or another person's app folder.{begin}"
+        f"{stores.ledger.address} holds no run {run} in project {project}; it holds {there}.{near} Likely causes: a "
+        f"mistyped name, another bucket or folder than the others use, or another person's app folder.{begin}"
     )
 
 

@@ -16,9 +16,13 @@ _GLUE = "\x00"
 
 def columns() -> int | None:
     """Width of the terminal on stdout, None if stdout is no terminal: then every paragraph stays one line."""
-    if not sys.stdout.isatty():
-        return None
-    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
+    found = terminal_width()
+    return None if found is None else max(NARROWEST, min(WIDEST, found))
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal on stdout, None if stdout is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def paragraph(label: str, text: str, width: int | None, indent: int = 5) -> str:

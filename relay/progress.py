@@ -94,13 +94,15 @@ class Bar:
         self._target, self._pace = target, Pace(monotonic)
         self._metrics: Mapping[str, float] = {}
         self._console = console or Console(stderr=True)
-        self._live = Live(console=self._console, get_renderable=self._line)
+        self._live: Live | None = None
 
     def step(self, progress: Step) -> None:
         """Move the bar."""
         self._pace.add(progress.step)
         self._metrics = progress.metrics
-        self._live.start()
+        if self._live is None:  # one made earlier would first show what it was made with
+            self._live = Live(console=self._console, get_renderable=self._line)
+            self._live.start()
 
     def aim(self, target: int) -> None:
         """Show this target from now on."""
@@ -112,7 +114,8 @@ class Bar:
 
     def close(self) -> None:
         """Leave the bar as it stands."""
-        self._live.stop()
+        if self._live is not None:
+            self._live.stop()
 
     def _line(self) -> Text:
         text = bar_line(self._pace, self._target, self._metrics, self._console.width, self._console.options.ascii_only)

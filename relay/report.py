@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
+from relay import links
 from relay.advice import command
 from relay.env import Machine
+from relay.progress import numbers
 from relay.redact import printable
+from relay.state import RunState
 from relay.status import AccountRow, View, seconds_left, status_document
-from relay.wording import duration, iso
+from relay.wording import duration, iso, metric
 
-INSIDE = 60
-"""Columns between the box's sides."""
+INSIDE, LEAST_INSIDE = 60, 38
+"""Columns between the box's sides, and in a terminal too narrow for that."""
 NAME = 14
 LONGEST_STATE = 10
 """A longer state (quota_exceeded) makes every row give up its blanks, so that the box keeps its width."""
@@ -31,6 +34,8 @@ def report_document(view: View, machine: Machine) -> dict[str, Any]:
         **status_document(view),
         "schema": "relay.report/1",
         "project": view.project,
+        "store": view.store,
+        "missing": view.missing or None,
         "percent": round(_percent(view), 1),
         "updated_at": iso(view.state.updated) if view.state else None,
         "eta_training_s": [round(s) for s in left] if left else None,
@@ -47,32 +52,52 @@ def report_document(view: View, machine: Machine) -> dict[str, Any]:
     }
 
 
-def draw(view: View, machine: Machine, ascii_only: bool = False) -> str:
-    """The box, and below it both clocks. Every line of the box is 62 columns wide."""
+def draw(view: View, machine: Machine, ascii_only: bool = False, columns: int | None = None) -> str:
+    """The box, and below it both clocks. Every line of the box is 62 columns wide, less in a narrower terminal."""
     art = ASCII if ascii_only else UTF8
+    inside = INSIDE if columns is None else max(LEAST_INSIDE, min(INSIDE, columns - 2))
     lines = [
-        _edge(art["top"]),
-        _row(art, TITLE.center(INSIDE)),
-        _edge(art["middle"]),
-        *(_row(art, text) for text in _progress(view)),
-        _edge(art["middle"]),
-        _row(art, "Accounts Status:"),
-        _edge(art["rule"]),
-        *(_row(art, text) for text in _accounts(view.accounts)),
-        _edge(art["bottom"]),
-        *_clocks(view, machine),
+        _edge(art["top"], inside),
+        _row(art, TITLE.center(inside), inside),
+        _edge(art["middle"], inside),
+        *(_row(art, line, inside) for text in _progress(view) for line in fold(text, inside)),
+        _edge(art["middle"], inside),
+        _row(art, "Accounts Status:" if inside == INSIDE else "Accounts Status (steps, sessions):", inside),
+        _edge(art["rule"], inside),
+        *(_row(art, text, inside) for text in _accounts(view.accounts, inside)),
+        _edge(art["bottom"], inside),
+        *(line for text in _clocks(view, machine) for line in fold(text, max(inside + 2, columns or len(text)))),
     ]
     return "\n".join(lines)
+
+
+def fold(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` columns; words go to the next line, a word too long for one is broken."""
+    if cell_len(text) <= width:
+        return [text]
+    lines = [""]
+    for word in text.split(" "):
+        for part in [word] if cell_len(word) <= width - 2 else chop_cells(word, width - 2):
+            longer = f"{lines[-1]} {part}" if lines[-1] else part
+            if cell_len(longer) <= width:
+                lines[-1] = longer
+            else:
+                lines.append(f"  {part}")
+    return lines
 
 
 def _progress(view: View) -> list[str]:
     lines = [
         f"Run: {view.project} / {view.run}",
+        *([f"Store: {view.store}"] if view.store else []),
+        *([f"Not begun: {view.missing}"] if view.missing else []),
         f"Total Progress: {_percent(view):6.1f}% ({view.step:,}/{view.target:,} steps)",
         f"Last Update: {iso(view.state.updated) if view.state else 'never'}",
         f"ETA: {_eta(view)}",
         f"Lease: {_lease(view)}",
         f"Safe checkpoint: {_safe(view)}",
+        *_worth(view.state),
+        *_links(view.state),
     ]
     if view.state and view.state.halted:
         lines.append(f"HALTED: {printable(view.state.halted)}")
@@ -108,11 +133,35 @@ def _safe(view: View) -> str:
     return f"step {head.step:,}, {duration(view.now - head.committed_at)} old"
 
 
-def _accounts(rows: Sequence[AccountRow]) -> list[str]:
+def _worth(state: RunState | None) -> list[str]:
+    """The newest evaluation; before the first one, the newest numbers of training."""
+    evaluated = [c for c in state.retained if c.metric is not None] if state else []
+    if evaluated:
+        newest = evaluated[-1]
+        return [f"Validation: {metric('exact_accuracy', newest.metric or 0.0)} exactly right at step {newest.step:,}"]
+    shown = numbers(state.metrics).strip() if state else ""
+    return [f"Training: {shown}"] if shown else []
+
+
+def _links(state: RunState | None) -> list[str]:
+    """Nothing before a second session: a first one follows none."""
+    if state is None or state.links_total < 2:
+        return []
+    last = links.last(state.links)
+    return [f"Links: {links.counts(state.links, state.links_total)}", *([f"Last link: {last}"] if last else [])]
+
+
+def _accounts(rows: Sequence[AccountRow], inside: int) -> list[str]:
     if not rows:
-        return [f"none yet: {command('register account_1 LABEL')}"]
-    tight = any(cell_len(row.state) > LONGEST_STATE for row in rows)
-    return [_account_line(row, tight) for row in rows]
+        return fold(f"none yet: {command('register account_1 LABEL')}", inside)
+    longest = max(cell_len(row.state) for row in rows)
+    if inside < INSIDE:
+        return [_narrow_line(row, inside - 15 - longest) for row in rows]
+    return [_account_line(row, longest > LONGEST_STATE) for row in rows]
+
+
+def _narrow_line(row: AccountRow, name: int) -> str:
+    return f"{set_cell_size(printable(row.id), name)}|{row.steps:>8,}|{row.sessions:>4}|{row.state}"
 
 
 def _account_line(row: AccountRow, tight: bool) -> str:
@@ -145,10 +194,10 @@ def _account(row: AccountRow) -> dict[str, Any]:
     }
 
 
-def _edge(parts: str) -> str:
-    return parts[0] + parts[1] * INSIDE + parts[2]
+def _edge(parts: str, inside: int) -> str:
+    return parts[0] + parts[1] * inside + parts[2]
 
 
-def _row(art: dict[str, str], text: str) -> str:
+def _row(art: dict[str, str], text: str, inside: int) -> str:
     shown = text if art is UTF8 else "".join(c if c.isascii() else "?" * cell_len(c) for c in text)
-    return art["side"] + set_cell_size(shown, INSIDE) + art["side"]
+    return art["side"] + set_cell_size(shown, inside) + art["side"]

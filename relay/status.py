@@ -50,6 +50,10 @@ class View:
     accounts: tuple[AccountRow, ...] = ()
     clock_is_local: bool = False
     """Whether `now` is this machine's clock, because the store could not be asked without writing (P1)."""
+    store: str = ""
+    """Address of the ledger's store, without secrets."""
+    missing: str = ""
+    """What the store holds instead, where the run has not begun in it."""
 
     @property
     def holder(self) -> Holder | None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from relay import checkup
 from relay import doctor as examine
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
-from relay.commands.reading import look, open_stores, require
+from relay.commands.reading import connect, look, open_stores, require
 from relay.config import Resolved
 from relay.doctor import Finding
 from relay.endpoint import record
@@ -27,6 +27,8 @@ from relay.state import RunState
 from relay.status import View
 from relay.verify import Incidental, Verification, lost, quick_look, text_of
 from relay.verify import verify as re_read
+from relay.whereabouts import NOWHERE, absent, beside
+from storage.base import Store
 from storage.selftest import self_test
 
 LEAST = 100_000_000
@@ -103,12 +105,28 @@ def of_stores(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
     """Each store's self-test, credentials and speed, whether it stays, and its clock."""
     stores = open_stores(app, resolved, read_only=False)
     for store in stores.both:
-        self_test(store, token=app.runtime.token)
-        record(store)
-        yield Finding("store", True, f"{redact(store.address)} keeps its promises (self-test passed)")
-        yield from reach(store, app.runtime)
+        if absent(store.address):
+            yield from of_absent(app, resolved, store)
+        else:
+            self_test(store, token=app.runtime.token)
+            record(store)
+            yield Finding("store", True, f"{redact(store.address)} keeps its promises (self-test passed)")
+            yield from reach(store, app.runtime)
+            yield from examine.clocks(skew(store, app.runtime))
         yield from examine.keeping(store.address)
-        yield from examine.clocks(skew(store, app.runtime))
+
+
+def of_absent(app: App, resolved: Resolved[BaseModel], store: Store) -> Iterator[Finding]:
+    """A folder that nobody has made yet, and that looking must not make: its disk is tested in a passing folder."""
+    with beside(store.address) as folder:
+        trial = connect(app, str(folder))
+        self_test(trial, token=app.runtime.token)
+        skewed = skew(trial, app.runtime)
+    advice = "If others train there already, this is not their store: compare the address with theirs letter by letter."
+    asked = bool(resolved.addresses)
+    yield Finding("store", not asked, f"{redact(store.address)}: {NOWHERE}", advice if asked else "")
+    yield Finding("store", True, f"the disk of {folder.parent} keeps its promises (self-test passed)")
+    yield from examine.clocks(skewed)
 
 
 def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View]) -> Iterator[Finding]:

@@ -15,11 +15,13 @@ from relay.identity import Opened, Pair, open_run, parse_address, require_run
 from relay.ledger import NewerFormat, RunLedger
 from relay.names import Names
 from relay.policy import shipped
+from relay.redact import redact
 from relay.registry import Registry
 from relay.standing import Standing, rows
 from relay.state import RunState
 from relay.status import View
 from relay.trouble import speaking
+from relay.whereabouts import absent, missing
 from storage.base import Store, open_store
 from storage.retry import RetryStore
 
@@ -59,7 +61,14 @@ def look(app: App, resolved: Resolved[Any]) -> View:
         sign_of_life=mine[0].heartbeat if mine else None,
         accounts=tuple(rows(known.all(), runs, known.providers, now)),
         clock_is_local=stores.ledger.clock_is_local,
+        store=redact(stores.ledger.address),
+        missing="" if opened else missing_run(stores.ledger, known.registry, settings.project, settings.run),
     )
+
+
+def missing_run(store: Store, registry: Registry, project: str, run: str) -> str:
+    """What the store holds instead of a run that has not begun in it."""
+    return missing(project, run, registry.runs(), absent(store.address))
 
 
 def standing(state: RunState, store: Store) -> Standing:

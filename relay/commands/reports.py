@@ -18,6 +18,7 @@ from relay.commands.common import (
 )
 from relay.commands.reading import look
 from relay.handoff import propose
+from relay.paragraphs import terminal_width
 from relay.report import draw, report_document
 from relay.status import View, status_document
 from relay.wording import duration, iso
@@ -36,7 +37,11 @@ def report(
     """Draw the progress report of a run and its accounts."""
     app = surroundings(context)
     view = look(app, app.settle(overrides, config, {"run": run}))
-    emit(as_json, report_document(view, app.machine), draw(view, app.machine, ascii_only or not speaks_utf8()))
+    emit(
+        as_json,
+        report_document(view, app.machine),
+        draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width()),
+    )
 
 
 def status(
@@ -61,6 +66,8 @@ def status_line(view: View) -> str:
         head = view.state.head
         clock = " (this machine's clock)" if view.clock_is_local else ""
         line += f", last commit {duration(view.now - head.committed_at)} ago{clock}, state {head.state_hash[:12]}"
+    line += f" ({view.store})" if view.store else ""
+    line += f": {view.missing}" if view.missing else ""
     return line + (f". Halted: {view.state.halted}" if view.state and view.state.halted else "")
 
 

@@ -11,6 +11,8 @@ from relay.config import Resolved
 from relay.redact import MASK, SECRET_NAME, redact
 
 app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+NOT_SET = "(not set"
+"""How the value of an unset storage.url begins; multi_account_workflow.sh looks for it."""
 Origin = Annotated[bool, typer.Option("--origin", help="Also say where each value came from.")]
 
 
@@ -32,16 +34,22 @@ def show(
 def settings_document(resolved: Resolved[Any]) -> dict[str, Any]:
     """relay.config/1."""
     rows = [{"key": k, "value": masked(k, v), "origin": redact(where)} for k, v, where in resolved.values()]
-    return {"schema": "relay.config/1", "folder": str(resolved.folder), "settings": rows}
+    stores = {"ledger_store": redact(resolved.ledger_url), "checkpoint_store": redact(resolved.checkpoint_url)}
+    return {"schema": "relay.config/1", "folder": str(resolved.folder), "settings": rows, **stores}
 
 
 def settings_text(resolved: Resolved[Any], origin: bool) -> str:
     """One line a setting."""
     lines = []
     for key, value, where in resolved.values():
-        shown = "" if value is None else str(masked(key, value))
+        shown = _unset(key, resolved) if value is None else str(masked(key, value))
         lines.append(f"{key} = {shown}" + (f"    # {redact(where)}" if origin else ""))
     return "\n".join(lines)
+
+
+def _unset(key: str, resolved: Resolved[Any]) -> str:
+    """Nothing; of the store's address, where the run lives then."""
+    return f"{NOT_SET}: {redact(resolved.default_url)})" if key == "storage.url" else ""
 
 
 def masked(key: str, value: Any) -> Any:

@@ -135,7 +135,7 @@ def test_elsewhere_only_init_begins() -> None:
         begin(store)
     assert error.value.exit_code == Exit.BAD_CONFIG
     assert begin(store, init=True).begun
-    with pytest.raises(BadConfig, match=r"it holds proj/run_a\. Likely causes: a mistyped name, another bucket"):
+    with pytest.raises(BadConfig, match=r"it holds proj/run_a\. Did you mean run_a\? Likely causes: a mistyped name"):
         begin(store, "run_b")
     assert not begin(store, seed=4).begun
 

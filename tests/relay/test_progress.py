@@ -55,6 +55,7 @@ def test_the_first_frame_after_a_resume_shows_the_step_that_it_goes_on_from() ->
     bar.aim(1600)
     assert not out.getvalue()
     bar.step(Progress(1068, {}))
+    bar.tell("Step 1,068 is committed.")
     bar.close()
     assert "1,068/1,600" in out.getvalue() and "step 0/" not in out.getvalue()
 

@@ -115,6 +115,8 @@ GOLDEN = """\
 ║ETA: 10 h 38 min to 10 h 46 min of training left            ║
 ║Lease: account_2, epoch 7, until 2025-01-15T14:32:30Z       ║
 ║Safe checkpoint: step 11,750, 3 min old                     ║
+║Links: 1 exact (7 sessions)                                 ║
+║Last link: exact, account_2 from step 6,600                 ║
 ╠════════════════════════════════════════════════════════════╣
 ║Accounts Status:                                            ║
 ╟────────────────────────────────────────────────────────────╢
@@ -266,3 +268,55 @@ def test_a_clock_that_is_this_machine_s_is_labelled() -> None:
     told = replace(told, clock_is_local=True)
     assert "Now: 2025-01-15T14:30:00Z (this machine's clock)" in draw(told, MACHINE)
     assert report_document(told, MACHINE)["clock"] == "this machine"
+
+
+NARROW = """\
+╔════════════════════════════════════════════════╗
+║     MULTI-ACCOUNT TRAINING PROGRESS REPORT     ║
+╠════════════════════════════════════════════════╣
+║Run: sudoku_pretrain_multiaccount /             ║
+║  sudoku_rotation                               ║
+║Total Progress:   23.5% (11,750/50,000 steps)   ║
+║Last Update: 2025-01-15T14:27:00Z               ║
+║ETA: 10 h 38 min to 10 h 46 min of training left║
+║Lease: free                                     ║
+║Safe checkpoint: step 11,750, 3 min old         ║
+║Links: 1 exact (7 sessions)                     ║
+║Last link: exact, account_2 from step 6,600     ║
+╠════════════════════════════════════════════════╣
+║Accounts Status (steps, sessions):              ║
+╟────────────────────────────────────────────────╢
+║account_1                 |   3,000|   2|ready  ║
+║account_2                 |   8,750|   5|active ║
+║account_11                |       0|   0|cooling║
+╚════════════════════════════════════════════════╝
+Machine clock: this machine (colab) is up 1 h 05
+  min, limit 12 h 00 min"""
+
+
+def test_a_narrow_terminal_gets_a_narrow_box_whose_lines_are_folded_not_cut() -> None:
+    assert draw(view(trained()), MACHINE, columns=50) == NARROW
+
+
+@pytest.mark.parametrize("columns", [1, 40, 41, 50, 61, 62, 80, 500])
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_box_fits_the_terminal_down_to_40_columns(name: str, ascii_only: bool, columns: int) -> None:
+    rows = (AccountRow(name, name, "quota_exceeded", 1_234_567, 123), AccountRow("b", name, "ready"))
+    there = f"file:///{'x' * 90}"
+    told = view(trained(halted=f"loss is nan {name}"), rows, store=there, missing="holds another")
+    lines = draw(told, MACHINE, ascii_only, columns).splitlines()
+    end = next(i for i, line in enumerate(lines) if i > 12 and line.startswith(("╚", "+==")) and "+-" not in line)
+    assert {cell_len(line) for line in lines[: end + 1]} == {max(40, min(62, columns))}
+    assert max(cell_len(line) for line in lines) <= max(40, columns)
+    box = "".join(line[1:-1].strip() for line in lines[:end])
+    assert there.replace(" ", "") in box.replace(" ", "")
+
+
+def test_the_report_tells_what_the_training_is_worth() -> None:
+    told = trained(metrics={"lm_loss": 0.02337, "exact_accuracy": 0.5, "upload_s": 3.0})
+    assert "║Training: lm_loss 0.02337  exact_accuracy 50.0%" in draw(view(told), MACHINE)
+    evaluated = told.head.model_copy(update={"metric": 0.9957}) if told.head else None
+    told = told.model_copy(update={"head": evaluated, "retained": (evaluated,)})
+    shown = draw(view(told), MACHINE)
+    assert "║Validation: 99.6% exactly right at step 11,750" in shown and "Training:" not in shown

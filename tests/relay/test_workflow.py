@@ -26,7 +26,7 @@ case "$*" in
   "-m pip install"*) while [ "$1" != -c ]; do shift; done; sed 's/^/pinned /' "$2" >>"$CALLS" ;;
   *"config show"*)
     [ -z "$CONFIG_CODE" ] || exit "$CONFIG_CODE"
-    echo "run = r"; echo "storage.url = ${STORE:-}"; echo "storage.ledger_url = " ;;
+    echo "run = r"; echo "storage.url = ${STORE:-(not set: file:///x/relay_store)}"; echo "storage.ledger_url = " ;;
   *"rotate_accounts.py prepare") exit "${PREPARE_CODE:-0}" ;;
   *"rotate_accounts.py run") exit "${RUN_CODE:-0}" ;;
   *"rotate_accounts.py report") exit "${REPORT_CODE:-0}" ;;

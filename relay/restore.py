@@ -145,7 +145,9 @@ def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: 
         if digest(data) == checkpoint.sha256:
             break
     else:
-        raise Damaged(f"{checkpoint.manifest} read twice has SHA-256 {digest(data)}, not {checkpoint.sha256}")
+        raise Damaged(
+            f"{checkpoint.manifest}, read twice, has SHA-256 {digest(data)[:16]}… and not {checkpoint.sha256[:16]}…"
+        )
     try:
         manifest = decode(data, project=state.project, run=state.run, step=checkpoint.step, epoch=checkpoint.epoch)
     except BadManifest as error:
@@ -201,7 +203,7 @@ def _packed(state: RunState, manifest: Manifest) -> Packed:
 def _evidence(manifest: Manifest, error: Missing | Corrupt) -> str:
     """Which file, and a fixed phrase: evidence is stored, and an error's own text may hold addresses and paths (P4)."""
     key = next((f.key for f in manifest.files if f.key in str(error) or f.ref in str(error)), "one of its files")
-    return f"{key} is missing" if isinstance(error, Missing) else f"{key} read twice is not what was stored"
+    return f"{key} is missing" if isinstance(error, Missing) else f"{key}, read twice, is not what was stored"
 
 
 def _line(error: Exception) -> str:

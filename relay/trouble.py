@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,6 +21,8 @@ from storage.base import (
     TooLong,
 )
 
+_ADVISES = re.compile(r"\. (Ask|Check|Free|Give|Make|Replace|Set|Use|Wait)\b")
+"""A store's message that itself says what to do: the table's general advice would say it twice."""
 LOOK = f"Look at the run with `{command('verify')}` and `{command('doctor')}`."
 _MEANINGS: tuple[tuple[type[StoreError], type[RelayError], str], ...] = (
     (BadAddress, BadConfig, "Correct storage.url or RELAY_STORE."),
@@ -46,4 +49,5 @@ def explained(error: StoreError, address: str = "", doing: str = "") -> RelayErr
     happened = " ".join(str(error).split())
     where = "Storage" if not address or address in happened else f"Storage {address}"
     begin = f"{doing}. {where}" if doing else where
-    return kind(f"{begin}: {happened.rstrip('.') or type(error).__name__}. {advice}")
+    text = f"{begin}: {happened.rstrip('.') or type(error).__name__}."
+    return kind(text if kind is StorageUnreachable and _ADVISES.search(happened) else f"{text} {advice}")

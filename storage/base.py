@@ -219,14 +219,12 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
     if "://" not in url:
         return _open_path(url, read_only)
     scheme = url.partition("://")[0]
-    if scheme in _EXTRAS:
-        extra = _EXTRAS[scheme]
+    if scheme in _PLANNED:
         raise BadAddress(
-            f"{scheme}:// addresses need the {extra!r} backend, which this version does not have yet; it comes with "
-            f"pip install 'trm-relay[{extra}]'. Use a folder (file:///path) until then."
+            f"this version cannot reach {scheme}:// addresses yet. Use a folder (file:///path), s3:// or dropbox://."
         )
     if scheme not in _OPENERS:
-        known = ", ".join(f"{name}://" for name in (*_OPENERS, *_EXTRAS))
+        known = ", ".join(f"{name}://" for name in (*_OPENERS, *_PLANNED))
         raise BadAddress(f"unknown kind of store {scheme}:// in the address; known are {known} and plain folder paths.")
     return _OPENERS[scheme](url, read_only)
 
@@ -272,4 +270,4 @@ _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "s3": _open_s3,
     "dropbox": _open_dropbox,
 }
-_EXTRAS = {"gdrive": "drive"}
+_PLANNED = ("gdrive",)

@@ -23,6 +23,7 @@ from relay.identity import Opened, Pair, begin_run, begin_store, begins_by_itsel
 from relay.inference import infer_account
 from relay.lease import Held
 from relay.mark import FileMark
+from relay.names import nearest
 from relay.outbox import outbox_of
 from relay.pinned import check_config, config_hash
 from relay.progress import Display
@@ -100,13 +101,25 @@ class Opening:
     def account(self) -> Accounts:
         """The accounts, the session's among them: a store that begins by itself registers it; else 78."""
         known, name = accounts(self.app, self.stores), self.resolved.settings.account
-        if begins_by_itself(self.stores.ledger) and name not in known.all():
+        listed = known.all()
+        if begins_by_itself(self.stores.ledger) and name not in listed:
             found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime)
             found = replace(found, provider_from="this machine")
             known.register(name, name, found)
-            self.tell(f"NEW account {name}: {', '.join(found.lines)}")
+            near = nearest(name, [key for key, item in listed.items() if item.row.state != "forgotten"])
+            meant = f" (did you mean {near}?)" if near else ""
+            self.tell(f"NEW account {name}{meant}: {', '.join(found.lines)}")
         known.get(name)
         return known
+
+    def unknown_account(self) -> str:
+        """What to add where nothing is left to train for an account that nobody registered; else empty."""
+        name = self.resolved.settings.account
+        ids = [key for key, item in accounts(self.app, self.stores).all().items() if item.row.state != "forgotten"]
+        if name in ids:
+            return ""
+        near = nearest(name, ids)
+        return f" No account {name} is registered{f' (did you mean {near}?)' if near else ''}."
 
     def context(
         self, opened: Opened, known: Accounts, workload: Workload, config: dict[str, Any], target: int

@@ -13,6 +13,7 @@ from relay.commands.opening import writing_accounts
 from relay.commands.reading import accounts, open_stores
 from relay.errors import BadConfig
 from relay.inference import infer_account
+from relay.names import check_name
 from relay.owners import Inference
 from relay.redact import printable, redact, secrets_of
 from relay.wording import iso
@@ -42,10 +43,13 @@ def register(
     """Register an account: one person's own account at one provider."""
     here = surroundings(context)
     refuse_secrets(here, label, owner)
+    check_name("account", account)
     found = infer_account(label, owner, provider, here.environ, here.runtime)
     for line in found.lines:
         say(f"inferred: {line}")
     known = writing_accounts(here, here.settle(config=config))
+    if automatic(known, account, label):
+        say(f"{account} was registered by its first session; now it gets its label, owner and provider.")
     made, fresh = add(known, account, label, found, tier, gpu)
     emit(as_json, document(made, fresh), sentence(made, fresh))
 
@@ -64,11 +68,16 @@ def add(
     known: Accounts, account: str, label: str, found: Inference, tier: str | None, gpu: str | None
 ) -> tuple[Account, bool]:
     """Register, or describe an account that `run` had to register by its bare id. Whether it is new."""
-    listed = known.all().get(account)
-    if listed and listed.account and listed.account.label == account != label:
+    if automatic(known, account, label):
         wanted = {"label": label, "owner": found.owner, "provider": found.provider, "tier": tier, "gpu": gpu}
         return known.edit(account, **{key: value for key, value in wanted.items() if value is not None}), True
     return known.register(account, label, found, tier=tier, gpu=gpu)
+
+
+def automatic(known: Accounts, account: str, label: str) -> bool:
+    """Whether `run` registered the account by its bare id and a person now says what to call it."""
+    listed = known.all().get(account)
+    return listed is not None and listed.account is not None and listed.account.label == account != label
 
 
 def document(account: Account, fresh: bool) -> dict[str, object]:

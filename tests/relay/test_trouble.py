@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from relay.errors import BadConfig, BadData, RelayError, StorageUnreachable, Upl
 from relay.trouble import explained, speaking
 from storage import base
 from storage.memory import MemoryStore
+from storage.oserrors import translate
 from tests.relay.cli import Desk
 
 
@@ -32,6 +35,20 @@ def test_each_storage_error_has_one_meaning(kind: type[base.StoreError], ours: t
     text = str(caught.value)
     assert type(caught.value) is ours and isinstance(caught.value.__cause__, kind)
     assert text.startswith("The time cannot be told. Storage memory://x: it says no. ") and text.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EACCES, "Permission denied"),
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EIO, "Input/output error"),
+        OSError(errno.ENAMETOOLONG, "File name too long"),
+    ],
+)
+def test_what_to_do_is_said_once(error: OSError) -> None:
+    text = str(explained(translate(error, "/x", reading=False), "file:///x"))
+    assert len(re.findall(r"\. (?:Give|Check|Make|Free|Use)\b", text)) == 1 and text.endswith(".")
 
 
 def test_the_store_is_named_once() -> None:

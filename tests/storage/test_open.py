@@ -58,7 +58,7 @@ def test_read_only_stores_refuse_to_write(address: str, tmp_path: Path, monkeypa
         ("file://host/path", "three slashes"),
         ("file:///path?x=1", "not a local folder"),
         ("ftp://host/path", "unknown kind of store ftp://.*file://.*s3://"),
-        ("gdrive://folder", r"pip install 'trm-relay\[drive\]'"),
+        ("gdrive://folder", r"cannot reach gdrive:// addresses yet"),
         ("dropbox://folder", "three slashes"),
     ],
 )

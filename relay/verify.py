@@ -17,7 +17,7 @@ from relay.salvage import salvage
 from relay.state import Checkpoint, RunState
 from relay.trouble import speaking
 from relay.verdict import NOTHING, Verdict
-from relay.wording import counted, iso
+from relay.wording import iso, sum_up
 from storage.base import Missing, Store
 from storage.transfer import digest
 
@@ -117,18 +117,7 @@ def text_of(found: Verification, width: int | None = None) -> str:
     lines += [_explained(i, width) for i in found.incidents if i.against]
     noted = [i for i in found.incidents if not i.against]
     lines += [paragraph("noted", f"{i.at + ' ' if i.at else ''}{i.cause}: {i.text}", width, 9) for i in noted]
-    return "\n".join([*lines, _sum(found)])
-
-
-def _sum(found: Verification) -> str:
-    """One sentence that is true of everything above."""
-    if not found.ok:
-        return "Something is not as it was written: see above."
-    known = sum(c.known for c in found.checkpoints)
-    if not known:
-        return "Everything is as it was written."
-    are = "is" if known == 1 else "are"
-    return f"{counted(known, 'damaged checkpoint')} {are} known and not in use; everything else is as it was written."
+    return "\n".join([*lines, sum_up(found.ok, sum(c.known for c in found.checkpoints))])
 
 
 def _told(c: Checked, width: int | None) -> str:

@@ -57,3 +57,13 @@ def duration(seconds: float) -> str:
     if hours < 48:
         return f"{hours} h {minutes:02} min"
     return f"{hours // 24} d {hours % 24} h"
+
+
+def sum_up(ok: bool, known: int) -> str:
+    """What verify found, in one sentence that is true of all of it; `known` damaged checkpoints are not in use."""
+    if not ok:
+        return "Something is not as it was written: see above."
+    if not known:
+        return "Everything is as it was written."
+    are = "is" if known == 1 else "are"
+    return f"{counted(known, 'damaged checkpoint')} {are} known and not in use; everything else is as it was written."

@@ -9,7 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,31 +73,53 @@ class Demo:
     def _killed_session(self) -> int:
         """Train until half way between the second and the third commit, then SIGKILL; the step it was at."""
         aim = 2 * self.every + (self.every + 1) // 2
+        seen = ""
+        with self._trained(RELAYED, "account_1") as child:
+            for line, step in self._followed(child):
+                seen = line
+                if step >= aim and self._status(RELAYED)["step"] >= 2 * self.every:
+                    child.send_signal(signal.SIGKILL)
+                    child.wait()
+                    return step
+        raise BadData(f"The first session ended before it could be killed (exit {child.returncode}): {seen.strip()}")
+
+    def _session(self, run: str, account: str) -> None:
+        """Train to the end. Raises RelayError with the session's last lines if it fails."""
+        said: deque[str] = deque(maxlen=5)
+        with self._trained(run, account) as child:
+            said.extend(line for line, _ in self._followed(child))
+            code = child.wait()
+        if code:
+            raise RelayError(f"`run` ended with exit {code}: {''.join(said).strip()[-400:]}")
+
+    @contextmanager
+    def _trained(self, run: str, account: str) -> Iterator[subprocess.Popen[str]]:
+        """A session that is gone afterwards."""
         child = subprocess.Popen(
-            self._command("run", "--account", "account_1", *self._training(), run=RELAYED),
+            self._command("run", "--account", account, *self._training(), run=run),
             env=self._environment(),
             cwd=self.folder,
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
         )
-        seen = ""
         try:
-            for line in _lines(child):
-                seen = line
-                found = PROGRESS.search(line)
-                step = int(found[1].replace(",", "")) if found else 0
-                if step >= aim and self._status(RELAYED)["step"] >= 2 * self.every:
-                    child.send_signal(signal.SIGKILL)
-                    child.wait()
-                    return step
+            yield child
         finally:
             child.kill()
             child.wait()
-        raise BadData(f"The first session ended before it could be killed (exit {child.returncode}): {seen.strip()}")
 
-    def _session(self, run: str, account: str) -> None:
-        self._relay("run", "--account", account, *self._training(), run=run)
+    def _followed(self, child: subprocess.Popen[str]) -> Iterator[tuple[str, int]]:
+        """A session's lines, each with its step or 0; every tenth of the way is told as it passes."""
+        assert child.stderr is not None
+        tenth = 0
+        for line in child.stderr:
+            found = PROGRESS.search(line)
+            step = int(found[1].replace(",", "")) if found else 0
+            if 10 * step // self.steps > tenth:
+                tenth = 10 * step // self.steps
+                self.tell(f"   step {step:,} of {self.steps:,}")
+            yield line, step
 
     def _training(self) -> tuple[str, ...]:
         return (
@@ -163,8 +187,3 @@ def prepare(folder: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "demo.yaml").write_text("project: demo\n", encoding="utf-8")
-
-
-def _lines(child: subprocess.Popen[str]) -> Iterator[str]:
-    assert child.stderr is not None
-    yield from child.stderr

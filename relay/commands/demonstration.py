@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 
 from relay.commands.common import JsonOption, Overrides, emit, say, speaks_utf8, surroundings
 from relay.demo import RELAYED, UNBROKEN, Demo, prepare
 from relay.errors import Exit
+from relay.wording import duration
 
 
 def demo(
@@ -31,8 +32,11 @@ def demo(
         prepare(place)
         if folder is None:
             say("Everything happens in a folder that is removed at the end; nothing outlives the demonstration.")
+        say(f"Two trainings of {steps:,} steps, one of them in two sessions: some minutes on a CPU.")
+        began = app.runtime.monotonic()
         played = Demo(place, steps, tuple(overrides or ()), app.environ, say)
         found = played.play()
+        say(f"All of it took {duration(app.runtime.monotonic() - began)}.")
         emit(as_json, found, "" if as_json else played.report())
     if not as_json:
         show(found)
@@ -42,10 +46,10 @@ def demo(
 def show(found: dict[str, Any]) -> None:
     """Both hashes side by side, and the verdict."""
     console = Console(safe_box=not speaks_utf8(), highlight=False)
-    table = Table("run", "sessions", Column("state hash at the end", overflow="fold"))
+    table = Table("run", "sessions", "state hash at the end")
     sessions = f"killed at {found['killed_at_step']:,}, resumed from {found['resumed_from_step']:,}"
-    table.add_row(RELAYED, sessions, found["state_hash"][RELAYED])
-    table.add_row(UNBROKEN, "one, unbroken", found["state_hash"][UNBROKEN])
+    table.add_row(RELAYED, sessions, _short(found["state_hash"][RELAYED]))
+    table.add_row(UNBROKEN, "one, unbroken", _short(found["state_hash"][UNBROKEN]))
     console.print(table)
     if found["equal"]:
         console.print(
@@ -57,3 +61,8 @@ def show(found: dict[str, Any]) -> None:
         console.print(
             "NOT EQUAL: the two ends differ. Please report this with the output above.", style="red", soft_wrap=True
         )
+
+
+def _short(sha256: str) -> str:
+    """The beginning of a hash, which fits a line; equality is judged by the whole, which --json prints."""
+    return f"{sha256[:16]}…" if speaks_utf8() else f"{sha256[:16]}..."

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.demo import Demo, prepare
+from relay.commands.demonstration import show
+from relay.demo import RELAYED, UNBROKEN, Demo, prepare
 from relay.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,23 @@ def test_nobodys_settings_reach_the_demonstration(tmp_path: Path) -> None:
     found = Demo(tmp_path, 400, (), environ, print)._environment()
     assert not {"RELAY_STORE", "ACCOUNT_ID", "RUN_NAME"} & set(found)
     assert found["PATH"] == "/bin" and found["RELAY_EPHEMERAL"] == "1"
+
+
+def test_every_tenth_of_a_session_is_told_once_and_every_line_is_handed_on(tmp_path: Path) -> None:
+    told: list[str] = []
+    steps = [f"step {step}/1,000  x" for step in (1, 99, 100, 101, 430, 1000)]
+    printing = [sys.executable, "-c", f"import sys; print({chr(10).join(['hello', *steps])!r}, file=sys.stderr)"]
+    with subprocess.Popen(printing, stderr=subprocess.PIPE, text=True) as child:
+        found = list(Demo(tmp_path, 1000, (), {}, told.append)._followed(child))
+    assert told == ["   step 100 of 1,000", "   step 430 of 1,000", "   step 1,000 of 1,000"]
+    assert [step for _, step in found] == [0, 1, 99, 100, 101, 430, 1000]
+
+
+def test_both_hashes_fit_their_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    hashes = {RELAYED: "ab" * 32, UNBROKEN: "ab" * 32}
+    show({"killed_at_step": 260, "resumed_from_step": 200, "state_hash": hashes, "equal": True})
+    assert capsys.readouterr().out.count("abababababababab") == 2
 
 
 @pytest.mark.slow

@@ -48,6 +48,7 @@ class Parts:
             replaced=self.committer.replaced,
             train_s=self.trainer.train_s,
             total_s=self.lease.seconds,
+            start_s=max(0.0, self.ctx.runtime.monotonic() - self.ctx.plan.limits.started - self.lease.seconds),
             unsent=error.folder if isinstance(error, NotSent) else None,
         )
 

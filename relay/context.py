@@ -108,5 +108,7 @@ class Outcome:
     """Seconds in ordinary steps."""
     total_s: float = 0.0
     """Seconds since the lease."""
+    start_s: float = 0.0
+    """Seconds from the start of the process to the lease; a budget counts them."""
     unsent: Path | None = None
     """A checkpoint that is on this machine only."""

@@ -36,6 +36,8 @@ from relay.wording import counted, duration
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""
+NOTABLE_S = 10.0
+"""A start that took this long is told: a budget counts it."""
 
 
 def run(
@@ -164,6 +166,7 @@ def document(outcome: Outcome, schema: str) -> dict[str, Any]:
         "snapshots_replaced": outcome.replaced,
         "train_s": round(outcome.train_s, 3),
         "session_s": round(outcome.total_s, 3),
+        "start_s": round(outcome.start_s, 3),
         "unsent": str(outcome.unsent) if outcome.unsent else None,
     }
 
@@ -173,10 +176,11 @@ def sentence(outcome: Outcome) -> str:
     if not outcome.commits:
         return f"{outcome.message} Durable step: {_step(outcome)}."
     link = briefly(outcome.certified, outcome.why)
+    start = f", after {duration(outcome.start_s)} of starting up" if outcome.start_s >= NOTABLE_S else ""
     return (
         f"{outcome.message} Steps {outcome.from_step:,} to {_step(outcome)} in {duration(outcome.total_s)} "
-        f"({duration(outcome.train_s)} of training), {counted(outcome.commits, 'commit')}; a kill could have cost "
-        f"at most {duration(outcome.interval_s + outcome.latency_s)} of work.{f' {link}' if link else ''} "
+        f"({duration(outcome.train_s)} of training{start}), {counted(outcome.commits, 'commit')}; a kill could have "
+        f"cost at most {duration(outcome.interval_s + outcome.latency_s)} of work.{f' {link}' if link else ''} "
         f"Durable step: {_step(outcome)}."
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from relay import links
@@ -10,7 +12,7 @@ from relay.commands.sessions import sentence
 from relay.context import Outcome
 from relay.errors import Exit
 from relay.state import Certified, Link
-from tests.relay.sessions import Lab
+from tests.relay.sessions import Lab, with_plan
 from tests.relay.toy import ToyWorkload
 
 EXACT = "The link is exact: the first step gave the very bits that the session before had foretold."
@@ -49,6 +51,16 @@ def test_where_nothing_could_be_compared_nothing_is_said(certified: Certified, w
     assert not links.told(certified, why) and not links.briefly(certified, why)
     ended = Outcome(Exit.OK, "Target reached; step 5 is committed.", 5, commits=1, certified=certified, why=why)
     assert "Link" not in sentence(ended)
+
+
+def test_a_long_start_is_told_since_a_budget_counts_it(lab: Lab) -> None:
+    session = lab.session(budget_s=60.0, target_steps=10_000)
+    limits = session.ctx.plan.limits
+    with_plan(session, limits=replace(limits, started=limits.started - 25.0))
+    outcome = lab.run(session)
+    assert 24 < outcome.start_s < 27 and outcome.start_s + outcome.total_s < 60
+    assert " of training, after 25 s of starting up), " in sentence(outcome)
+    assert "starting up" not in sentence(Outcome(Exit.OK, "Done.", 5, commits=1, start_s=3.0))
 
 
 def test_the_sum_of_links_leaves_out_what_was_never_judged() -> None:

@@ -223,7 +223,16 @@ def put_manifest(
     facts: Facts,
     metric: float | None,
 ) -> Checkpoint:
-    """Write and verify the manifest of uploaded files; what the ledger will say of this checkpoint."""
+    """Write and verify the manifest of uploaded files; what the ledger will say of this checkpoint.
+
+    Raises Corrupt if they are not the files that were packed: this disk may have changed them since.
+    """
+    was, sent = {f.name: f.sha256 for f in packed.files}, {f.name: f.sha256 for f in files}
+    if changed := sorted(name for name in was if sent.get(name) != was[name]):
+        raise Corrupt(
+            f"{', '.join(changed)} of step {packed.step:,} changed on this machine's disk after it was written; what "
+            f"was sent is not used. Check that disk; the next commit does not depend on these files."
+        )
     after = _next(following, packed.step)
     manifest = Manifest(
         project=packed.project,

@@ -234,3 +234,18 @@ def test_the_committing_thread_dying_ends_the_session(lab: Lab) -> None:
     session.start()
     with pytest.raises(ZeroDivisionError):
         lab.world.run()
+
+
+def test_a_file_that_rots_on_this_disk_before_it_is_sent_is_never_committed(lab: Lab) -> None:
+    session = lab.session(target_steps=60, every_steps=10)
+
+    def rot(verb: str, name: str) -> None:
+        if verb == "put" and name.endswith("step_20.e1/state.json"):
+            path = session.ctx.outbox.folder((20, 1)) / "state.json"
+            path.write_text(path.read_text().replace("1", "2"))
+
+    session.store.fail = rot
+    assert lab.run(session).exit_code == Exit.OK
+    assert any("state.json of step 20 changed on this machine's disk" in line for line in session.told)
+    assert lab.state().step == 60 and 20 not in {c.step for c in lab.state().retained}
+    assert lab.state().head.state_hash == hash_of(60, state_at(60))

@@ -35,7 +35,7 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         text = f"{state.deaths} sessions ended without a release since the last commit"
         yield Finding("run", False, text, "If they were not killed on purpose, look at sync/logs on those machines.")
     for one in damage:
-        means = verdict.rotted_entry() if "was damaged after" in one.text else verdict.void_entry(False)
+        means = verdict.rotted_entry() if one.rotted else verdict.void_entry(False)
         yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
 
 

@@ -44,6 +44,8 @@ class Damage:
 
     slot: int
     text: str
+    rotted: bool = False
+    """An entry that was good when the next ones were built on it; else one that never counted."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", clean(self.text, 300))  # it may quote what a stranger wrote
@@ -139,7 +141,7 @@ class Reader(Generic[S]):
         except Refused as error:
             return self._void(point, slot, str(error))
         text = "the entry in slot {} was damaged after slot {} was written"
-        damage = (Damage(seq, text.format(seq, slot.seq)) for seq in sorted(rotted))
+        damage = (Damage(seq, text.format(seq, slot.seq), rotted=True) for seq in sorted(rotted))
         return Point(slot.seq, slot.digest, state, slot.entry, point.noting(*damage))
 
     def claimed(self, seq: int) -> Point[S] | None:

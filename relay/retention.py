@@ -62,7 +62,7 @@ def _every(good: list[Checkpoint], every: int, room: int) -> set[Key]:
 
 
 @dataclass(frozen=True)
-class Judged:
+class FileVerdict:
     """One listed file: whether it may go, and the rule that says so, in words."""
 
     stat: Stat
@@ -88,7 +88,7 @@ def deletable(
     return going(judge_files(state, names, listed, manifests, now, short_of_space=short_of_space))
 
 
-def going(judged: Iterable[Judged]) -> list[Stat]:
+def going(judged: Iterable[FileVerdict]) -> list[Stat]:
     """What may go, in the order to delete it: manifests last."""
     found = (file.stat for file in judged if file.goes)
     return sorted(found, key=lambda stat: (stat.name.endswith("/" + MANIFEST), stat.name))
@@ -102,7 +102,7 @@ def judge_files(
     now: float,
     *,
     short_of_space: bool = False,
-) -> list[Judged]:
+) -> list[FileVerdict]:
     """`deletable` with its reasons: every listed file, in the order of the listing."""
     named = {entry.key: key for key, manifest in manifests.items() for entry in manifest.files}
     named |= {c.manifest: c.key for c in state.retained}
@@ -114,7 +114,7 @@ def judge_files(
         goes, rule = (False, stays) if stays or not place else _may_go(state, stat, place[:2], now, short_of_space)
         if goes and unverified:
             goes, rule = False, f"nothing may go while the manifest of step {unverified[0].step:,} cannot be verified"
-        found.append(Judged(stat, goes, rule))
+        found.append(FileVerdict(stat, goes, rule))
     return found
 
 

@@ -7,7 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
@@ -253,28 +253,24 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int) -> lis
         return [work(item) for item in todo]
     queue, lock = iter(enumerate(todo)), threading.Lock()
     results: dict[int, R] = {}
-    errors: dict[int, BaseException] = {}
+    failed = threading.Event()
 
-    def take_turns() -> None:
-        while not errors:
+    def take_turns(_worker: int) -> None:
+        while not failed.is_set():
             with lock:
                 place, item = next(queue, (None, None))
             if place is None:
                 return
             try:
                 results[place] = work(item)  # type: ignore[arg-type]
-            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-                errors[place] = error
+            except BaseException:
+                failed.set()
+                raise
 
-    threads = [
-        threading.Thread(target=take_turns, name="transfer", daemon=True) for _ in range(min(workers, len(todo)))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[min(errors)]
+    turns = [_begin(take_turns, worker) for worker in range(min(workers, len(todo)))]
+    wait(turns)
+    for turn in turns:
+        turn.result()
     return [results[place] for place in range(len(todo))]
 
 

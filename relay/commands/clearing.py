@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from relay.clearing import document_of, grouped, text_of
 from relay.collect import delete, known_time, sweep_parts, verified_manifests
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
 from relay.commands.reading import require
+from relay.gc_text import document_of, grouped, text_of
 from relay.identity import Opened, Pair
 from relay.names import Names
-from relay.retention import Judged, going, judge_files
+from relay.retention import FileVerdict, going, judge_files
 from relay.state import RunState
 from relay.trouble import speaking
 from storage.base import Stat
@@ -43,7 +43,7 @@ def gc(
     emit(as_json, document_of(groups, files, done=not dry_run), text)
 
 
-def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[Judged]]:
+def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[FileVerdict]]:
     """Every listed checkpoint file, and the state it was judged by.
 
     That state's slots were judged, as those of `opened.view` were not: a forged entry must not free a file.
@@ -59,7 +59,7 @@ def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[Judg
     return state, judge_files(state, opened.names, listed, manifests, now, short_of_space=full)
 
 
-def clear(judged: list[Judged], names: Names, stores: Pair, epoch: int) -> list[Judged]:
+def clear(judged: list[FileVerdict], names: Names, stores: Pair, epoch: int) -> list[FileVerdict]:
     """Delete what may go, manifests last, and parts of killed uploads of epochs below `epoch`; raises nothing.
 
     What could not go is said to stay.
@@ -68,7 +68,7 @@ def clear(judged: list[Judged], names: Names, stores: Pair, epoch: int) -> list[
     delete(going(judged), stores.checkpoints, names, lambda: True, gone.add)
     sweep_parts(stores.checkpoints, names, epoch)
 
-    def after(file: Judged) -> Judged:
+    def after(file: FileVerdict) -> FileVerdict:
         stuck = file.goes and file.stat not in gone
         return replace(file, goes=False, rule="could not be deleted: run gc again later") if stuck else file
 

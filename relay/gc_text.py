@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.names import Names
-from relay.retention import Judged
+from relay.retention import FileVerdict
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Group:
         return {"name": self.name, "files": self.files, "bytes": self.bytes, "why": self.rule}
 
 
-def grouped(judged: Iterable[Judged], names: Names) -> list[Group]:
+def grouped(judged: Iterable[FileVerdict], names: Names) -> list[Group]:
     """One group for each folder and rule: what goes before what stays, each by step and epoch."""
-    found: dict[tuple[bool, tuple[int, int], str, str], list[Judged]] = {}
+    found: dict[tuple[bool, tuple[int, int], str, str], list[FileVerdict]] = {}
     for file in judged:
         place = names.parse_checkpoint(file.stat.name)
         key = place[:2] if place else (-1, -1)

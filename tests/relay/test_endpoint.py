@@ -58,11 +58,19 @@ def test_another_address_of_the_same_store_is_tested_anew() -> None:
         ("run", "--run", "r", "--target-steps", "2"),
         ("register", "account_1", "John's Colab"),
         ("init", "--run", "r"),
-        ("doctor",),
     ],
 )
 def test_writers_test_the_store_first_and_record_it(desk: Desk, words: tuple[str, ...]) -> None:
     desk(*words)
+    assert len(notes(desk)) == 1
+
+
+def test_doctor_records_what_it_tested_where_there_is_a_store_and_makes_none(desk: Desk) -> None:
+    desk("doctor")
+    assert not (desk.folder / "relay_store").exists()
+    desk.train(3)
+    notes(desk)[0].unlink()
+    desk("doctor", "--run", "r")
     assert len(notes(desk)) == 1
 
 

@@ -20,6 +20,8 @@ class Summary:
     """What the seeds of one call did, to be added up. Times in virtual seconds."""
 
     seeds: int = 0
+    violations: int = 0
+    """Seeds that broke a rule; what else they did is not counted."""
     entries: int = 0
     effects: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
@@ -53,12 +55,19 @@ class Summary:
 
     def line(self) -> str:
         """Everything counted, in one line."""
-        told = [f"{self.seeds} seeds", f"{self.entries} entries", f"{self.effects} effects on the store"]
+        told = [f"{self.seeds} seeds", f"{self.violations} violations"]
+        told += [f"{self.entries} entries", f"{self.effects} effects on the store"]
         for name in ("kinds", "exits", "faults"):
             counted = getattr(self, name)
             told.append(name + " " + " ".join(f"{key}={counted[key]}" for key in sorted(counted)))
         told.append(f"worst loss {self.worst_loss_s:.0f} s of {self.worst_bound_s:.0f} s allowed")
         return "simulation: " + "; ".join(told)
+
+
+def told(broken: list[Violation]) -> str:
+    """The first violation in full, and of the others what it takes to see them again."""
+    others = ["\n".join(str(one).splitlines()[:2]) for one in broken[1:]]
+    return "\n\n".join([str(broken[0]), *others])
 
 
 class Trace:

@@ -14,7 +14,7 @@ from relay.entry import Entry, NotAnEntry, decode
 from relay.errors import BadData
 from relay.wording import clean
 from storage.base import Missing
-from storage.log import ENTRY_LIMIT, Log
+from storage.log import Log
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -216,7 +216,7 @@ class Reader(Generic[S]):
 
     def _read(self, seq: int) -> Slot:
         try:
-            data = self.log.store.read_range(self.log.ref(seq), 0, ENTRY_LIMIT + 1)
+            data = self.log.peek(seq)
         except Missing as error:
             raise BadData(hole(self.log, seq)) from error
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage.base import (
@@ -19,13 +19,12 @@ from storage.base import (
     Throttled,
     TooLong,
     Unavailable,
-    check_name,
 )
+from storage.slots import LAST_SEQ, hint_name, listed, slot_name, slots_of
 
 ENTRY_LIMIT = 256_000
 """Bytes of the largest entry."""
 _HINT_LIMIT = 4096
-_LAST_SEQ = 2**53
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 
@@ -56,7 +55,7 @@ class Hint:
 class Log:
     """Slots 0, 1, 2, … named `<prefix><20 digits>.json`, each written once, never changed or deleted.
 
-    Needs a store with unique names. `sleep` is how the log waits between attempts.
+    Where a slot is on the store, its `slots` know. `sleep` is how the log waits between attempts.
     """
 
     def __init__(self, store: Store, prefix: str, *, sleep: Callable[[float], None]) -> None:
@@ -64,14 +63,13 @@ class Log:
             raise ValueError(f"a log's prefix ends in '/': {prefix!r}")
         self.store = store
         self.prefix = prefix
-        self._hint_name = check_name(prefix.removesuffix("/") + ".hint")
+        hint_name(prefix)  # raises ValueError for a prefix that no name can have
+        self.slots = slots_of(store, prefix)
         self._sleep = sleep
 
     def name(self, seq: int) -> str:
         """The name of a slot."""
-        if not 0 <= seq < _LAST_SEQ:
-            raise ValueError(f"no log has a slot {seq}")
-        return f"{self.prefix}{seq:020d}.json"
+        return slot_name(self.prefix, seq)
 
     def append(
         self, seq: int, data: bytes, *, attempts: int = 8, give_up: Callable[[], bool] = lambda: False
@@ -88,13 +86,13 @@ class Log:
         name, maybe_sent = self.name(seq), False
         for attempt in range(1, attempts + 1):
             try:
-                return Won(self.store.put_if_absent(name, data))
+                return Won(self.slots.create(seq, data))
             except StoreError as error:
                 refusal = trouble = error
             uncertain = isinstance(refusal, Exists | Unavailable)
             maybe_sent = maybe_sent or uncertain
             try:
-                return self._settle(name, data)
+                return self._settle(seq, data)
             except Missing:
                 pass  # empty, or landing later: the same bytes again
             except StoreError as error:
@@ -111,7 +109,14 @@ class Log:
 
     def read(self, seq: int, limit: int = ENTRY_LIMIT) -> bytes:
         """The bytes of a slot. Raises Missing if it is empty, TooLong past `limit` bytes."""
-        return self.store.get(self.ref(seq), limit=limit)
+        data = self.slots.read(seq, limit + 1)
+        if len(data) > limit:
+            raise TooLong(f"{self.store.address}: {self.name(seq)} has more than the {limit} bytes allowed here.")
+        return data
+
+    def peek(self, seq: int) -> bytes:
+        """The bytes of a slot, cut off one byte past ENTRY_LIMIT. Raises Missing if it is empty."""
+        return self.slots.read(seq, ENTRY_LIMIT + 1)
 
     def tail(self, hint_seq: int | None = None) -> int:
         """The newest slot's number, -1 if the log is empty: probes from the hint in doubling steps, then bisects.
@@ -121,24 +126,21 @@ class Log:
         """
         low = -1
         if hint_seq is not None and hint_seq >= 0:
-            if not self._taken(hint_seq):
+            if not self.slots.taken(hint_seq):
                 lost = self.tail() + 1
                 raise LostEntry(self._lost(lost, f"a hint names entry {hint_seq}"), lost)
             low = hint_seq
-        step = 1
-        while self._taken(low + step):
-            low, step = low + step, 2 * step
-        return self._bisect(low, low + step)
+        return self.slots.tail(low)
 
     def publish_hint(self, seq: int, digest: str) -> None:
         """Leave advice for the next reader. Losing it, or racing with another, does no harm."""
         hint = {"seq": seq, "ref": self.ref(seq), "digest": digest}
-        self.store.put(self._hint_name, json.dumps(hint, sort_keys=True).encode())
+        self.slots.put_advice(json.dumps(hint, sort_keys=True).encode())
 
     def hint(self) -> Hint | None:
         """The published advice; None if there is none or it makes no sense: a damaged number is no proof of a slot."""
         try:
-            hint = _parse_hint(self.store.get(self.store.ref(self._hint_name), limit=_HINT_LIMIT))
+            hint = _parse_hint(self.slots.advice(_HINT_LIMIT))
         except (Missing, TooLong):
             return None
         return hint if hint and hint.ref == self.ref(hint.seq) else None
@@ -148,56 +150,27 @@ class Log:
 
         Each is a lost entry. Reads the whole listing; a slot the listing only hides costs one point read.
         """
-        listed = set(self._listed())
-        newest = max(listed, default=-1)
-        unlisted = (seq for seq in range(max(tail, newest) + 1) if seq not in listed)
-        return [seq for seq in itertools.islice(unlisted, confirm) if not self._taken(seq)]
+        shown = set(listed(self.store, self.prefix))
+        newest = max(shown, default=-1)
+        hidden = (seq for seq in range(max(tail, newest) + 1) if seq not in shown)
+        return [seq for seq in itertools.islice(hidden, confirm) if not self.slots.taken(seq)]
 
     def check_end(self, tail: int) -> None:
         """Raises LostEntry if the slot after `tail` is empty though a listing shows later ones. One request, mostly.
 
         Asked before that slot is written by somebody who read the log long ago.
         """
-        later = any(seq > tail + 1 for seq in self._listed(after=tail))
-        if later and not self._taken(tail + 1):
-            raise LostEntry(self._lost(tail + 1, "the listing shows later ones"), tail + 1)
+        if self.slots.later(tail) and not self.slots.taken(tail + 1):
+            raise LostEntry(self._lost(tail + 1, "the store shows later ones"), tail + 1)
 
     def ref(self, seq: int) -> Ref:
         """The Ref of a slot."""
-        return self.store.ref(self.name(seq))
+        return self.slots.ref(seq)
 
-    def _settle(self, name: str, data: bytes) -> Won | Lost:
+    def _settle(self, seq: int, data: bytes) -> Won | Lost:
         """Who has the slot; Missing if nobody."""
-        ref = self.store.ref(name)
-        found = self.store.read_range(ref, 0, ENTRY_LIMIT + 1)
-        return Won(ref) if found == data else Lost(found)
-
-    def _taken(self, seq: int) -> bool:
-        """Whether the slot is taken, by a point read. Only Missing means no: every other refusal is raised."""
-        if seq >= _LAST_SEQ:
-            return False  # no name for it, whatever an outsider put into the slots before
-        try:
-            self.store.stat(self.ref(seq))
-        except Missing:
-            return False
-        return True
-
-    def _bisect(self, low: int, high: int) -> int:
-        """The last taken slot, where `low` is taken (or -1) and `high` is empty."""
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._taken(middle):
-                low = middle
-            else:
-                high = middle
-        return low
-
-    def _listed(self, after: int = -1) -> Iterator[int]:
-        """Slot numbers beyond `after` that a listing shows, ascending; other names are not ours."""
-        slot = re.compile(re.escape(self.prefix) + r"([0-9]{20})\.json")
-        for stat in self.store.list(self.prefix, after=self.name(after) if after >= 0 else None):
-            if (match := slot.fullmatch(stat.name)) and int(match[1]) < _LAST_SEQ:
-                yield int(match[1])
+        found = self.peek(seq)
+        return Won(self.ref(seq)) if found == data else Lost(found)
 
     def _lost(self, seq: int, evidence: str) -> str:
         return (
@@ -220,6 +193,6 @@ def _parse_hint(data: bytes) -> Hint | None:
     if not isinstance(fields, dict) or set(fields) != {"seq", "ref", "digest"}:
         return None
     seq, ref, digest = fields["seq"], fields["ref"], fields["digest"]
-    if type(seq) is not int or not 0 <= seq < _LAST_SEQ or type(ref) is not str or type(digest) is not str:
+    if type(seq) is not int or not 0 <= seq < LAST_SEQ or type(ref) is not str or type(digest) is not str:
         return None
     return Hint(seq, Ref(ref), digest) if _DIGEST.fullmatch(digest) else None

@@ -32,8 +32,8 @@ soak: install    ## 500 random kills in real processes, 20,000 simulated worlds 
 	RELAY_KILLS=500 $(BIN)/python -m pytest tests/processes/test_random_kills.py
 	RELAY_SIM_SEEDS=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/simulation
 
-model: install   ## the protocol's model within larger bounds (docs/how-to/model.md)
-	RELAY_MODEL=large $(BIN)/python -m pytest tests/model/test_model.py -k every_invariant -s --timeout 0
+model: install   ## the protocol's model within larger bounds, one on each core (docs/how-to/model.md)
+	RELAY_MODEL=large $(BIN)/python -m pytest tests/model/test_model.py -k every_invariant -s -n auto --timeout 0
 
 demo: install    ## two accounts, one run, one SIGKILL, the same bytes
 	$(BIN)/python rotate_accounts.py demo

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.model.invariants import broken_by, broken_in
 from tests.model.protocol import Protocol
-from tests.model.step import Step, line
+from tests.model.step import Bounds, Step, line
 from tests.model.world import World, canonical
 
 
@@ -31,26 +32,61 @@ class Found:
         return f"{counts}\n{self.broken}\n" + "\n".join(f"{n:3}. {line}" for n, line in enumerate(self.trace, 1))
 
 
-def search(model: Protocol, check: Callable[[World], str | None] = lambda world: None, most: int = 10_000_000) -> Found:
+@dataclass
+class Teller:
+    """Says in one line, now and then, how far a search is: one that takes an hour must not look like one that hangs."""
+
+    say: Callable[[str], None]
+    name: str = ""
+    every: float = 30.0
+    """Seconds between two lines."""
+    _began: float = field(default_factory=time.monotonic)
+    _said: float = field(default_factory=time.monotonic)
+
+    def on_the_way(self, found: Found, states: int, waiting: int) -> None:
+        """`states` were met so far; `waiting` of them are still to be followed, on this level and the next."""
+        now = time.monotonic()
+        if now - self._said >= self.every:
+            self._said, seconds = now, max(1e-3, now - self._began)
+            self.say(
+                f"model, {self.name}: {seconds:,.0f} s: {states:,} states, {waiting:,} of them to follow,"
+                f" {found.transitions:,} transitions, depth {found.depth}, {states / seconds:,.0f} states/s"
+            )
+
+    def at_the_end(self, found: Found, bounds: Bounds) -> None:
+        """What it came to."""
+        self.say(f"model, {self.name} ({bounds}), {time.monotonic() - self._began:,.0f} s: {found}")
+
+
+def search(
+    model: Protocol,
+    check: Callable[[World], str | None] = lambda world: None,
+    most: int = 30_000_000,
+    teller: Teller | None = None,
+) -> Found:
     """Every world reachable from the first one, up to the names of equal sessions.
 
     `check` is asked once per world, after the invariants. Raises OverflowError past `most` worlds.
     """
+    teller = teller or Teller(lambda line: None)
     gc.disable()  # nothing of a search is garbage, and looking for it takes a third of the time
     try:
-        return _search(model, check, most)
+        found = _search(model, check, most, teller)
     finally:
         gc.enable()
+    teller.at_the_end(found, model.bounds)
+    return found
 
 
-def _search(model: Protocol, check: Callable[[World], str | None], most: int) -> Found:
+def _search(model: Protocol, check: Callable[[World], str | None], most: int, teller: Teller) -> Found:
     first = canonical(model.first())
     came: dict[World, World | None] = {first: None}
     met: set[World] = set()  # as the steps left them: most are met again, and need no second sorting
     found, level = Found(), [first]
     while level:
         level, before = [], level
-        for world in before:
+        for number, world in enumerate(before):
+            teller.on_the_way(found, len(came), len(before) - number + len(level))
             for step in model.steps(world):
                 found.transitions += 1
                 found.broken = broken_by(world, step)
@@ -63,9 +99,9 @@ def _search(model: Protocol, check: Callable[[World], str | None], most: int) ->
                         level.append(after)
                 if found.broken:
                     return _told(model, found, _way(came, world), check)
+            if len(came) > most:
+                raise OverflowError(f"more than {most:,} worlds")
         found.states, found.depth = len(came), found.depth + bool(level)
-        if len(came) > most:
-            raise OverflowError(f"more than {most:,} worlds")
     return found
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
 from tests.model.progress import Progress
 from tests.model.protocol import Protocol
-from tests.model.search import Found, search
+from tests.model.search import Found, Teller, search
 from tests.model.step import Bounds
 from tests.model.variants import VARIANTS
 from tests.model.world import Faults
@@ -23,7 +24,7 @@ SMALL = {
 """What every test run visits in full."""
 LARGE = {
     "takeovers": Bounds(sessions=3, epochs=4, step=3),
-    "two_commits": Bounds(sessions=3, epochs=3, step=4),
+    "two_commits": Bounds(sessions=3, epochs=3, step=4, faults=Faults(answers=1)),
     "lost_answers": Bounds(sessions=3, epochs=4, step=3, faults=Faults(answers=1), reborn=False),
     "late_files": Bounds(sessions=3, epochs=3, step=3, faults=Faults(files=1)),
     "damage": Bounds(sessions=3, epochs=3, step=3, faults=Faults(rot=1)),
@@ -31,17 +32,21 @@ LARGE = {
     "everything": Bounds(sessions=2, epochs=3, step=3, faults=Faults(files=1, rot=1, holes=1)),
 }
 """What `make model` visits."""
-CHOSEN = LARGE if os.environ.get("RELAY_MODEL") == "large" else SMALL
+CHOSEN = {"small": SMALL, "large": LARGE}[os.environ.get("RELAY_MODEL", "small")]
 
 
-def explored(model: Protocol) -> Found:
-    return search(model, Progress(model))
+def explored(model: Protocol, teller: Teller | None = None) -> Found:
+    return search(model, Progress(model), teller=teller)
+
+
+def tell(line: str) -> None:
+    """At once and past pytest, also from one of several workers."""
+    print(line, file=sys.__stderr__, flush=True)
 
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_every_invariant_holds_in_every_world_and_everybody_can_finish(name: str) -> None:
-    found = explored(Protocol(CHOSEN[name]))
-    print(f"\nmodel, {name} ({CHOSEN[name]}): {found}")
+    found = explored(Protocol(CHOSEN[name]), Teller(tell if CHOSEN is LARGE else print, name))
     assert found.broken is None, str(found)
     assert found.states > 2_000, "a search that visits little shows little"
 
@@ -78,6 +83,15 @@ def test_rules_that_refuse_a_holder_are_found_out() -> None:
 
     found = explored(NoRelease(Bounds(sessions=1, epochs=2, step=3)))
     assert found.broken is not None and found.broken.startswith("progress"), str(found)
+
+
+def test_a_search_tells_how_far_it_is() -> None:
+    lines: list[str] = []
+    found = explored(Protocol(Bounds(sessions=1, epochs=3, step=3)), Teller(lines.append, "small", every=0.0))
+    states = [int(line.split(" states")[0].split()[-1].replace(",", "")) for line in lines]
+    assert states == sorted(states) and states[-1] == found.states and len(set(states)) > 10
+    assert all(line.startswith("model, small: ") and line.endswith(" states/s") for line in lines[:-1])
+    assert "every invariant holds" in lines[-1]
 
 
 def test_the_search_finds_the_shortest_way() -> None:

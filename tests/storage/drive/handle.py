@@ -1,0 +1,163 @@
+"""A running fake Drive as tests hold it: start, users, faults, looking in; and services of the real SDK."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from google.oauth2 import service_account
+from google.oauth2.credentials import Credentials
+from googleapiclient.discovery import build
+
+from tests.storage.drive.redirect import PORT, install
+
+ROOT = Path(__file__).parents[3]
+SITE = Path(__file__).parent / "site"
+TOKEN_URI = "https://oauth2.googleapis.com/token"
+SCOPE = "https://www.googleapis.com/auth/"
+_number = count(1)
+
+
+class Fake:
+    """A fake service in a process of its own."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def control(self, verb: str, **told: Any) -> Any:
+        """Ask something of the fake outside its protocol (tests/storage/drive/fake/control.py)."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/control/{verb}", json.dumps(told).encode())
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return json.load(reply)
+
+    def person(self, scopes: tuple[str, ...] = ("drive.file",), **told: Any) -> Person:
+        """A new user who has allowed the usual client these scopes; `service` makes it a service account."""
+        name = f"person{next(_number)}-{os.getpid()}"
+        self.control("account", name=name, **told)
+        return Person(self, name, self.control("grant", account=name, scopes=scopes), scopes)
+
+    def drive(self, name: str, **roles: Any) -> str:
+        """A shared drive; `roles` by the names of its members."""
+        return str(self.control("drive", name=name, roles=roles))
+
+    @contextmanager
+    def ways(self, **told: Any) -> Iterator[None]:
+        """The service doing for a while what its documentation leaves open: `ids`, `sees`, `race`, `ahead`."""
+        usual = {"ids": "anyone", "sees": "client", "race": "finish", "ahead": 0.0}
+        self.control("set", **told)
+        try:
+            yield
+        finally:
+            self.control("set", **{name: usual[name] for name in told})
+
+    def environ(self) -> dict[str, str]:
+        """What a command's environment needs to take this for the real service."""
+        return {PORT: str(self.port), "PYTHONPATH": os.pathsep.join([str(SITE), str(ROOT)])}
+
+
+class Person:
+    """A user and what one OAuth client holds of it, and what is done to it."""
+
+    def __init__(self, fake: Fake, name: str, holds: dict[str, Any], scopes: tuple[str, ...]) -> None:
+        self.fake = fake
+        self.name = name
+        self.holds = holds
+        self.scopes = scopes
+
+    @property
+    def email(self) -> str:
+        return str(self.holds["email"])
+
+    def with_client(self, client: str, scopes: tuple[str, ...] = ("drive.file",)) -> Person:
+        """The same user as another OAuth client sees it."""
+        holds = self.fake.control("grant", account=self.name, client=client, scopes=scopes)
+        return Person(self.fake, self.name, holds, scopes)
+
+    def authorized_user(self) -> dict[str, str]:
+        """What a file of user credentials holds."""
+        kept = ("client_id", "client_secret", "refresh_token")
+        return {"type": "authorized_user", "token_uri": TOKEN_URI, **{name: self.holds[name] for name in kept}}
+
+    def service_account(self) -> dict[str, str]:
+        """What a service account's key file holds."""
+        return {
+            "type": "service_account", "client_email": self.email, "private_key": self.holds["private_key"],
+            "private_key_id": "1", "client_id": "1", "project_id": "relay", "token_uri": TOKEN_URI,
+        }  # fmt: skip
+
+    def credentials(self, short_lived: bool = False) -> Any:
+        """Of Google's auth library: with a refresh token or key, or with an access token only."""
+        if short_lived:
+            return Credentials(self.holds["access_token"])
+        wanted = [SCOPE + scope for scope in self.scopes]
+        if "private_key" in self.holds:
+            return service_account.Credentials.from_service_account_info(self.service_account(), scopes=wanted)
+        return Credentials.from_authorized_user_info(self.authorized_user())
+
+    def service(self, version: str = "v3", short_lived: bool = True) -> Any:
+        """A service of the real SDK."""
+        return build("drive", version, credentials=self.credentials(short_lived))
+
+    def change(self, **told: Any) -> None:
+        """Change the user itself: quota, rate, latency, list_lag, name_lag, page_cap, incomplete, token_life."""
+        self.fake.control("account", name=self.name, **told)
+
+    def fault(self, kind: str, **told: Any) -> None:
+        """Plan a fault."""
+        self.fake.control("fault", account=self.name, kind=kind, **told)
+
+    def heal(self) -> None:
+        """No more planned faults."""
+        self.fake.control("heal", account=self.name)
+
+    def expire(self, **told: Any) -> None:
+        """All access tokens expire now; `revoke=True`: refresh tokens die too."""
+        self.fake.control("expire", account=self.name, **told)
+
+    def share(self, file: str, **roles: str | None) -> None:
+        """Give others, by their names, a role on a file; None takes it away."""
+        self.fake.control("share", file=file, roles=roles)
+
+    def look(self) -> dict[str, Any]:
+        """Files by id, requests by route, faults met, bytes received, upload sessions, bytes used."""
+        return dict(self.fake.control("look", account=self.name))
+
+    def asked(self, route: str) -> int:
+        """How often routes beginning so were asked."""
+        return sum(number for name, number in self.look()["counts"].items() if name.startswith(route))
+
+
+@contextmanager
+def serving() -> Iterator[Fake]:
+    """A fake of one's own, which ends with this process."""
+    command = [sys.executable, "-m", "tests.storage.drive.fake", "--with-parent"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        fake = Fake(int(process.stdout.readline()))
+        os.environ[PORT] = str(fake.port)
+        yield fake
+    finally:
+        process.kill()
+        process.communicate()
+
+
+_running: list[Any] = []
+
+
+def running() -> Fake:
+    """The one fake of this process, started at first need; clients in this process reach it from then on."""
+    if not _running:
+        install()
+        holding = serving()
+        _running.extend([holding, holding.__enter__()])
+    fake: Fake = _running[1]
+    return fake

@@ -1,0 +1,64 @@
+"""Sends what the real SDK and Google's auth library say to googleapis.com to the fake one on this machine instead;
+changes nothing else. `httplib2` carries the SDK, `requests` and `urllib` whatever else asks for a token."""
+
+from __future__ import annotations
+
+import os
+import urllib.request
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+import httplib2
+from requests import PreparedRequest, Response
+from requests.adapters import HTTPAdapter
+
+PORT = "FAKE_DRIVE_PORT"
+"""The environment variable that says where the fake listens."""
+_request = httplib2.Http.request
+_send = HTTPAdapter.send
+_open = urllib.request.OpenerDirector.open
+
+
+def install() -> None:
+    """From now on, in this process."""
+    httplib2.Http.request = request
+    HTTPAdapter.send = send  # type: ignore[method-assign]
+    urllib.request.OpenerDirector.open = open_url  # type: ignore[method-assign]
+
+
+def elsewhere(url: str) -> tuple[str, SplitResult]:
+    """Where a URL leads, and what it was."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host == "googleapis.com" or host.endswith(".googleapis.com"):
+        url = parts._replace(scheme="http", netloc=f"127.0.0.1:{os.environ[PORT]}").geturl()
+    return url, parts
+
+
+def request(
+    self: httplib2.Http, uri: str, method: str = "GET", body: Any = None, headers: Any = None, *args: Any, **kwargs: Any
+) -> Any:
+    """httplib2.Http.request, with the host replaced; the Host header keeps the name that was meant."""
+    url, meant = elsewhere(uri)
+    if url != uri:
+        headers = {**(headers or {}), "host": meant.netloc}
+    return _request(self, url, method, body, headers, *args, **kwargs)
+
+
+def send(self: HTTPAdapter, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+    """HTTPAdapter.send, likewise."""
+    url, meant = elsewhere(request.url or "")
+    if url != request.url:
+        request.headers["Host"], request.url = meant.netloc, url
+    return _send(self, request, *args, **kwargs)
+
+
+def open_url(self: urllib.request.OpenerDirector, fullurl: Any, *args: Any, **kwargs: Any) -> Any:
+    """OpenerDirector.open, likewise."""
+    wanted = fullurl if isinstance(fullurl, urllib.request.Request) else urllib.request.Request(fullurl)
+    url, meant = elsewhere(wanted.full_url)
+    if url != wanted.full_url:
+        wanted.full_url = url
+        wanted.add_unredirected_header("Host", meant.netloc)
+        return _open(self, wanted, *args, **kwargs)
+    return _open(self, fullurl, *args, **kwargs)

@@ -25,7 +25,7 @@ from storage.base import (
 )
 from storage.dropbox.client import Client
 from storage.dropbox.place import Place
-from storage.dropbox.source import Source
+from storage.source import Source
 from storage.dropbox.upload import BLOCK, SMALL, Upload
 
 _PAGE = 2000
@@ -118,6 +118,10 @@ class DropboxStore:
 
     def ref(self, name: str) -> Ref:
         return Ref(check_name(name))
+
+    def credentials_source(self) -> str:
+        """The variables that the credentials come from, never what they are."""
+        return self._client.credentials.source
 
     def quota(self) -> tuple[int, int]:
         """Bytes used and bytes allocated of the account (of its team, where that shares). Raises StoreError."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from storage.base import Missing, Unavailable
 from storage.dropbox.client import Client
 from storage.dropbox.progress import Progress
-from storage.dropbox.source import Source
+from storage.source import Source
 from storage.retry import patiently
 from storage.transfer import in_parallel
 

@@ -29,7 +29,7 @@ def disks_of(fleet: Fleet) -> Iterator[None]:
 
 def _touched(fleet: Fleet, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **keywords: Any) -> Any:
-        command = fleet.here()
+        command = None if fleet.sky.busy else fleet.here()
         if command is not None:
             command.touches_disk(name)
             if name in NEEDS_ROOM and command.disk_is_full():

@@ -1,23 +1,58 @@
-"""Which seeds a run of the tests lives through: the usual ones, one alone, or tens of thousands."""
+"""Which seeds a run of the tests lives through, and on which stores: the usual ones, one alone, or tens of thousands.
+
+RELAY_SIM_SEED=123 replays one seed, RELAY_SIM_SEEDS=20000 is the long mode; both on memory, or on the backend that
+RELAY_SIM_STORE names: any of `stores`.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-CI_SEEDS, CHUNKS = 300, 12
-MOST = 50
-"""Seeds of one test at most: many small tests are shared out evenly over any number of workers."""
+from tests.simulation.stores import MEMORY
+
+CI_SEEDS = 300
+FEW = (30, 168, 189, 205)
+"""Short worlds for backends behind a server; together they meet four fifths of all kinds of trouble."""
+CI: dict[str, Sequence[int]] = {
+    MEMORY: range(CI_SEEDS),
+    "local": range(20),
+    "s3-ministack": FEW,
+    "dropbox": FEW,
+}
+"""A new backend is entered here, by its name in tests/storage/backends.py."""
+MOST = {MEMORY: 25, "local": 10}
+"""Seeds of one test at most: small tests are shared out evenly over any number of workers."""
+MOST_OF_A_SERVER = 2
 
 
-def chunks() -> list[range]:
-    """RELAY_SIM_SEED=123 replays one seed; RELAY_SIM_SEEDS=20000 is the long mode."""
-    if alone := os.environ.get("RELAY_SIM_SEED"):
-        return [range(int(alone), int(alone) + 1)]
-    total = int(os.environ.get("RELAY_SIM_SEEDS", CI_SEEDS))
-    size = min(MOST, -(-total // CHUNKS))
-    return [range(begin, min(begin + size, total)) for begin in range(0, total, size)]
+@dataclass(frozen=True)
+class Chunk:
+    """The seeds of one test."""
+
+    store: str
+    seeds: Sequence[int]
+
+    def __str__(self) -> str:
+        """For the test's id."""
+        return f"{self.store}-{self.seeds[0]}-{self.seeds[-1]}"
 
 
-def name(seeds: range) -> str:
-    """For the test's id."""
-    return f"{seeds.start}-{seeds.stop - 1}"
+def chunks(environ: Mapping[str, str] = os.environ) -> list[Chunk]:
+    """All tests of this run."""
+    return [
+        Chunk(store, seeds[begin : begin + size])
+        for store, seeds in _chosen(environ).items()
+        for size in (MOST.get(store, MOST_OF_A_SERVER),)
+        for begin in range(0, len(seeds), size)
+    ]
+
+
+def _chosen(environ: Mapping[str, str]) -> dict[str, Sequence[int]]:
+    store = environ.get("RELAY_SIM_STORE")
+    if alone := environ.get("RELAY_SIM_SEED"):
+        return {store or MEMORY: (int(alone),)}
+    if many := environ.get("RELAY_SIM_SEEDS"):
+        return {store or MEMORY: range(int(many))}
+    return {store: CI.get(store, FEW)} if store else CI

@@ -17,6 +17,7 @@ from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Fleet, Machine, Order, Pace
 from tests.simulation.oracle import Oracle
 from tests.simulation.reckoning import reckon
+from tests.simulation.stores import MEMORY, opened
 from tests.simulation.trace import Summary, Trace, Violation
 from tests.simulation.weather import Episode, Sky
 
@@ -24,19 +25,23 @@ VERBS = {
     "run": 24, "push": 2, "fork": 2, "verify": 1, "register": 2, "stop": 1, "resume": 2, "damage": 3,
 }  # fmt: skip
 """How often people do what."""
+Mutate = Callable[[], AbstractContextManager[object]]
 ACCOUNTS = ("ann", "ben", "cyd")
 
 
-def simulate(seed: int, *, mutation: Callable[[], AbstractContextManager[object]] = nullcontext) -> Summary:
-    """Live through one seed. Raises Violation; `mutation` is entered around all of it, to show what is caught."""
-    return play(seed, mutation)[0]
+def simulate(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> Summary:
+    """Live through one seed on a store of a backend. Raises Violation.
+
+    `mutation` is entered around all of it, to show what is caught.
+    """
+    return play(seed, mutation, on)[0]
 
 
-def play(seed: int, mutation: Callable[[], AbstractContextManager[object]] = nullcontext) -> tuple[Summary, Trace]:
+def play(seed: int, mutation: Mutate = nullcontext, on: str = MEMORY) -> tuple[Summary, Trace]:
     """As `simulate`, with the trace of all actions."""
-    summary = Summary(seeds=1)
+    summary = Summary(store=on, seeds=1)
     with tempfile.TemporaryDirectory(dir=_fast_disk()) as folder, mutation():
-        fleet = _scene(seed, Path(folder), summary)
+        fleet = _scene(seed, on, Path(folder), summary)
         try:
             with disks_of(fleet), mock.patch.object(rules, "MAX_LINKS", 6):
                 fleet.world.run(to_the_end=True)
@@ -52,11 +57,11 @@ def play(seed: int, mutation: Callable[[], AbstractContextManager[object]] = nul
     return summary, fleet.trace
 
 
-def _scene(seed: int, folder: Path, summary: Summary) -> Fleet:
+def _scene(seed: int, on: str, folder: Path, summary: Summary) -> Fleet:
     random = Random(f"scene {seed}")
     world = World(seed)
-    trace = Trace(seed, world.now)
-    sky = Sky(world, Random(f"sky {seed}"), trace, summary)
+    trace = Trace(seed, world.now, on)
+    sky = Sky(world, Random(f"sky {seed}"), trace, summary, opened(on, folder))
     oracle = Oracle(sky, trace)
     machines = [
         Machine(f"m{n}", folder / f"m{n}", random.choice((0.0, 0.0, -5 * 3600.0, 7200.0)), random.choice((0.01, 0.2)))

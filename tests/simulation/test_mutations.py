@@ -18,6 +18,7 @@ from tests.simulation.simulate import simulate
 
 MOST = 150
 """Seeds until a mutation counts as not caught."""
+ON_A_DISK = ("overwrite", "exists-is-ours", "entry-before-files", "delete-before-retire", "key-without-epoch")
 SEARCHING = not {"RELAY_SIM_MUTATIONS", "RELAY_SIM_SEEDS"}.isdisjoint(os.environ)
 Record = Callable[[str, object], None]
 
@@ -34,6 +35,13 @@ def test_the_judge_sees(broken: Mutation, record_property: Record) -> None:
         if verdict:
             strange[seed] = verdict
     pytest.fail(f"{broken.name} ({broken.breaks}) lived through {MOST} seeds; other verdicts: {strange}")
+
+
+@pytest.mark.parametrize("broken", [one for one in CAUGHT if one.name in ON_A_DISK], ids=lambda one: one.name)
+def test_the_judge_sees_it_on_a_disk_as_in_memory(broken: Mutation) -> None:
+    verdict = broken.verdict(broken.pinned, on="local")
+    assert broken.caught(verdict)
+    assert verdict == broken.verdict(broken.pinned, on="memory")
 
 
 @pytest.mark.timeout(900)

@@ -4,9 +4,12 @@ a failure; judges nothing."""
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field, fields
+from itertools import zip_longest
 from typing import Any
+
+from tests.simulation.stores import MEMORY
 
 SHOWN = 40
 
@@ -19,6 +22,7 @@ class Violation(AssertionError):
 class Summary:
     """What the seeds of one call did, to be added up. Times in virtual seconds."""
 
+    store: str = ""
     seeds: int = 0
     violations: int = 0
     """Seeds that broke a rule; what else they did is not counted."""
@@ -40,7 +44,8 @@ class Summary:
         both = {}
         for one in fields(self):
             mine, theirs = getattr(self, one.name), getattr(other, one.name)
-            both[one.name] = max(mine, theirs) if one.name.startswith("worst") else mine + theirs
+            worse = one.name.startswith(("worst", "store"))
+            both[one.name] = max(mine, theirs) if worse else mine + theirs
         return Summary(**both)
 
     def plain(self) -> dict[str, Any]:
@@ -55,13 +60,22 @@ class Summary:
 
     def line(self) -> str:
         """Everything counted, in one line."""
-        told = [f"{self.seeds} seeds", f"{self.violations} violations"]
-        told += [f"{self.entries} entries", f"{self.effects} effects on the store"]
+        counts = {
+            "seeds": self.seeds,
+            "violations": self.violations,
+            "entries": self.entries,
+            "commits": self.kinds["commit"],
+            "fencings": self.exits["76"],
+            "lost races": self.faults["lost-race"],
+            "takeovers": self.faults["takeover"],
+            "effects on the store": self.effects,
+        }
+        told = [", ".join(f"{count:,} {name}" for name, count in counts.items())]
         for name in ("kinds", "exits", "faults"):
             counted = getattr(self, name)
             told.append(name + " " + " ".join(f"{key}={counted[key]}" for key in sorted(counted)))
         told.append(f"worst loss {self.worst_loss_s:.0f} s of {self.worst_bound_s:.0f} s allowed")
-        return "simulation: " + "; ".join(told)
+        return f"simulation on {self.store}: " + "; ".join(told)
 
 
 def told(broken: list[Violation]) -> str:
@@ -73,32 +87,37 @@ def told(broken: list[Violation]) -> str:
 class Trace:
     """Actions in their order."""
 
-    def __init__(self, seed: int, start: float) -> None:
-        self.seed, self.start, self.now = seed, start, start
-        self.count = 0
+    def __init__(self, seed: int, start: float, store: str = MEMORY) -> None:
+        self.seed, self.start, self.now, self.store = seed, start, start, store
+        self.actions: list[str] = []
         self.broken: Violation | None = None
         """The first violation; whoever it was raised in may have caught it."""
-        self._last: deque[str] = deque(maxlen=SHOWN)
-        self._sha = hashlib.sha256()
 
     def note(self, now: float, who: str, what: str) -> None:
         """One action."""
         self.now = now
-        line = f"{now - self.start:12.3f} {who:<8} {what}"
-        self.count += 1
-        self._last.append(line)
-        self._sha.update(line.encode())
+        self.actions.append(f"{now - self.start:12.3f} {who:<8} {what}")
 
     def digest(self) -> str:
         """Of all actions so far."""
-        return self._sha.hexdigest()
+        return hashlib.sha256("\n".join(self.actions).encode()).hexdigest()
+
+    def compare(self, other: Trace) -> None:
+        """Raises Violation where another world of the same seed went another way."""
+        if self.digest() == other.digest():
+            return
+        both = enumerate(zip_longest(self.actions, other.actions, fillvalue="the end"))
+        place, (mine, theirs) = next((n, pair) for n, pair in both if pair[0] != pair[1])
+        self.actions = self.actions[: place + 1]
+        raise self.violation(f"{self.store} goes another way than {other.store}: {mine!r} instead of {theirs!r}")
 
     def violation(self, what: str) -> Violation:
         """The error to raise: where it happened, and how to see it again."""
-        last = "\n".join(self._last)
+        last = "\n".join(self.actions[-SHOWN:])
         found = Violation(
-            f"{what}\nat {self.now - self.start:.3f} s of seed {self.seed}; again with RELAY_SIM_SEED={self.seed} "
-            f"pytest tests/simulation\nThe last actions:\n{last}"
+            f"{what}\nat {self.now - self.start:.3f} s of seed {self.seed} on {self.store}; again with "
+            f"RELAY_SIM_STORE={self.store} RELAY_SIM_SEED={self.seed} pytest tests/simulation -k invariant\n"
+            f"The last actions:\n{last}"
         )
         self.broken = self.broken or found
         return self.broken

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
-from storage.base import Exists, QuotaExceeded, Ref, Stat, StoreError, Throttled, Unavailable
-from storage.memory import MemoryStore
+from storage.base import Exists, Missing, QuotaExceeded, Ref, Stat, StoreError, Throttled, Unavailable
 from storage.wrapper import Wrapper
 from tests.relay.fake_runtime import Process, World
 from tests.simulation.actor import Actor
+from tests.simulation.stores import Clients, Dated
 from tests.simulation.trace import Summary, Trace
 
 Kind = Literal["down", "full", "throttled", "rough", "hiding"]
@@ -42,6 +43,8 @@ class Sky:
     random: Random
     trace: Trace
     summary: Summary
+    plain: Clients
+    """The store, untouched by weather."""
     episodes: list[Episode] = field(default_factory=list)
     rough: float = 0.0
     """Chance that a call outside episodes goes wrong."""
@@ -55,9 +58,16 @@ class Sky:
     jumped: bool = False
     """Whether it was corrected."""
     graves: dict[str, tuple[Stat, float]] = field(default_factory=dict)
+    busy: bool = False
+    """Whether the store is at work: what it changes on a disk is not on the disk of whoever asked it."""
 
     def __post_init__(self) -> None:
-        self.store = MemoryStore(clock=self.clock)
+        dates: dict[Ref, float] = {}
+        self.first, self.store = (Dated(client, self.clock, dates) for client in self.plain)
+
+    def client(self, machine: str) -> Dated:
+        """The store as a machine reaches it: one of the machines by a client of its own."""
+        return self.first if machine == "m0" else self.store
 
     def clock(self) -> float:
         """The store's."""
@@ -75,8 +85,10 @@ class Sky:
 
     def raw(self, name: str) -> bytes | None:
         """The stored bytes now, None if there are none; asked by nobody but the judge."""
-        found = self.store._shelf.objects.get(name)
-        return found[0] if found else None
+        try:
+            return self.store.get(self.store.ref(name))
+        except Missing:
+            return None
 
     def now_is(self, kind: Kind, machine: str) -> bool:
         now = self.world.now
@@ -85,26 +97,43 @@ class Sky:
     def apply(self, verb: str, name: str, act: Callable[[], Any], by: Actor) -> Any:
         """One verb takes effect; the judge sees each change."""
         if verb not in WRITES:
-            return act()
+            return self._at_the_store(act)
         old = self.raw(name)
         if verb == "delete" and old is not None:
-            self.graves[name] = (self.store.stat(Ref(name)), self.world.now)
-        result = act()
+            self.graves[name] = (self.store.stat(self.store.ref(name)), self.world.now)
+        result = self._at_the_store(act)
         self.summary.effects += 1
         self.watch(verb, name, old, self.raw(name), by)
         return result
+
+    def _at_the_store(self, act: Callable[[], Any]) -> Any:
+        self.busy = True
+        try:
+            return act()
+        finally:
+            self.busy = False
 
 
 class Weathered(Wrapper):
     """The store of a sky through one process's network."""
 
     def __init__(self, sky: Sky, process: Process, actor: Actor, random: Random, delay_s: float) -> None:
-        super().__init__(sky.store)
+        super().__init__(sky.client(actor.machine))
         self.sky, self.process, self.actor, self.random, self.delay_s = sky, process, actor, random, delay_s
 
     def put(self, name: str, data: bytes | Path) -> Ref:
         content = data if isinstance(data, bytes) else data.read_bytes()
-        return self._do("put", name, lambda: self.inner.put(name, content))
+
+        def send() -> Ref:
+            """As bytes or as a file, as it was asked to; whatever has become of that file."""
+            if isinstance(data, bytes):
+                return self.inner.put(name, content)
+            with NamedTemporaryFile() as file:
+                file.write(content)
+                file.flush()
+                return self.inner.put(name, Path(file.name))
+
+        return self._do("put", name, send)
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         try:

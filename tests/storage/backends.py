@@ -9,7 +9,6 @@ from pathlib import Path
 from storage.base import Store, open_store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
-from tests.storage.dropbox.handle import running
 
 Clients = tuple[Store, Store]
 
@@ -26,6 +25,8 @@ def local(folder: Path) -> Clients:
 
 
 def dropbox(_: Path) -> Clients:
+    from tests.storage.dropbox.handle import running
+
     person = running().account()
     return person.store(), person.store()
 

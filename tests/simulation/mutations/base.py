@@ -42,10 +42,10 @@ class Mutation:
                 stack.enter_context(patch)
             yield
 
-    def verdict(self, seed: int) -> str:
-        """What the judge says of that seed, in one line; empty if it finds nothing."""
+    def verdict(self, seed: int, **where: str) -> str:
+        """What the judge says of that seed, in one line; empty if it finds nothing. `on="local"` for drawn worlds."""
         try:
-            self.scene(seed, mutation=self.applied)
+            self.scene(seed, mutation=self.applied, **where)
         except Violation as violation:
             return str(violation).partition("\n")[0]
         return ""

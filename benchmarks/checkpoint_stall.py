@@ -1,0 +1,103 @@
+"""How long training stands still for a checkpoint, here: steps with a snapshot, a digest and a save, and without.
+
+    python benchmarks/checkpoint_stall.py --task sudoku --train TRAIN.csv --every 50 --count 4
+
+The stall is the time of `every` steps with a checkpoint in them less that of `every` steps without, alternating; the
+save runs on another thread, as in a session. Parts of the trainer's own waiting are listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from trm.presets import preset
+from trm.workload import TrmWorkload
+
+
+def workload(task: str, train: str | None, folder: Path) -> TrmWorkload:
+    """The preset, on a file of puzzles or on its own data."""
+    config = preset(task)
+    if train:
+        data = config.data.model_copy(update={"train": train, "test": train})
+        config = config.model_copy(update={"data": data})
+    made = TrmWorkload(config, folder)
+    made.start()
+    return made
+
+
+def trained(work: TrmWorkload, steps: int, middle: Callable[[], None]) -> float:
+    """Seconds of `steps` steps, `middle` half way."""
+    began, half = time.perf_counter(), work.step + steps // 2
+    work.advance(half, lambda: False, lambda _: None)
+    middle()
+    work.advance(half + steps - steps // 2, lambda: False, lambda _: None)
+    if work.device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+class Checkpoint:
+    """Snapshot N, check it, save it on a thread, step N+1 and its digest: what a session does (PROTOCOL P9)."""
+
+    def __init__(self, work: TrmWorkload) -> None:
+        self.work = work
+        self.parts: dict[str, list[float]] = {"snapshot": [], "finite": [], "step and digest": [], "save (thread)": []}
+        self.saving: threading.Thread | None = None
+
+    def __call__(self) -> None:
+        snapshot = self._timed("snapshot", self.work.snapshot)
+        self._timed("finite", lambda: snapshot.finite)
+        self.saving = threading.Thread(target=self._save, args=(snapshot,))
+        self.saving.start()
+        self._timed("step and digest", self._next)
+
+    def _save(self, snapshot: object) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            self._timed("save (thread)", lambda: snapshot.save(Path(name)))  # type: ignore[attr-defined]
+
+    def _next(self) -> None:
+        self.work.advance(self.work.step + 1, lambda: False, lambda _: None)
+        self.work.digest()
+
+    def _timed(self, name: str, run: Callable[[], object]) -> object:
+        began = time.perf_counter()
+        result = run()
+        self.parts[name].append(time.perf_counter() - began)
+        return result
+
+
+def main() -> None:
+    """Alternate, print medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="sudoku")
+    parser.add_argument("--train", help="a CSV of puzzles; without it the task's own data")
+    parser.add_argument("--every", type=int, default=50)
+    parser.add_argument("--count", type=int, default=4)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="stall-") as name:
+        work = workload(args.task, args.train, Path(name))
+        trained(work, 6, lambda: None)
+        checkpoint, without, stalls = Checkpoint(work), [], []
+        checkpoint()
+        for _ in range(args.count):
+            without.append(trained(work, args.every, lambda: None))
+            stalls.append(trained(work, args.every, checkpoint) - without[-1] * (args.every + 1) / args.every)
+            if checkpoint.saving:
+                checkpoint.saving.join()
+    print(f"{args.task} {work.path}: {statistics.median(without) / args.every * 1e3:.2f} ms a step")
+    for part, times in checkpoint.parts.items():
+        print(f"  {part:18} {statistics.median(times[1:]) * 1e3:8.1f} ms")
+    shown = ", ".join(f"{stall * 1e3:.1f}" for stall in stalls)
+    print(f"stall {statistics.median(stalls) * 1e3:.1f} ms a checkpoint (n = {len(stalls)}: {shown})")
+
+
+if __name__ == "__main__":
+    main()

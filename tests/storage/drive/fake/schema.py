@@ -30,6 +30,8 @@ class Method:
     upload: bool
     """Whether this is the method's path for media."""
     scopes: frozenset[str]
+    response: str
+    """The schema of what it answers; empty if that is nothing."""
 
 
 @cache
@@ -50,11 +52,11 @@ def _methods(version: str, described: dict[str, Any]) -> Iterator[Method]:
     for resource in described["resources"].values():
         for told in resource["methods"].values():
             name = f"{version}.{told['id'].removeprefix('drive.')}"
-            scopes = frozenset(told.get("scopes", ()))
-            yield Method(name, told["httpMethod"], _pattern(described["servicePath"] + told["path"]), False, scopes)
+            rest = (frozenset(told.get("scopes", ())), told.get("response", {}).get("$ref", ""))
+            yield Method(name, told["httpMethod"], _pattern(described["servicePath"] + told["path"]), False, *rest)
             if "mediaUpload" in told:
                 path = told["mediaUpload"]["protocols"]["simple"]["path"].lstrip("/")
-                yield Method(name, told["httpMethod"], _pattern(path), True, scopes)
+                yield Method(name, told["httpMethod"], _pattern(path), True, *rest)
 
 
 def _pattern(template: str) -> re.Pattern[str]:

@@ -38,16 +38,16 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.storage.drive.fake import answers, media, oauth, schema
-from tests.storage.drive.fake.answers import Answer, PlainText, Refused
+from tests.storage.drive.fake.answers import Answer
 from tests.storage.drive.fake.control import control
 from tests.storage.drive.fake.faults import Fault
 from tests.storage.drive.fake.files import Call
+from tests.storage.drive.fake.mishaps import faulty
 from tests.storage.drive.fake.schema import Method
 from tests.storage.drive.fake.uploads import Session
 from tests.storage.drive.fake.world import Access, Account, Grant, World
 
 SLICE = 64 << 10
-PORTAL = b"<html><body>Welcome to the hotel. Please log in.</body></html>"
 NOT_MEDIA = re.compile(r"metadata")
 
 
@@ -117,7 +117,7 @@ class Handler(BaseHTTPRequestHandler):
                 run = lambda flip, keep: oauth.tokeninfo(world, version, form.get("access_token", ""))  # noqa: E731
             account = grant.account if grant else None
             fault = self._meet(account, route, path)
-            answer = _faulty(fault, run)
+            answer = faulty(fault, run)
         self._slowly(account, answer)
 
     def _drive(self, path: str, query: dict[str, str]) -> None:
@@ -159,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
                 return media.put(session, self.headers, changed, self.server.world.now(), keep)
 
         fault = self._meet(grant.account, route, f"{verb} {self.path} {given}")
-        self._slowly(grant.account, _faulty(fault, run))
+        self._slowly(grant.account, faulty(fault, run))
 
     def _method(self, grant: Grant, verb: str, path: str, query: dict[str, str], body: bytes) -> None:
         """What is asked of a method of the API."""
@@ -184,7 +184,7 @@ class Handler(BaseHTTPRequestHandler):
             return answer
 
         fault = self._meet(grant.account, route, f"{verb} {self.path} {body[:2000]!r}")
-        self._slowly(grant.account, _faulty(fault, run))
+        self._slowly(grant.account, faulty(fault, run))
 
     def _meet(self, account: Account | None, route: str, text: str) -> Fault | None:
         """Count a request; the fault it meets."""
@@ -249,55 +249,3 @@ def _check_scopes(grant: Grant, method: Method, query: dict[str, str]) -> None:
         enough = {scope for scope in enough if not NOT_MEDIA.search(scope)}
     if not enough:
         raise answers.no_scope(method.name)
-
-
-def _faulty(fault: Fault | None, run: Any) -> Answer:
-    """The answer, or what a fault makes of it."""
-    if fault is None:
-        return _told(run, False, None)
-    if fault.kind in ("flip", "keep"):
-        return _told(run, fault.kind == "flip", fault.bytes if fault.kind == "keep" else None)
-    if fault.kind in ("500-after", "drop-after", "hang-after", "slow", "cut", "short"):
-        real = _told(run, False, None)
-        time.sleep(fault.seconds)
-        if fault.kind in ("slow", "cut", "short"):
-            real.cut = fault.kind == "cut"
-            real.body = real.body[: len(real.body) // 2] if fault.kind == "short" else real.body
-            return real
-    return _refusal(fault)
-
-
-def _told(run: Any, flip: bool, keep: int | None) -> Answer:
-    """What a request does, with its refusals in words."""
-    try:
-        answer: Answer = run(flip, keep)
-    except Refused as refused:
-        return refused.answer()
-    except PlainText as plain:
-        return Answer(plain.status, plain.text.encode(), type="text/plain; charset=utf-8")
-    return answer
-
-
-def _refusal(fault: Fault) -> Answer:
-    refusals = {
-        "quota": answers.quota_exceeded, "service-quota": answers.service_account_quota,
-        "forbidden": lambda: answers.no_permission("this"), "not-found": lambda: answers.not_found("this"),
-        "no-scope": lambda: answers.no_scope("this"), "401": answers.unauthorized,
-    }  # fmt: skip
-    if fault.kind in refusals:
-        return refusals[fault.kind]().answer()
-    if fault.kind in ("429", "rateLimit", "userRateLimit", "dailyLimit"):
-        limited = answers.limited(fault.kind).answer()
-        if fault.retry_after:
-            limited.headers["Retry-After"] = f"{fault.retry_after:.0f}"
-        return limited
-    if fault.kind == "html":
-        return Answer(200, PORTAL, type="text/html")
-    if fault.kind == "no-session":
-        return Answer(fault.status or 404, b"Not Found", type="text/plain; charset=utf-8")
-    if fault.kind.startswith("500"):
-        status = fault.status or 500
-        if status == 500:
-            return Refused(500, "internalError", "Internal Error").answer()
-        return Answer(status, b"<h1>Server Error</h1>", type="text/html")
-    return Answer(0, drop=True)

@@ -39,6 +39,17 @@ class Carry:
         masked = {f.name: _clear(getattr(self, f.name), self.halted) for f in fields(self) if f.name != "halted"}
         return masked | {"halted": self.halted.clone()}
 
+    def part(self, rows: slice) -> Carry:
+        """Views of some rows."""
+        return Carry(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+
+def joined(parts: list[Carry]) -> Carry:
+    """One carry of all rows, in order; a single part as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    return Carry(**{f.name: torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Carry)})
+
 
 def _clear(value: Tensor, rows: Tensor) -> Tensor:
     """A copy of `value` (B, ...) with zeros where `rows` (bool, B) is true."""

@@ -6,12 +6,13 @@ kernels or a captured graph can stand in for `EagerStep` on the same state.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from trm.act import TRM, Carry, exploration
+from trm.act import TRM, Carry, exploration, joined
 from trm.config import TrainConfig
 from trm.data.dataset import IGNORE, Batch
 from trm.ema import ema_
@@ -83,16 +84,33 @@ class Step(Protocol):
 
     name: str
     """Goes into the digest's path: results of differently named steps are not expected to be the same bits."""
+    parts: int
+    """Micro-batches that a step takes one after another; in the path too, unless it is 1."""
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
         """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
         ...
 
 
+def slices(rows: int, parts: int) -> list[slice]:
+    """The rows in `parts` neighbouring groups whose sizes differ by one at most. Raises ValueError for too many."""
+    if not 0 < parts <= rows:
+        raise ValueError(f"{rows} rows cannot be split into {parts} parts")
+    edges = [rows * index // parts for index in range(parts + 1)]
+    return [slice(*edge) for edge in pairwise(edges)]
+
+
 class EagerStep:
-    """The definition: plain PyTorch operations, in the order of reference/trm.md 5.4."""
+    """The definition: plain PyTorch operations, in the order of reference/trm.md 5.4.
+
+    parts: micro-batches, one after another. The function is the same, because no row's values depend on another's: only
+    the weights' gradients are sums over rows, and they are added up in the order of the parts.
+    """
 
     name = "eager"
+
+    def __init__(self, parts: int = 1) -> None:
+        self.parts = parts
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
         config, model = state.config, state.model
@@ -101,13 +119,30 @@ class EagerStep:
         if rows is not None:
             rows.requires_grad_()
         min_halt = exploration(config.arch, config.seed, state.step, config.batch_size, state.device)
-        state.carry, output = model(carry, rows, min_halt)
-        loss, metrics = loss_and_metrics(output)
         state.grads.buffer.zero_()
-        torch.autograd.backward(loss / config.batch_size)
+        after, metrics = [], []
+        for part in slices(config.batch_size, self.parts):
+            some = None if rows is None else rows[part]
+            done = _forward_backward(model, carry.part(part), some, min_halt[part], config.batch_size)
+            after.append(done[0])
+            metrics.append(done[1])
+        state.carry = joined(after)
         state.step += 1
         update_weights(state, carry.puzzle_identifiers, None if rows is None else rows.grad)
-        return metrics
+        return sum(metrics[1:], metrics[0])
+
+
+def _forward_backward(
+    model: TRM, carry: Carry, rows: Tensor | None, min_halt: Tensor, batch_size: int
+) -> tuple[Carry, Tensor]:
+    """A part of the batch, refilled: its carry after the step and its metrics; adds its gradients to the state's.
+
+    batch_size is that of the whole batch, over which the loss is a mean.
+    """
+    after, output = model(carry, rows, min_halt)
+    loss, metrics = loss_and_metrics(output)
+    torch.autograd.backward(loss / batch_size)
+    return after, metrics
 
 
 def update_weights(state: TrainState, identifiers: Tensor, row_grads: Tensor | None) -> None:

@@ -18,12 +18,12 @@ from trm import statefile
 from trm.config import TrainConfig
 from trm.evaluate import EvalProgress, evaluate
 from trm.fingerprint import fingerprint, installed
-from trm.kernels.fast_step import choose
 from trm.layers import slow_bf16
 from trm.losses import METRICS
 from trm.model import Sizes
 from trm.schedule import lr_scale
 from trm.snapshot import Snapshot, state_hash
+from trm.strategy import Strategy, strategy
 from trm.tasks import GENERATED, Datasets, load_data
 from trm.train import Step, TrainState
 
@@ -77,7 +77,8 @@ class TrmWorkload:
     def __init__(
         self, config: TrainConfig, root: Path, device: torch.device | str | None = None, step: Step | None = None
     ) -> None:
-        """Reads the data (kept below `root` if generated or downloaded). Raises ValueError if config or data are bad.
+        """Reads the data (kept below `root` if generated or downloaded). Raises ValueError if config or data are bad,
+        or if the device has too little memory.
 
         device: None takes the GPU if there is one. step: how a training step is computed; None is the fastest there is.
         """
@@ -87,7 +88,8 @@ class TrmWorkload:
         self.data.train.to(self.device)
         train = self.data.train
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
-        self._step: Step = step or choose(self.device, config.arch, self._sizes)
+        chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
+        self._step, self.remarks = chosen.step, chosen.remarks
         self._state: TrainState | None = None
         self._meter = Meter(self.device)
         self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -154,7 +156,9 @@ class TrmWorkload:
         dtype: str = config.arch.forward_dtype
         if dtype == "bfloat16" and slow_bf16(self.device):
             dtype = "bfloat16-as-float32"
-        return f"{self._step.name} {self.device.type} {dtype} batch={config.batch_size} threads={config.threads}"
+        split = f"/{self._step.parts}" if self._step.parts > 1 else ""
+        batch = f"{config.batch_size}{split}"
+        return f"{self._step.name} {self.device.type} {dtype} batch={batch} threads={config.threads}"
 
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[EvalProgress], None] = lambda _: None

@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from trm.config import TrainConfig
+from trm.memory import CAP, need
+from trm.model import Sizes
 from trm.tasks import preset
 from trm.workload import REPORT_EVERY, Progress, TrmWorkload
 
@@ -59,6 +61,8 @@ def test_a_fresh_process_continues_bit_for_bit(workload, tmp_path) -> None:
     code = f"""
 from pathlib import Path
 from trm.config import TrainConfig
+from trm.memory import CAP, need
+from trm.model import Sizes
 from trm.workload import TrmWorkload
 w = TrmWorkload(TrainConfig.model_validate_json({small().model_dump_json()!r}), Path({str(tmp_path)!r}), "cpu")
 w.load(Path({str(folder)!r}))
@@ -129,3 +133,20 @@ def test_threads_are_the_configs(workload) -> None:
     torch.set_num_threads(2)
     go(workload, 1)
     assert torch.get_num_threads() == 1
+
+
+def test_a_batch_that_does_not_fit_is_split_said_and_part_of_the_path(tmp_path, monkeypatch) -> None:
+    """The relay then labels a link between two splits: their paths differ (P9)."""
+    needed = need(small(batch_size=64), Sizes(16, 6, 1), "eager", wide=False)
+    monkeypatch.setenv(CAP, str(1.06 * needed.peak(22) / 1e9))
+    split = TrmWorkload(small(batch_size=64), tmp_path, "cpu")
+    assert "3 parts of at most 22" in split.remarks[0]
+    split.start()
+    assert split.path == "eager cpu float32 batch=64/3 threads=1"
+    monkeypatch.delenv(CAP)
+    whole = TrmWorkload(small(batch_size=64), tmp_path, "cpu")
+    assert whole.remarks == ()
+    whole.start()
+    go(split, 1), go(whole, 1)
+    assert split.digest().path != whole.digest().path
+    torch.testing.assert_close(split.state.grads.buffer, whole.state.grads.buffer, rtol=1e-4, atol=1e-6)

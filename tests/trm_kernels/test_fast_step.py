@@ -78,6 +78,30 @@ def test_plain_parts_equal_the_plain_step_with_attention(positions: str) -> None
     compare(plain_parts(), 2, CONFIG.model_copy(update={"arch": arch}))
 
 
+@pytest.mark.parametrize("mlp_t", [True, False])
+@pytest.mark.parametrize("parts", [2, 3])
+def test_a_split_batch_is_the_same_function(mlp_t: bool, parts: int) -> None:
+    """Gradients of the parts are added up in order; the loss is a mean over the whole batch."""
+    config = CONFIG.model_copy(update={"arch": ARCH.model_copy(update={"mlp_t": mlp_t})})
+    whole, split = new_state(config), new_state(config)
+    for index in range(2):
+        expected = FastStep(plain_parts(), graph=False)(whole, batch_at(index))
+        got = FastStep(plain_parts(), graph=False, parts=parts)(split, batch_at(index))
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+        assert error(split.grads.buffer, whole.grads.buffer) < 1e-4
+        ours, theirs = split.canonical(), whole.canonical()
+        for name in theirs:
+            torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=1e-4, msg=name)
+
+
+def test_the_loss_kernel_divides_by_the_whole_batch() -> None:
+    logits, labels = torch.randn(3, 11, 16, generator=torch.Generator().manual_seed(0)), batch_at(0).labels
+    for kernels in (plain_parts().loss, fused_parts().loss):
+        alone, _ = kernels.loss_and_grad(logits, labels, 3, 6, IGNORE)
+        part, _ = kernels.loss_and_grad(logits, labels, 3, 6, IGNORE, 12)
+        torch.testing.assert_close(part, alone / 4)
+
+
 def test_without_puzzle_table_and_ema() -> None:
     arch = ARCH.model_copy(update={"puzzle_emb_ndim": 0, "puzzle_emb_len": 0})
     config = CONFIG.model_copy(update={"arch": arch, "ema": False})

@@ -28,7 +28,7 @@ from trm.kernels.recursion import Recursion
 from trm.model import DTYPES, Sizes
 from trm.optim import sign_sgd_
 from trm.schedule import lr_scale
-from trm.train import EagerStep, Step, TrainState
+from trm.train import EagerStep, Step, TrainState, slices
 
 
 def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | None:
@@ -81,25 +81,27 @@ def _as_captured() -> Iterator[None]:
 class FastStep:
     """A Step (trm/train.py). Buffers and graph are built at the first call and again when another state comes."""
 
-    def __init__(self, parts: Parts | None = None, graph: bool = True) -> None:
-        self._parts, self._graph = parts or fused_parts(), graph
+    def __init__(self, kernels: Parts | None = None, graph: bool = True, parts: int = 1) -> None:
+        """parts: micro-batches of a step; it may be set until the first call."""
+        self._kernels, self._graph = kernels or fused_parts(), graph
         self._bound: BoundStep | None = None
-        self.name = f"{self._parts.name}{'-graph' if graph else ''}"
+        self.name, self.parts = f"{self._kernels.name}{'-graph' if graph else ''}", parts
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
         """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
         if self._bound is None or self._bound.state is not state:
             self._bound = None
-            self._bound = BoundStep(state, self._parts, self._graph)
+            self._bound = BoundStep(state, self._kernels, self._graph, self.parts)
         return self._bound(batch)
 
 
 class BoundStep:
     """The step of one TrainState: packed weights, buffers and the graph that reads and writes them."""
 
-    def __init__(self, state: TrainState, parts: Parts, graph: bool) -> None:
-        self.state, self.parts = state, parts
+    def __init__(self, state: TrainState, kernels: Parts, graph: bool, parts: int) -> None:
+        self.state, self.kernels = state, kernels
         config, device = state.config, state.device
+        self.rows = slices(config.batch_size, parts)
         arch, dtype = config.arch, DTYPES[config.arch.forward_dtype]
         params, grads = state.params.views, state.grads.views
         self.recursion = Recursion(arch, [self._block(index) for index in range(arch.L_layers)])
@@ -110,15 +112,16 @@ class BoundStep:
         self.rates = torch.zeros(3, device=device)
         self.table_lr = torch.zeros((), dtype=torch.float64, device=device)
         self.metrics = torch.zeros(7, dtype=torch.float64, device=device)
+        self.total = torch.zeros_like(state.grads.buffer) if parts > 1 else None
         self.graph = self._capture() if graph else None
 
     def _block(self, index: int) -> FastBlock:
         """Layer `index` over the state's parameters."""
         state, config = self.state, self.state.config
         arch, inner, prefix = config.arch, state.model.inner, f"inner.L_level.layers.{index}."
-        common = (prefix, state.params.views, state.grads.views, self.parts, inner.dtype, arch.rms_norm_eps)
+        common = (prefix, state.params.views, state.grads.views, self.kernels, inner.dtype, arch.rms_norm_eps)
         if arch.mlp_t:
-            return FastBlock(*common, TokenMixer(*common, config.batch_size))
+            return FastBlock(*common, TokenMixer(*common, min(part.stop - part.start for part in self.rows)))
         head = arch.hidden_size // arch.num_heads
         still = (
             torch.ones(inner.length, head, device=state.device),
@@ -178,54 +181,77 @@ class BoundStep:
     @torch.no_grad()
     def _run(self) -> None:
         """The whole step, in the order of reference/trm.md 5.4, on this object's buffers."""
-        state, model = self.state, self.state.model
+        state, config = self.state, self.state.config
+        self.heads.pack()
+        carry = state.model.refill(self.carry, self.batch)
+        min_halt = exploration(config.arch, config.seed, self.counter, config.batch_size, state.device)
+        self.metrics.zero_()
+        if self.total is not None:
+            self.total.zero_()
+        table = [self._part(carry.part(rows), min_halt[rows], rows) for rows in self.rows]
+        if self.total is not None:
+            state.grads.buffer.copy_(self.total)
+        self._update(carry.puzzle_identifiers, table)
+
+    def _part(self, carry: Carry, min_halt: Tensor, rows: slice) -> Tensor | None:
+        """Some rows, refilled: their new carry, metrics and gradients; returns those of their puzzle embeddings."""
+        state, inner = self.state, self.state.model.inner
         for block in self.recursion.blocks:
             block.pack()
             block.start()
-        self.heads.pack()
-        carry = model.refill(self.carry, self.batch)
-        embedding = model.inner.embed(carry.inputs, model.inner.puzzle_rows(carry.puzzle_identifiers))
+        embedding = inner.embed(carry.inputs, inner.puzzle_rows(carry.puzzle_identifiers))
         z_H, z_L, tape = self.recursion.forward(carry.z_H, carry.z_L, embedding)
         logits = self.heads.forward(z_H)
         prefix, vocab = state.config.arch.prefix_len, state.sizes.vocab_size
-        grad, rows = self.parts.loss.loss_and_grad(logits, carry.labels, prefix, vocab, IGNORE)
+        grad, losses = self.kernels.loss.loss_and_grad(
+            logits, carry.labels, prefix, vocab, IGNORE, state.config.batch_size
+        )
         grads = self.recursion.backward(tape, self.heads.backward(z_H, grad))
         for block in self.recursion.blocks:
             block.finish()
-        self._halt(carry, z_H, z_L, logits[:, 0, vocab].float(), rows)
-        self._update(carry, grads)
+        table = self._embedding_grads(carry, grads)
+        if self.total is not None:
+            self.total.add_(state.grads.buffer)
+        self._halt(carry, z_H, z_L, logits[:, 0, vocab].float(), losses, min_halt, rows)
+        return table
 
-    def _halt(self, carry: Carry, z_H: Tensor, z_L: Tensor, q: Tensor, rows: Tensor) -> None:
-        """Decide who halts, write the new carry and the metrics. rows: lm loss, halting loss, right, scored."""
-        config = self.state.config
-        min_halt = exploration(config.arch, config.seed, self.counter, len(q), q.device)
+    def _halt(
+        self, carry: Carry, z_H: Tensor, z_L: Tensor, q: Tensor, losses: Tensor, min_halt: Tensor, rows: slice
+    ) -> None:
+        """Decide who halts, write the new carry, add the metrics. losses: lm loss, halting loss, right, scored."""
         steps = carry.steps + 1
         halted = self.state.model.decide(steps, q[:, None], min_halt)
         new = Carry(z_H, z_L, steps, halted, carry.inputs, carry.labels, carry.puzzle_identifiers)
         for f in fields(Carry):
-            getattr(self.carry, f.name).copy_(getattr(new, f.name))
-        lm, q_loss, right, scored = rows.double().unbind(1)
+            getattr(self.carry, f.name)[rows].copy_(getattr(new, f.name))
+        lm, q_loss, right, scored = losses.double().unbind(1)
         exact = right == scored
         sums = torch.stack((
             torch.ones_like(lm), right / scored.clamp(min=1), exact.double(), ((q >= 0) == exact).double(),
             steps.double(),
         ))  # fmt: skip
         counted = halted & (scored > 0)
-        self.metrics.copy_(torch.cat(((sums * counted).sum(-1), torch.stack((lm.sum(), q_loss.sum())))))
+        self.metrics.add_(torch.cat(((sums * counted).sum(-1), torch.stack((lm.sum(), q_loss.sum())))))
 
-    def _update(self, carry: Carry, grads: Tensor) -> None:
-        """Puzzle table, then parameters and EMA. grads: (L_cycles, B, L, D), of the embedding."""
-        state, config = self.state, self.state.config
-        arch, views = config.arch, state.grads.views
+    def _embedding_grads(self, carry: Carry, grads: Tensor) -> Tensor | None:
+        """Write the token table's gradient; return that of the puzzle rows. grads: (L_cycles, B, L, D)."""
+        state, arch = self.state, self.state.config.arch
         scale = math.sqrt(arch.hidden_size)
-        tokens = self.parts.embedding.token_grad(carry.inputs, grads, arch.prefix_len, state.sizes.vocab_size)
-        views["inner.embed_tokens.embedding_weight"].copy_(tokens * scale)
-        if arch.puzzle_emb_ndim:
-            prefix = grads[:, :, : arch.prefix_len].float().sum(0).flatten(1)[:, : arch.puzzle_emb_ndim] * scale
+        tokens = self.kernels.embedding.token_grad(carry.inputs, grads, arch.prefix_len, state.sizes.vocab_size)
+        state.grads.views["inner.embed_tokens.embedding_weight"].copy_(tokens * scale)
+        if not arch.puzzle_emb_ndim:
+            return None
+        return grads[:, :, : arch.prefix_len].float().sum(0).flatten(1)[:, : arch.puzzle_emb_ndim] * scale
+
+    def _update(self, identifiers: Tensor, table_grads: list[Tensor | None]) -> None:
+        """Puzzle table, then parameters and EMA. table_grads: a tensor a part, or None."""
+        state, config = self.state, self.state.config
+        rows = [grad for grad in table_grads if grad is not None]
+        if rows:
             table = state.model.inner.puzzle_emb.weights
-            sign_sgd_(table, carry.puzzle_identifiers, prefix, self.table_lr, config.puzzle_emb_weight_decay)
+            sign_sgd_(table, identifiers, torch.cat(rows), self.table_lr, config.puzzle_emb_weight_decay)
         ema = None if state.ema is None else state.ema.buffer
-        self.parts.optimizer.adam_atan2_ema_(
+        self.kernels.optimizer.adam_atan2_ema_(
             state.params.buffer, state.grads.buffer, state.m.buffer, state.v.buffer, ema, self.rates,
             (config.beta1, config.beta2), config.ema_rate,
         )  # fmt: skip

@@ -70,13 +70,17 @@ def _loss(logits_ptr, labels_ptr, grad_ptr, rows_ptr, scale, IGNORE: tl.constexp
     tl.store(out + 3, scored)
 
 
-def loss_and_grad(logits: Tensor, labels: Tensor, prefix: int, vocab: int, ignore: int) -> tuple[Tensor, Tensor]:
+def loss_and_grad(
+    logits: Tensor, labels: Tensor, prefix: int, vocab: int, ignore: int, whole: int | None = None
+) -> tuple[Tensor, Tensor]:
     """Gradient of total loss / B with respect to logits (B, L, COLUMNS), and float32 rows (B, 4).
 
+    whole: the number of rows to divide by instead, where these are a part of the batch.
     Columns of logits: vocabulary (positions from `prefix` on count), then the halt logit (position 0 counts).
     rows: lm loss, halting loss, labels met, labels.
     """
     batch, length, columns = logits.shape
+    scale = 1.0 / (whole or batch)
     grad, rows = torch.empty_like(logits), logits.new_empty(batch, 4, dtype=torch.float32)
-    _loss[(batch,)](logits, labels, grad, rows, 1.0 / batch, ignore, length, prefix, vocab, columns, _POSITIONS)
+    _loss[(batch,)](logits, labels, grad, rows, scale, ignore, length, prefix, vocab, columns, _POSITIONS)
     return grad, rows

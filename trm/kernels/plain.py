@@ -124,7 +124,9 @@ class PlainNorm:
         return norm_grad(dy, y, rstd)
 
 
-def loss_and_grad(logits: Tensor, labels: Tensor, prefix: int, vocab: int, ignore: int) -> tuple[Tensor, Tensor]:
+def loss_and_grad(
+    logits: Tensor, labels: Tensor, prefix: int, vocab: int, ignore: int, whole: int | None = None
+) -> tuple[Tensor, Tensor]:
     """trm/kernels/loss.py, by autograd through the definition in trm/losses.py."""
     with torch.enable_grad():
         x = logits.detach().requires_grad_()
@@ -135,7 +137,7 @@ def loss_and_grad(logits: Tensor, labels: Tensor, prefix: int, vocab: int, ignor
         right = ((words.argmax(-1) == labels) & scored).sum(-1)
         q = x[:, 0, vocab].float()
         q_loss = F.binary_cross_entropy_with_logits(q, (right == count).to(q.dtype), reduction="none")
-        (grad,) = torch.autograd.grad((lm.sum() + 0.5 * q_loss.sum()) / len(x), x)
+        (grad,) = torch.autograd.grad((lm.sum() + 0.5 * q_loss.sum()) / (whole or len(x)), x)
     return grad, torch.stack((lm.detach().float(), q_loss.detach(), right.float(), count.float()), dim=1)
 
 

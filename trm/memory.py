@@ -1,0 +1,188 @@
+"""Predicts the device memory of a training step and splits the batch where it does not fit. Knows no step's code.
+
+The model counts what autograd keeps (or the fused step's tape), which is nearly all: tests/trm/test_memory.py compares
+it with what torch keeps, docs/how-to/model.md with peaks measured on a GPU. Sizes are in bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from trm.config import Arch, TrainConfig
+from trm.model import DTYPES, Sizes
+from trm.presets import TaskError
+
+Method = Literal["eager", "compiled", "fused"]
+"""How a step is computed: by autograd, by autograd of torch.compile's graph, by trm/kernels/fast_step.py."""
+
+CAP = "TRM_MEMORY_GB"
+"""Environment variable: use at most this many gigabytes (10^9 bytes) of the device's memory."""
+SLACK = 1.05
+"""Free memory must exceed the prediction by this factor: an allocator's holes, and what nobody counted."""
+_FIXED = 150e6
+"""Workspaces of the matrix libraries, kernels' own buffers."""
+_CARRIES = 6
+"""Latent states of the whole batch that live at once: two each of the old, the refilled and the new carry."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Peak memory as a function of how many rows go through the network at once."""
+
+    fixed: float
+    """Weights, optimizer, and what exists for the whole batch however it is split."""
+    per_row: float
+    """Activations kept for the backward pass, and its own."""
+
+    def peak(self, rows: int) -> int:
+        """With `rows` rows at once."""
+        return int(self.fixed + self.per_row * rows)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A batch and the parts it has to be computed in."""
+
+    batch: int
+    parts: int
+    unsplit: int
+    """Predicted peak in one part."""
+    peak: int
+    """Predicted peak in these parts."""
+    free: int | None
+    """None where nobody can say."""
+
+    @property
+    def remark(self) -> str | None:
+        """One line for people, None if nothing was split."""
+        if self.parts == 1 or self.free is None:
+            return None
+        rows = -(-self.batch // self.parts)
+        most = "" if self.batch % self.parts == 0 else "at most "
+        return (
+            f"MEMORY: the batch of {self.batch} needs {_gb(self.unsplit)} and {_gb(self.free)} are free, so each step "
+            f"takes it in {self.parts} parts of {most}{rows} ({_gb(self.peak)}). It is the same function; beside "
+            "sessions with another split the link is not bit-exact."
+        )
+
+
+def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False) -> Need:
+    """What a step takes. `wide`: bfloat16 values are multiplied in float32 (trm/layers.py)."""
+    arch = config.arch
+    kept = {"eager": _eager_block, "compiled": _compiled_block, "fused": _fused_block}[method](arch, sizes, wide)
+    states = kept * arch.L_layers * (arch.L_cycles + 1)
+    latent = _latent(arch, sizes)
+    heads = 6 * 8 * sizes.seq_len * sizes.vocab_size
+    own = 0.5 * kept + 4 * latent + (arch.L_cycles * latent if method == "fused" else 0)
+    copies = 6 if config.ema else 5
+    weights = 4 * copies * _parameters(arch, sizes) + 4 * sizes.num_identifiers * arch.puzzle_emb_ndim
+    return Need(_FIXED + weights + _CARRIES * latent * config.batch_size, states + heads + own)
+
+
+def fit(config: TrainConfig, sizes: Sizes, method: Method, free: int | None, wide: bool = False) -> Fit:
+    """The fewest parts that fit into `free` bytes (None: one part). Raises TaskError if even single rows do not."""
+    needed, batch = need(config, sizes, method, wide), config.batch_size
+    unsplit = needed.peak(batch)
+    for parts in range(1, batch + 1):
+        peak = needed.peak(-(-batch // parts))
+        if free is None or peak * SLACK <= free:
+            return Fit(batch, parts, unsplit, peak, free)
+    raise TaskError(
+        f"Training {config.task} needs {_gb(needed.peak(1) * SLACK)} of device memory even if the batch of {batch} is "
+        f"split into single rows, and {_gb(free or 0)} are free. Free some memory, choose a larger device, or take a "
+        "smaller task."
+    )
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """What this process may still use of the device, within TRM_MEMORY_GB, which is enforced; None where unknown.
+
+    Raises TaskError if TRM_MEMORY_GB is no positive number.
+    """
+    cap = _cap()
+    if device.type != "cuda":
+        return cap
+    free, total = torch.cuda.mem_get_info(device)
+    free += torch.cuda.memory_reserved(device)
+    if cap is None:
+        return free
+    torch.cuda.set_per_process_memory_fraction(min(1.0, cap / total), device)
+    return min(free, cap)
+
+
+def _cap() -> int | None:
+    text = os.environ.get(CAP)
+    if not text:
+        return None
+    try:
+        cap = float(text)
+    except ValueError:
+        cap = 0.0
+    if not 0 < cap < 1e6:
+        raise TaskError(f"{CAP}={text} is no number of gigabytes. Set what may be used, e.g. {CAP}=15, or unset it.")
+    return int(cap * 1e9)
+
+
+def _latent(arch: Arch, sizes: Sizes) -> int:
+    """One latent state of one row: L x D values of the activations' type."""
+    return _length(arch, sizes) * arch.hidden_size * _item(arch)
+
+
+def _length(arch: Arch, sizes: Sizes) -> int:
+    return sizes.seq_len + arch.prefix_len
+
+
+def _item(arch: Arch) -> int:
+    return DTYPES[arch.forward_dtype].itemsize
+
+
+def _inner(width: int, arch: Arch) -> int:
+    """As trm/layers.py's SwiGLU."""
+    return -(-round(arch.expansion * width * 2 / 3) // 256) * 256
+
+
+def _parameters(arch: Arch, sizes: Sizes) -> int:
+    width, length = arch.hidden_size, _length(arch, sizes)
+    mixer = 3 * length * _inner(length, arch) if arch.mlp_t else 4 * width * width
+    block = mixer + 3 * width * _inner(width, arch)
+    return arch.L_layers * block + 2 * sizes.vocab_size * width + 2 * width + 2
+
+
+def _products(arch: Arch, sizes: Sizes) -> tuple[int, int]:
+    """Values a row has in the inner width of the token mixer (0 with attention) and of the channel MLP."""
+    length, width = _length(arch, sizes), arch.hidden_size
+    return width * _inner(length, arch) if arch.mlp_t else 0, length * _inner(width, arch)
+
+
+def _eager_block(arch: Arch, sizes: Sizes, wide: bool) -> int:
+    """Kept of a row by one block: inputs of products, gate and up, silu(gate), silu(gate) * up, the norms' inputs."""
+    item, values = _item(arch), _length(arch, sizes) * arch.hidden_size
+    of_product, of_norm = 4 if wide else item, max(4, item)
+    token, channel = _products(arch, sizes)
+    kept = 2 * (of_product + of_norm) * values + (3 * item + of_product) * (token + channel)
+    if arch.mlp_t:
+        return kept
+    rotated = 2 if arch.pos_encodings == "rope" else 0
+    return kept + (4 + rotated) * item * values + 4 * arch.num_heads * _length(arch, sizes)
+
+
+def _compiled_block(arch: Arch, sizes: Sizes, wide: bool) -> int:
+    """As kept by torch.compile: silu(gate) and the norms' float32 are computed again in the backward pass."""
+    latent, item = _latent(arch, sizes), _item(arch)
+    token, channel = _products(arch, sizes)
+    return 3 * item * (token + channel) + (4 if arch.mlp_t else 9) * latent
+
+
+def _fused_block(arch: Arch, sizes: Sizes, wide: bool) -> int:
+    """trm/kernels/blocks.py's Saved."""
+    latent, item = _latent(arch, sizes), _item(arch)
+    _, channel = _products(arch, sizes)
+    return 3 * item * channel + (3 if arch.mlp_t else 7) * latent
+
+
+def _gb(count: float) -> str:
+    return f"{count / 1e9:.1f} GB"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import stat as modes
 import time
 from collections.abc import Callable, Iterator
@@ -111,6 +112,13 @@ class LocalStore:
 
     def ref(self, name: str) -> Ref:
         return Ref(check_name(name))
+
+    def quota(self) -> tuple[int, int]:
+        """Bytes used and bytes of the disk that holds the folder, or will; what only root may use counts as used."""
+        there = next(folder for folder in (self.root, *self.root.parents) if folder.is_dir())
+        with os_errors(there, reading=True):
+            found = shutil.disk_usage(there)
+        return found.total - found.free, found.total
 
     def _write(self, name: str, data: bytes | Path, publish: Publish) -> Ref:
         """Copy the data to a temporary file beside its name, make it durable, publish it, make that durable."""

@@ -15,9 +15,16 @@ _ROUNDS = 10
 """Races tried at most until one has a clear result; lost replies make a race unclear."""
 
 
-def self_test(store: Store, *, racers: int = 8, token: Callable[[], str] = lambda: secrets.token_hex(16)) -> None:
+def self_test(
+    store: Store,
+    *,
+    second: Store | None = None,
+    racers: int = 8,
+    token: Callable[[], str] = lambda: secrets.token_hex(16),
+) -> None:
     """Write, read, race and delete a few fresh objects under `selftest/`, and remove them.
 
+    `second` is another client of the same store, which sees what this one wrote and races with it.
     Raises BadAddress, naming the store and the broken promise, if the store must not hold a run; otherwise what the
     store itself raises (Denied, QuotaExceeded, Unavailable). `token` gives fresh lower-case hexadecimal digits.
     """
@@ -25,9 +32,10 @@ def self_test(store: Store, *, racers: int = 8, token: Callable[[], str] = lambd
     _round_trip(store, f"{folder}/round-trip")
     if not store.unique_names:
         return
-    _second_put_fails(store, f"{folder}/twice")
+    other = second or store
+    _second_put_fails(store, other, f"{folder}/twice")
     for attempt in range(_ROUNDS):
-        if _race(store, f"{folder}/race-{attempt}", racers):
+        if _race((store, other), f"{folder}/race-{attempt}", racers):
             return
     raise Unavailable(f"{store.address}: no answer could be trusted in {_ROUNDS} races of the self-test; try again.")
 
@@ -60,27 +68,28 @@ def _hashes_agree(stat: Stat, data: bytes) -> bool:
     return stat.block_hash.sha256 == hashlib.sha256(b"".join(digests)).hexdigest()
 
 
-def _second_put_fails(store: Store, name: str) -> None:
-    """The name is taken by the first put_if_absent and stays as it is."""
+def _second_put_fails(store: Store, other: Store, name: str) -> None:
+    """The name is taken by the first put_if_absent and stays as it is, also for another client."""
     ref = store.ref(name)
     try:
         first, second = b"first " + name.encode(), b"second " + name.encode()
         if not _put(store, name, first):
             _demand(store, store.get(ref) == first, "put_if_absent refused a fresh name and stored something else")
-        _demand(store, not _put(store, name, second), "put_if_absent overwrote an object that was there")
-        _demand(store, store.get(ref) == first, "a refused put_if_absent changed the object")
+        _demand(store, not _put(other, name, second), "put_if_absent overwrote an object that was there")
+        _demand(store, other.get(ref) == first, "a refused put_if_absent changed the object")
     finally:
         store.delete(ref)
 
 
-def _race(store: Store, name: str, racers: int) -> bool:
-    """Several threads put_if_absent one name at once; True if one clearly won, False if replies were lost."""
-    start = threading.Barrier(racers)
+def _race(clients: tuple[Store, Store], name: str, racers: int) -> bool:
+    """Several threads of both clients put_if_absent one name at once; True if one clearly won, False if replies were
+    lost."""
+    start, store = threading.Barrier(racers), clients[0]
 
     def race(number: int) -> bool | None:
         start.wait()
         try:
-            return _put(store, name, f"racer {number}".encode())
+            return _put(clients[number % 2], name, f"racer {number}".encode())
         except Unavailable:
             return None
 

@@ -4,32 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import typer
 from pydantic import BaseModel
 
 from relay import checkup
 from relay import doctor as examine
-from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
+from relay.commands.common import (
+    App,
+    ConfigOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    say,
+    speaks_utf8,
+    surroundings,
+)
 from relay.commands.reading import connect, look, open_stores, require
 from relay.config import Resolved
 from relay.doctor import Finding
 from relay.endpoint import record
 from relay.errors import BadData, Exit
+from relay.filling import ONLY_LEDGER, UNKNOWN_GROWTH, sessions_until_full
 from relay.identity import Opened, open_run, salvaged_run
 from relay.names import FRAGMENT, Names
 from relay.outbox import outbox_of
 from relay.paragraphs import columns
-from relay.reach import reach
+from relay.reach import Reach, reach
 from relay.redact import redact
-from relay.skew import skew
+from relay.retention import Keep
 from relay.state import RunState
 from relay.status import View
+from relay.storetable import document, table
 from relay.verify import Incidental, Verification, lost, quick_look, text_of
 from relay.verify import verify as re_read
 from relay.whereabouts import NOWHERE, absent, beside
 from storage.base import Store
-from storage.selftest import self_test
 
 LEAST = 100_000_000
 """Bytes that should be free even where no checkpoint tells how much is needed."""
@@ -85,52 +97,67 @@ def doctor(
 
 
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
-    """Machine, store, run, and what waits on this machine; a store that cannot be used hides what comes after."""
+    """Machine, stores, run, and what waits on this machine; a store that cannot be used hides what comes after."""
     found, settings = examine.Examination(), resolved.settings
     found.look("machine", lambda: examine.machine(app.machine, app.kind.device(settings.device), sorted(app.environ)))
-    if not found.look("store", lambda: of_stores(app, resolved)):
-        return found
-    seen: list[View] = []
-    found.look("run", lambda: of_run(app, resolved, seen))
-    state = seen[0].state if seen else None
-    found.look("disk", lambda: of_disks(resolved, state))
-    if state:
-        home = resolved.path(settings.sync_dir) / settings.project / settings.run
-        found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
-        found.look("sync", lambda: checkup.unsent(outbox_of(home, state.run_id), state))
+    stores: list[Reach] = []
+    if examine_stores(app, resolved, found, stores):
+        seen: list[View] = []
+        found.look("run", lambda: of_run(app, resolved, seen, stores[-1]))
+        state = seen[0].state if seen else None
+        found.look("disk", lambda: of_disks(resolved, state))
+        if state:
+            home = resolved.path(settings.sync_dir) / settings.project / settings.run
+            found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
+            found.look("sync", lambda: checkup.unsent(outbox_of(home, state.run_id), state))
+    found.stores, found.table = [document(one) for one in stores], table(stores, columns(), speaks_utf8())
     return found
 
 
-def of_stores(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
-    """Each store's self-test, credentials and speed, whether it stays, and its clock."""
-    stores = open_stores(app, resolved, read_only=False)
-    for store in stores.both:
-        if absent(store.address):
-            yield from of_absent(app, resolved, store)
-        else:
-            self_test(store, token=app.runtime.token)
-            record(store)
-            yield Finding("store", True, f"{redact(store.address)} keeps its promises (self-test passed)")
-            yield from reach(store, app.runtime)
-            yield from examine.clocks(skew(store, app.runtime))
-        yield from examine.keeping(store.address)
+def examine_stores(app: App, resolved: Resolved[BaseModel], found: examine.Examination, stores: list[Reach]) -> bool:
+    """What can be said of each store goes into `stores`; one that cannot be used does not hide the other.
+
+    Whether both can be used.
+    """
+    both = (resolved.ledger_url.partition(FRAGMENT)[0], resolved.checkpoint_url.partition(FRAGMENT)[0])
+    uses = {both[0]: "ledger and checkpoints"} if both[0] == both[1] else {both[0]: "ledger", both[1]: "checkpoints"}
+    usable = True
+    for url, used_for in uses.items():
+        one = Reach(redact(url), used_for, why_unknown=ONLY_LEDGER if used_for == "ledger" else UNKNOWN_GROWTH)
+        stores.append(one)
+        usable = found.look("store", partial(of_store, app, resolved, url, one)) and usable
+    return usable
 
 
-def of_absent(app: App, resolved: Resolved[BaseModel], store: Store) -> Iterator[Finding]:
+def of_store(app: App, resolved: Resolved[BaseModel], url: str, found: Reach) -> Iterator[Finding]:
+    """One store's self-test, credentials, speed and clock, and whether it stays."""
+    store = connect(app, url)
+    found.address = redact(store.address)
+    if absent(store.address):
+        yield from of_absent(app, resolved, store, found)
+    else:
+        yield from reach(store, connect(app, url), found, app.runtime)
+        record(store)
+    yield from examine.keeping(store.address)
+
+
+def of_absent(app: App, resolved: Resolved[BaseModel], store: Store, found: Reach) -> Iterator[Finding]:
     """A folder that nobody has made yet, and that looking must not make: its disk is tested in a passing folder."""
+    found.there = False
     with beside(store.address) as folder:
-        trial = connect(app, str(folder))
-        self_test(trial, token=app.runtime.token)
-        skewed = skew(trial, app.runtime)
+        tried = list(reach(connect(app, str(folder)), connect(app, str(folder)), found, app.runtime))
     advice = "If others train there already, this is not their store: compare the address with theirs letter by letter."
     asked = bool(resolved.addresses)
-    yield Finding("store", not asked, f"{redact(store.address)}: {NOWHERE}", advice if asked else "")
+    yield Finding("store", not asked, f"{found.address}: {NOWHERE}", advice if asked else "")
     yield Finding("store", True, f"the disk of {folder.parent} keeps its promises (self-test passed)")
-    yield from examine.clocks(skewed)
+    yield from (finding for finding in tried if finding.subject != "store")
 
 
-def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View]) -> Iterator[Finding]:
-    """How the run stands, by the store's clock; the view goes into `seen`, also that of a run with a damaged ledger."""
+def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Reach) -> Iterator[Finding]:
+    """How the run stands, by the store's clock; the view goes into `seen`, also that of a run with a damaged ledger.
+
+    `store`, which holds the checkpoints, learns after how many sessions it will be full.
+    """
     stores, settings = open_stores(app, resolved, read_only=False), resolved.settings
     try:
         opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
@@ -141,6 +168,10 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View]) -> Iterato
         return
     view = replace(look(app, resolved), now=stores.ledger.now(), clock_is_local=False)
     seen.append(view)
+    if opened:
+        keep = Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every)
+        entries = opened.view.seq + 1
+        store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
     yield from checkup.run(view, opened.view.damage if opened else ())
 
 

@@ -135,7 +135,7 @@ class Store(Protocol):
 
     @property
     def unique_names(self) -> bool:
-        """Whether names are unique, so that put_if_absent and ref() work (not on Drive)."""
+        """Whether names are unique, so that put_if_absent and ref() work for every name (not on Drive)."""
         ...
 
     @property
@@ -176,7 +176,16 @@ class Store(Protocol):
         ...
 
     def ref(self, name: str) -> Ref:
-        """The Ref of a name, without asking the store (only where `unique_names`)."""
+        """The Ref of a name, without asking the store. Where names are not unique: of one that was only ever written by
+        put_if_absent; asks, and raises Missing."""
+        ...
+
+
+class Creates(Protocol):
+    """A store on which what finds an object is known before it exists, and is no name (Drive)."""
+
+    def create(self, ref: Ref, name: str, data: bytes) -> Ref:
+        """Store bytes at a Ref that the store has reserved; raises Exists if it is used. Never retried by itself."""
         ...
 
 
@@ -210,7 +219,7 @@ def check_ref(ref: Ref, address: str) -> str:
 
 def open_store(url: str, *, read_only: bool = False) -> Store:
     """The store at an address: file:///path or a plain path, memory://NAME (one process only), s3://bucket/prefix,
-    dropbox:///folder.
+    dropbox:///folder, drive://FOLDER_ID/FIRST_ID.
 
     With `read_only` nothing is ever written, not even a probe of the clock, and writing verbs raise Denied.
     Opening touches nothing: a local folder is created by the first write. Raises BadAddress, or Denied without
@@ -219,14 +228,22 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
     if "://" not in url:
         return _open_path(url, read_only)
     scheme = url.partition("://")[0]
-    if scheme in _PLANNED:
-        raise BadAddress(
-            f"this version cannot reach {scheme}:// addresses yet. Use a folder (file:///path), s3:// or dropbox://."
-        )
     if scheme not in _OPENERS:
-        known = ", ".join(f"{name}://" for name in (*_OPENERS, *_PLANNED))
+        known = ", ".join(f"{name}://" for name in _OPENERS)
         raise BadAddress(f"unknown kind of store {scheme}:// in the address; known are {known} and plain folder paths.")
     return _OPENERS[scheme](url, read_only)
+
+
+def make_store(url: str) -> str:
+    """The address of a store that is about to be begun: drive://new gets its folder and ids now, others are as given.
+
+    Raises BadAddress, Denied, and what the store raises.
+    """
+    if not url.startswith("drive://"):
+        return url
+    from storage.drive import make_drive
+
+    return make_drive(url)
 
 
 def _open_file(url: str, read_only: bool) -> Store:
@@ -264,10 +281,16 @@ def _open_dropbox(url: str, read_only: bool) -> Store:
     return open_dropbox(url, read_only)
 
 
+def _open_drive(url: str, read_only: bool) -> Store:
+    from storage.drive import open_drive
+
+    return open_drive(url, read_only)
+
+
 _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "file": _open_file,
     "memory": _open_memory,
     "s3": _open_s3,
     "dropbox": _open_dropbox,
+    "drive": _open_drive,
 }
-_PLANNED = ("gdrive",)

@@ -46,7 +46,7 @@ def refuse_cloud_mount(path: str | os.PathLike[str], mounts: Path = PROC_MOUNTS)
         raise BadAddress(
             f"{path} is on a mounted cloud drive ({mount.kind} at {mount.point}). Files written there reach the cloud "
             "some time later or not at all, so two sessions would overwrite each other. Use the service's own address "
-            "instead (gdrive://, dropbox:// or s3://), or a folder on a real disk."
+            "instead (drive://, dropbox:// or s3://), or a folder on a real disk."
         )
 
 

@@ -118,7 +118,7 @@ def block_digests(path: Path, block: int) -> tuple[str, BlockHash]:
     whole, over = hashlib.sha256(), hashlib.sha256()
     with path.open("rb") as file:
         while data := file.read(block):
-            beside = _begin(whole.update, data)
+            beside = begin(whole.update, data)
             over.update(hashlib.sha256(data).digest())
             beside.result()
     return whole.hexdigest(), BlockHash(block, over.hexdigest())
@@ -127,7 +127,7 @@ def block_digests(path: Path, block: int) -> tuple[str, BlockHash]:
 def _upload(store: Store, path: Path, name: str, key: str, progress: Progress, beside: bool) -> Uploaded:
     """`beside`: hash the file while it is being sent."""
     try:
-        known = _begin(file_digest, path).result if beside else cache(partial(file_digest, path))
+        known = begin(file_digest, path).result if beside else cache(partial(file_digest, path))
         ref = _present(store, key, path, known)
         for _ in range(_ATTEMPTS):
             if ref is None:
@@ -222,14 +222,14 @@ def _ahead(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator
         return
 
     todo = iter(items)
-    under_way = deque(_begin(work, item) for item in islice(todo, workers))
+    under_way = deque(begin(work, item) for item in islice(todo, workers))
     while under_way:
         result = under_way.popleft().result()
-        under_way.extend(_begin(work, item) for item in islice(todo, 1))
+        under_way.extend(begin(work, item) for item in islice(todo, 1))
         yield result
 
 
-def _begin(work: Callable[[T], R], item: T) -> Future[R]:
+def begin(work: Callable[[T], R], item: T) -> Future[R]:
     """The work's future result or error."""
     future: Future[R] = Future()
 
@@ -267,7 +267,7 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int) -> lis
                 failed.set()
                 raise
 
-    turns = [_begin(take_turns, worker) for worker in range(min(workers, len(todo)))]
+    turns = [begin(take_turns, worker) for worker in range(min(workers, len(todo)))]
     wait(turns)
     for turn in turns:
         turn.result()

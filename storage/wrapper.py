@@ -6,8 +6,9 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
-from storage.base import Ref, Stat, Store
+from storage.base import Creates, Ref, Stat, Store
 
 
 class Wrapper:
@@ -27,6 +28,10 @@ class Wrapper:
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         return self.inner.put_if_absent(name, data)
+
+    def create(self, ref: Ref, name: str, data: bytes) -> Ref:
+        """As slots.Creates, around a store that is one."""
+        return cast(Creates, self.inner).create(ref, name, data)
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
         return self.inner.get(ref, limit=limit)
@@ -82,6 +87,10 @@ class CountingStore(Wrapper):
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         self._count("put_if_absent")
         return super().put_if_absent(name, data)
+
+    def create(self, ref: Ref, name: str, data: bytes) -> Ref:
+        self._count("put_if_absent")
+        return super().create(ref, name, data)
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
         self._count("get")

@@ -207,5 +207,5 @@ def test_a_folder_on_a_mounted_drive_is_refused_with_the_address_to_use(
         monkeypatch.setattr(module, "open_store", lambda url, **more: LocalStore(folder, mounts=mounts, **more))
     refused = desk(command, code=78)
     shown = refused.out + refused.err
-    assert str(folder) in shown and "mounted cloud drive" in shown and "gdrive://" in shown
+    assert str(folder) in shown and "mounted cloud drive" in shown and "drive://" in shown
     assert not folder.exists()

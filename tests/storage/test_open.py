@@ -58,7 +58,9 @@ def test_read_only_stores_refuse_to_write(address: str, tmp_path: Path, monkeypa
         ("file://host/path", "three slashes"),
         ("file:///path?x=1", "not a local folder"),
         ("ftp://host/path", "unknown kind of store ftp://.*file://.*s3://"),
-        ("gdrive://folder", r"cannot reach gdrive:// addresses yet"),
+        ("gdrive://folder", r"unknown kind of store gdrive://.*drive://"),
+        ("drive://new", "only `init` makes"),
+        ("drive://My folder", "drive://FOLDER_ID/FIRST_ID"),
         ("dropbox://folder", "three slashes"),
     ],
 )
@@ -105,7 +107,7 @@ def test_a_mounted_cloud_drive_is_refused_with_the_address_to_use(tmp_path: Path
     table = mounts(tmp_path, line.format(at=at.replace(" ", "\\040")))
     (tmp_path / "link").symlink_to(at)
     for folder in ("My Drive", "My Drive/deep/er", "link/relay"):
-        with pytest.raises(BadAddress, match=r"mounted cloud drive .*gdrive://"):
+        with pytest.raises(BadAddress, match=r"mounted cloud drive .*drive://"):
             LocalStore(tmp_path / folder, mounts=table)
     assert LocalStore(tmp_path / "My Drives", mounts=table).put("a", b"") == "a"
 

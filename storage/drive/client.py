@@ -1,0 +1,191 @@
+"""Calls of Google's SDK, each on a connection of its own, their errors told as StoreErrors; knows no objects."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from typing import Any
+
+from storage.base import Unavailable
+from storage.drive.credentials import TOKEN_URI, Credentials, check_scopes
+from storage.drive.errors import told
+
+TIMEOUT_S = 30.0
+"""Longest silence of the server."""
+_WHOLE, _BEHIND_THE_END = 200, 416
+
+
+class Wire:
+    """One connection to Google, as the SDK's own `build_http` makes it; notes what time a reply was made.
+
+    httplib2 sends again by itself where a connection breaks before the reply, a POST too: so every create names an id.
+    """
+
+    def __init__(self, heard: Callable[[str, str, Any, bytes], None]) -> None:
+        from googleapiclient.http import build_http
+
+        self.http = build_http()
+        self.http.timeout = TIMEOUT_S
+        self._heard = heard
+
+    def request(self, uri: str, *args: Any, **kwargs: Any) -> tuple[Any, bytes]:
+        """As httplib2.Http.request."""
+        reply, content = self.http.request(uri, *args, **kwargs)
+        self._heard(uri, str(reply.get("date", "")), reply, content)
+        return reply, content
+
+    def close(self) -> None:
+        """Close what is open."""
+        self.http.close()
+
+
+class Client:
+    """Any number of threads may ask. One connection serves one call at a time; one that failed is not used again.
+
+    The SDK retries nothing here: one call is one request, but for httplib2's own second try and a renewed token.
+    """
+
+    def __init__(self, credentials: Credentials, address: str) -> None:
+        self.credentials = credentials
+        self.address = address
+        self._idle: list[Any] = []
+        self._lock, self._vetting = threading.Lock(), threading.Lock()
+        self._local = threading.local()
+        self._scopes: frozenset[str] | None = None
+        self._vetted = False
+
+    def ask(self, what: str, make: Callable[[Any], Any]) -> Any:
+        """The answer to the request that `make` builds of the v3 service. Raises StoreError."""
+        return self.run(what, lambda wire: make(self._v3).execute(http=wire))
+
+    def ask_old(self, what: str, make: Callable[[Any], Any]) -> Any:
+        """The same of the v2 service, which alone knows etags."""
+        return self.run(what, lambda wire: make(self._v2).execute(http=wire))
+
+    def run(self, what: str, call: Callable[[Any], Any]) -> Any:
+        """What `call` gets with a connection; `what` begins the text of an error. Raises StoreError."""
+        with self._telling(what), self._lent() as wire:
+            return call(wire)
+
+    def range(self, what: str, make: Callable[[Any], Any], start: int, length: int) -> bytes:
+        """What a request for a range of bytes brings; b"" where it starts behind the end. Raises StoreError."""
+        from googleapiclient.errors import HttpError
+
+        whole = []
+
+        def fetch(wire: Any) -> bytes:
+            request = make(self._v3)
+            request.add_response_callback(lambda reply: whole.append(int(reply.status) == _WHOLE))
+            try:
+                return bytes(request.execute(http=wire))
+            except HttpError as error:
+                if int(error.resp.status) == _BEHIND_THE_END:
+                    return b""
+                raise
+
+        data: bytes = self.run(what, fetch)
+        return data[start : start + length] if whole[0] else data[:length]
+
+    @property
+    def v3(self) -> Any:
+        """The service, to build requests that `run` sends."""
+        return self._v3
+
+    def heard(self) -> float:
+        """The server's clock in the newest reply to this thread, unix seconds, whole. Raises Unavailable."""
+        try:
+            return parsedate_to_datetime(getattr(self._local, "date", "")).timestamp()
+        except ValueError as error:
+            raise Unavailable(f"{self.address}: Google's reply tells no time. Is a proxy in the way?") from error
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for wire in idle:
+            wire.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    @cached_property
+    def _google(self) -> Any:
+        return self.credentials.google()
+
+    @cached_property
+    def _v3(self) -> Any:
+        return _service("v3")
+
+    @cached_property
+    def _v2(self) -> Any:
+        return _service("v2")
+
+    @contextmanager
+    def _lent(self) -> Iterator[Any]:
+        from googleapiclient.errors import HttpError
+
+        with self._lock:
+            wire = self._idle.pop() if self._idle else None
+        wire = wire or self._connect()
+        try:
+            self._vet(wire)
+            yield wire
+        except HttpError:
+            self._back(wire)
+            raise
+        except BaseException:
+            wire.close()  # it may still get the answer to a question nobody waits for
+            raise
+        self._back(wire)
+
+    def _back(self, wire: Any) -> None:
+        with self._lock:
+            self._idle.append(wire)
+
+    def _connect(self) -> Any:
+        from google_auth_httplib2 import AuthorizedHttp
+
+        return AuthorizedHttp(self._google, http=Wire(self._hear))
+
+    def _vet(self, wire: Any) -> None:
+        """Before the first request: get a token and see what it may do. Raises BadAddress or Denied."""
+        if self._vetted:
+            return
+        from google_auth_httplib2 import Request
+
+        with self._vetting:
+            if not self._vetted:
+                self._google.refresh(Request(wire.http))
+                if self.credentials.kind == "user":
+                    check_scopes(self._scopes or (), self.credentials)
+                self._vetted = True
+
+    def _hear(self, uri: str, date: str, reply: Any, content: bytes) -> None:
+        self._local.date = date
+        if uri == TOKEN_URI and reply.status == 200:
+            self._scopes = frozenset(str(json.loads(content).get("scope", "")).split())
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """Errors of the packages, of the network and of answers that make no sense, as StoreErrors."""
+        from google.auth.exceptions import GoogleAuthError
+        from googleapiclient.errors import Error
+        from httplib2 import HttpLib2Error
+
+        try:
+            yield
+        except (Error, GoogleAuthError, HttpLib2Error, http.client.HTTPException, OSError, ValueError, KeyError) as e:
+            raise told(e, f"{self.address}: {what}", self.credentials) from e
+
+
+def _service(version: str) -> Any:
+    """From the discovery document inside the SDK; requests get their connection when they are sent."""
+    import httplib2
+    from googleapiclient.discovery import build
+
+    return build("drive", version, http=httplib2.Http(), static_discovery=True, cache_discovery=False)

@@ -1,0 +1,155 @@
+"""Which ids a store's few fixed names were given: a log of whole tables; knows nothing of what lies at them."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from storage.base import BadAddress, Corrupt, Missing, Ref, Store, check_name
+from storage.drive.place import ID
+from storage.log import Log, Won
+from storage.retry import RetryStore
+
+PREFIX = "directory/"
+MOST = 1200
+"""Names of a store at most: the whole table must fit into an entry."""
+_RACES = 50
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """One entry of the directory."""
+
+    names: dict[str, Ref] = field(default_factory=dict)
+    members: dict[str, str] = field(default_factory=dict)
+    """What each Drive account's probe found, by a digest of the account."""
+    spare: Ref | None = None
+    """An id for the next account's probe, and …"""
+    by: str | None = None
+    """… the account whose client asked for it."""
+
+    def encode(self) -> bytes:
+        """With a nonce, which makes the bytes unique to this intent."""
+        said = {
+            "format": _FORMAT, "nonce": secrets.token_hex(16), "names": self.names, "members": self.members,
+            "spare": self.spare, "by": self.by,
+        }  # fmt: skip
+        return json.dumps(said, sort_keys=True).encode()
+
+
+def decode(data: bytes) -> Table | None:
+    """A table from anybody's bytes; None unless every field is what it should be."""
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict) or set(said) != {"format", "nonce", "names", "members", "spare", "by"}:
+        return None
+    if said["format"] != _FORMAT or not _texts(said["names"]) or not _texts(said["members"]):
+        return None
+    if not all(_is_name(name) and ID.fullmatch(ref) for name, ref in said["names"].items()):
+        return None
+    if any(not isinstance(said[key], str | None) for key in ("spare", "by")):
+        return None
+    return Table(said["names"], said["members"], said["spare"], said["by"])
+
+
+class Reserves(Store, Protocol):
+    """The store as the directory needs it."""
+
+    def reserve(self, count: int) -> list[Ref]:
+        """Fresh Refs, for files that do not exist yet."""
+        ...
+
+
+class Directory:
+    """A name is bound once and for ever: of two who bind it at once, one finds the other's id."""
+
+    def __init__(self, store: Reserves) -> None:
+        self._log = Log(RetryStore(store, sleep=time.sleep, jitter=random.random, attempts=5), PREFIX, sleep=time.sleep)
+        self._reserve = store.reserve
+        self._lock = threading.RLock()
+        self._table = Table()
+        self._tail = -1
+
+    def begin(self) -> None:
+        """Write the first, empty table; only who makes a store does."""
+        self._log.append(0, Table().encode())
+
+    def table(self) -> Table:
+        """The newest table. Raises BadAddress where there is no directory at all."""
+        with self._lock:
+            hint = None if self._tail >= 0 else self._log.hint()
+            tail = self._log.tail(self._tail if self._tail >= 0 else hint.seq if hint else None)
+            if tail < 0:
+                raise BadAddress(
+                    f"{self._log.store.address} holds no store that this token can see. Check the address, and that "
+                    "the token is of the OAuth client that made the store: a narrow token sees nothing else."
+                )
+            if tail > self._tail:
+                self._table, self._tail = self._newest(tail), tail
+            return self._table
+
+    def find(self, name: str) -> Ref:
+        """The id that a name was bound to. Raises Missing."""
+        check_name(name)
+        with self._lock:
+            ref = self._table.names.get(name) or self.table().names.get(name)
+        if ref is None:
+            raise Missing(f"{self._log.store.address}: there is no {name}.")
+        return ref
+
+    def bind(self, name: str) -> Ref:
+        """The id of a name, given to it now if it has none. Raises what the log raises."""
+        check_name(name)
+
+        def bound(table: Table) -> Table | None:
+            if name in table.names:
+                return None
+            return Table({**table.names, name: self._reserve(1)[0]}, table.members, table.spare, table.by)
+
+        return self.change(bound).names[name]
+
+    def change(self, change: Callable[[Table], Table | None]) -> Table:
+        """The table after a change; `change(table)` gives the new one or None, and is called again on every rebase."""
+        with self._lock:
+            for _ in range(_RACES):
+                new = change(self.table())
+                if new is None:
+                    return self._table
+                if len(new.names) > MOST:
+                    raise BadAddress(f"{self._log.store.address} has {MOST} names already. Use a new store.")
+                seq, data = self._tail + 1, new.encode()
+                if isinstance(self._log.append(seq, data), Won):
+                    self._table, self._tail = new, seq
+                    self._log.publish_hint(seq, "0" * 64)
+                    return new
+        raise BadAddress(f"{self._log.store.address}: {_RACES} others wrote to the directory first. Run again.")
+
+    def _newest(self, tail: int) -> Table:
+        """The newest entry that is a table: what is none was written by nobody who knows how."""
+        for seq in range(tail, self._tail, -1):
+            table = decode(self._log.peek(seq))
+            if table is not None:
+                return table
+        if self._tail >= 0:
+            return self._table
+        raise Corrupt(f"{self._log.store.address}: no entry of the directory is readable. Restore it from a backup.")
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(v, str) for pair in value.items() for v in pair)
+
+
+def _is_name(name: str) -> bool:
+    try:
+        return bool(check_name(name))
+    except ValueError:
+        return False

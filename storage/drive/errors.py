@@ -1,0 +1,159 @@
+"""Turns what Google's packages raise into StoreErrors that say what to do; decides nothing else."""
+
+from __future__ import annotations
+
+import json
+import time
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from storage.base import BadAddress, Denied, Exists, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
+from storage.drive.credentials import NARROW, OWN, Credentials
+
+LIMITED_S = 5.0
+"""Seconds to wait after a refusal for asking too often that names no time."""
+_LONGEST_S = 300.0
+
+
+class UsedUp(Denied):
+    """Drive refuses the id for ever: a file was there and has been deleted (400 invalid)."""
+
+
+class NotOurs(BadAddress):
+    """Drive refuses the id to this account (400 fileIdNotUsable)."""
+
+
+class Changed(Unavailable):
+    """The file is not what it was when its etag was read (412)."""
+
+
+class SessionGone(Unavailable):
+    """The upload session is over (404 or 410)."""
+
+
+_FULL = "the Google account that owns this is full (the bin counts too). Make room there or get more"
+_REASONS: dict[str, tuple[type[StoreError], str]] = {
+    "notFound": (Missing, "there is nothing with this id, or this token may not see it"),
+    "fileIdInUse": (Exists, "something is there already"),
+    "fileIdNotUsable": (
+        NotOurs,
+        "Google does not let this account create a file at an id that another account's client asked for. Use one "
+        "token for everybody, or ask a member who can write to change the store's way (docs/how-to/drive.md)",
+    ),
+    "conditionNotMet": (Changed, "somebody wrote at the same moment"),
+    "storageQuotaExceeded": (QuotaExceeded, _FULL),
+    "teamDriveFileLimitExceeded": (QuotaExceeded, "the shared drive holds as many items as it may"),
+    "numChildrenInNonRootLimitExceeded": (QuotaExceeded, "the folder holds as many items as it may. Use a new store"),
+    "dailyLimitExceeded": (QuotaExceeded, "the Google Cloud project has used up its requests for today"),
+    "userRateLimitExceeded": (Throttled, "too many requests of this account"),
+    "rateLimitExceeded": (Throttled, "too many requests"),
+    "sharingRateLimitExceeded": (Throttled, "too many requests"),
+    "accessNotConfigured": (Denied, "the Drive API is off in the Google Cloud project of this token. Enable it there"),
+    "insufficientPermissions": (Denied, f"the token lacks the permission {NARROW.rpartition('/')[2]}. Make a new one"),
+    "insufficientFilePermissions": (Denied, "this account may not change it. Ask its owner to let you edit"),
+    "insufficientParentPermissions": (Denied, "this account may not add files here. Ask the folder's owner"),
+    "appNotAuthorizedToFile": (Denied, "another OAuth client or account made it, and a narrow token cannot change it"),
+    "domainPolicy": (Denied, "the administrator of this Google domain has turned Drive apps off"),
+    "cannotDownloadAbusiveFile": (Denied, "Google takes it for malware and hands it to nobody but its owner"),
+    "fileNotDownloadable": (Denied, "it is a Google document or a shortcut, not a file of bytes"),
+    "parentNotAFolder": (BadAddress, "what the address names is not a folder. Use the address that `init` printed"),
+}
+
+
+def told(error: Exception, what: str, credentials: Credentials) -> StoreError:
+    """The StoreError that an error of the SDK, of google-auth or of the network below means.
+
+    `what` says what was asked and where; of the credentials only their source is shown.
+    """
+    from google.auth import exceptions as auth
+    from googleapiclient.errors import HttpError
+
+    if isinstance(error, HttpError):
+        return refused(error.resp, error.content, what, credentials)
+    if isinstance(error, auth.TransportError):
+        return Unavailable(f"{what}: no answer from Google's sign-in. Is the network up?")
+    if isinstance(error, auth.RefreshError):
+        return _refresh(error, what, credentials)
+    if isinstance(error, auth.GoogleAuthError):
+        return Denied(f"{what}: {credentials.source} gives no usable credentials ({type(error).__name__}).")
+    if isinstance(error, OSError) or type(error).__module__.startswith(("httplib2", "http.")):
+        return Unavailable(f"{what}: no answer ({type(error).__name__}). Is the network up?")
+    return Unavailable(f"{what}: the answer is not Drive's ({type(error).__name__}). Is a proxy or login in the way?")
+
+
+def refused(reply: Any, content: bytes, what: str, credentials: Credentials) -> StoreError:
+    """What an answer of 300 and more means: first its reason, for one status means many things."""
+    status, (reason, message) = int(reply.status), _reason(content)
+    if reason in _REASONS:
+        kind, text = _REASONS[reason]
+        if kind is Throttled:
+            return Throttled(f"{what}: {text}; Google asks to wait.", wait_s(reply))
+        if reason == "storageQuotaExceeded" and (credentials.kind == "service" or "Service Account" in message):
+            text = (
+                "a service account owns no storage. Use a person's token (docs/how-to/drive.md), or a folder in a "
+                "shared drive"
+            )
+        return kind(f"{what}: {text}.")
+    if status == 400 and reason == "invalid":
+        return UsedUp(f"{what}: Drive does not take this id (any more); a file that had it was deleted.")
+    return _by_status(status, f"{what}: ", credentials.masked(message) or reason, wait_s(reply), credentials)
+
+
+def wait_s(reply: Any) -> float:
+    """Seconds that Retry-After asks for, as a number or a date."""
+    text = str(reply.get("retry-after", ""))
+    try:
+        return min(max(float(text), 0.0), _LONGEST_S)
+    except ValueError:
+        pass
+    try:
+        return min(max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0), _LONGEST_S)
+    except (ValueError, TypeError):
+        return LIMITED_S
+
+
+def _by_status(status: int, begin: str, why: str, wait: float, credentials: Credentials) -> StoreError:
+    if status == 429:
+        return Throttled(f"{begin}Google asks to wait.", wait)
+    if status >= 500 or status == 408:
+        return Unavailable(f"{begin}Google answered with an error of its own ({status}).")
+    if status == 401:
+        return Denied(f"{begin}Google does not accept the token in {credentials.source}: expired, or revoked.")
+    if status in (404, 410):
+        return Unavailable(f"{begin}the answer is not Drive's ({status}). Is a proxy in the way?")
+    if status == 409:
+        return Unavailable(f"{begin}a conflict that names no winner.")
+    return Denied(f"{begin}Google refused ({status}): {' '.join(why.split())[:300] or 'it gives no reason'}")
+
+
+def _reason(content: bytes) -> tuple[str, str]:
+    """The first reason inside an error's JSON and its message; empty where there is none."""
+    try:
+        error = json.loads(content)["error"]
+        items = error.get("errors") or [{}]
+        return str(items[0].get("reason", "")), str(error.get("message", ""))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return "", content[:300].decode("utf-8", "replace")
+
+
+def _refresh(error: Any, what: str, credentials: Credentials) -> StoreError:
+    if error.retryable:
+        return Unavailable(f"{what}: Google's sign-in is out of order just now.")
+    text = credentials.masked(str(error.args[0] if error.args else ""))
+    if credentials.kind == "service":
+        return Denied(
+            f"{what}: Google does not accept the service account's key in {credentials.source} ({text[:100]})."
+        )
+    if "invalid_grant" in text:
+        return Denied(
+            f"{what}: the token in {credentials.source} has expired or was revoked. A token of a client in testing "
+            "lives for 7 days: set the client's consent screen to In production, then make a new token "
+            "(docs/how-to/drive.md)."
+        )
+    if "invalid_client" in text or "unauthorized_client" in text:
+        return Denied(
+            f"{what}: Google does not know the OAuth client in {credentials.source}. Copy the token file again."
+        )
+    if credentials.kind == "colab":
+        return Denied(f"{what}: Colab's sign-in is over. Run the cell again, or set {OWN}.")
+    return Denied(f"{what}: Google does not accept the token in {credentials.source} ({text[:100]}).")

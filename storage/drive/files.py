@@ -1,0 +1,194 @@
+"""Requests about files in one Drive folder, by id; knows no names' meaning and remembers nothing but the folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any
+
+from storage.base import BadAddress, Denied, Missing, Ref, Stat, Unavailable, check_name
+from storage.drive import upload
+from storage.drive.client import Client
+from storage.drive.upload import FIELDS, TYPE
+
+GONE = "trmRelayDeleted"
+"""Property of a file that we put into the bin because we may not delete it: to us it is gone."""
+_PAGE = 1000
+_APPS = "application/vnd.google-apps."
+
+
+class Files:
+    """All methods raise StoreErrors. Shared drives are reached too (`supportsAllDrives`)."""
+
+    def __init__(self, client: Client, folder: str) -> None:
+        self.client = client
+        self.folder = folder
+        self._folder_is_there = False
+
+    def create(self, file: str, name: str, data: bytes) -> None:
+        """A new file at an id. Raises Exists, UsedUp, NotOurs."""
+        body = {"id": file, "name": name, "parents": [self.folder], "mimeType": TYPE}
+        with self.finding():
+            self._send(
+                f"writing {name}",
+                data,
+                lambda drive: drive.files().create(
+                    body=body, media_body=_bytes(data), fields=FIELDS, supportsAllDrives=True
+                ),
+            )
+
+    def update(self, file: str, name: str, data: bytes) -> None:
+        """Replace a file's content. Raises Missing."""
+        self._send(
+            f"writing {name}",
+            data,
+            lambda drive: drive.files().update(
+                fileId=file, media_body=_bytes(data), fields=FIELDS, supportsAllDrives=True
+            ),
+        )
+
+    def read(self, file: str) -> bytes:
+        """The whole content."""
+        return bytes(
+            self.client.ask(
+                f"reading {file}", lambda drive: drive.files().get_media(fileId=file, supportsAllDrives=True)
+            )
+        )
+
+    def read_range(self, file: str, start: int, length: int) -> bytes:
+        """Part of the content; b"" behind its end."""
+
+        def ranged(drive: Any) -> Any:
+            request = _media(drive, file)
+            request.headers["Range"] = f"bytes={start}-{start + length - 1}"
+            return request
+
+        return self.client.range(f"reading {file}", ranged, start, length)
+
+    def stat(self, file: str) -> Stat:
+        """Raises Missing, also for a file that we put into the bin; Denied for what has no bytes."""
+        found = upload.stat(self.client, file, file)
+        if found.get("trashed") and found.get("properties", {}).get(GONE):
+            raise Missing(f"{self.client.address}: {file} was deleted.")
+        if "size" not in found:
+            raise Denied(
+                f"{self.client.address}: {file} is a folder, a shortcut or a Google document, not a file of bytes."
+            )
+        return _stat(found)
+
+    def delete(self, file: str) -> None:
+        """For good, not into the bin, where it would still count; where only that is allowed, into the bin, marked."""
+        body = {"trashed": True, "properties": {GONE: "1"}}
+        with suppress(Missing):
+            try:
+                self.client.ask(
+                    f"deleting {file}", lambda drive: drive.files().delete(fileId=file, supportsAllDrives=True)
+                )
+            except Denied:  # members of a shared drive may often do no more
+                self.client.ask(
+                    f"deleting {file}",
+                    lambda drive: drive.files().update(fileId=file, body=body, fields="id", supportsAllDrives=True),
+                )
+
+    def listed(self) -> Iterator[Stat]:
+        """Files of bytes under valid names in the folder, in no order; others' files may lie here too."""
+        token = None
+        while True:
+            page = self.client.ask("listing", self._page(token))
+            for found in page.get("files", []):
+                with suppress(ValueError):
+                    if "size" in found and check_name(found["name"]):
+                        yield _stat(found)
+            token = page.get("nextPageToken")
+            if not token:
+                return
+
+    def tag(self, file: str) -> str:
+        """The etag of a file (v2 alone has them), for `replace`."""
+        answer = self.client.ask_old(
+            f"looking at {file}", lambda drive: drive.files().get(fileId=file, fields="etag", supportsAllDrives=True)
+        )
+        return str(answer["etag"])
+
+    def replace(self, file: str, data: bytes, tag: str) -> None:
+        """Replace a file's content if its etag is still this one. Raises Changed."""
+
+        def conditional(drive: Any) -> Any:
+            request = drive.files().update(fileId=file, media_body=_bytes(data), fields="id", supportsAllDrives=True)
+            request.headers["If-Match"] = tag
+            return request
+
+        self.client.ask_old(f"writing {file}", conditional)
+
+    @contextmanager
+    def finding(self) -> Iterator[None]:
+        """Missing, unless the whole folder is: then BadAddress."""
+        try:
+            yield
+        except Missing:
+            if not self._folder_is_there:
+                self.check_folder()
+            raise
+
+    def check_folder(self) -> None:
+        """Raises BadAddress if there is no folder with that id that this token can see and use."""
+        address, fields = self.client.address, "id,mimeType,trashed,shortcutDetails"
+        try:
+            found = self.client.ask(
+                "looking at the folder",
+                lambda drive: drive.files().get(fileId=self.folder, fields=fields, supportsAllDrives=True),
+            )
+        except Missing as error:
+            raise BadAddress(
+                f"{address}: this token sees no folder with that id. Check the address, and that the token is of the "
+                "OAuth client that made the store: a narrow token sees nothing else. Of a shared folder or drive this "
+                "account must be a member."
+            ) from error
+        _refuse(found, address)
+        self._folder_is_there = True
+
+    def _send(self, what: str, data: bytes, make: Any) -> None:
+        """Ask, and believe only what the server says it has."""
+        found = self.client.ask(what, make)
+        if not upload.is_whole(found, len(data), hashlib.sha256(data).hexdigest()):
+            raise Unavailable(
+                f"{self.client.address}: {what}: the bytes were damaged on the way. It is worth trying again."
+            )
+
+    def _page(self, token: str | None) -> Any:
+        return lambda drive: drive.files().list(
+            q=f"'{self.folder}' in parents and trashed = false",
+            fields=f"nextPageToken,files({FIELDS})",
+            pageSize=_PAGE,
+            pageToken=token,
+            supportsAllDrives=True,
+            includeItemsFromAllDrives=True,
+        )
+
+
+def _refuse(found: dict[str, Any], address: str) -> None:
+    """Raises BadAddress unless it is a folder and not in the bin."""
+    if found.get("mimeType") == f"{_APPS}shortcut":
+        target = found.get("shortcutDetails", {}).get("targetId", "")
+        raise BadAddress(f"{address} names a shortcut, not a folder. Use the id of what it leads to: {target}.")
+    if found.get("mimeType") != f"{_APPS}folder":
+        raise BadAddress(f"{address} names a file, not a folder. Use the address that `init` printed.")
+    if found.get("trashed"):
+        raise BadAddress(f"{address} names a folder in the bin, where it is deleted after 30 days. Restore it first.")
+
+
+def _media(drive: Any, file: str) -> Any:
+    return drive.files().get_media(fileId=file, supportsAllDrives=True)
+
+
+def _bytes(data: bytes) -> Any:
+    from googleapiclient.http import MediaInMemoryUpload
+
+    return MediaInMemoryUpload(data, mimetype=TYPE, resumable=False)
+
+
+def _stat(found: dict[str, Any]) -> Stat:
+    modified = float(int(datetime.fromisoformat(found["modifiedTime"]).timestamp()))
+    return Stat(Ref(found["id"]), found["name"], int(found["size"]), modified, found.get("sha256Checksum"))

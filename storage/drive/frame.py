@@ -1,0 +1,144 @@
+"""The line before an entry in a slot's file on Drive, which leads to other slots; knows no network."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from storage.base import Ref
+from storage.drive.place import ID
+
+PAGE = 256
+"""Slots whose ids one slot publishes."""
+SPAN = PAGE * PAGE
+"""Slots whose page heads' ids one slot publishes."""
+LIMIT = 64_000
+"""Bytes of the longest frame."""
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a slot of a chain says. A page's head (every PAGEth slot) has `ids`, every SPANth slot `tops` too."""
+
+    log: str
+    """The log's prefix: a file that was copied here from another log fits nowhere."""
+    slot: int
+    next: Ref | None
+    """Of the next slot; None in a closing one."""
+    ids: tuple[Ref, ...] = ()
+    """Of slots slot+1 … slot+PAGE."""
+    tops: tuple[Ref, ...] = ()
+    """Of slots slot+PAGE, slot+2·PAGE … slot+SPAN."""
+    hint: Ref | None = None
+    """Where the log's hint lies; said by slot 0."""
+    folder: str | None = None
+    """The folder of the store; said by slot 0."""
+    onward: Ref | None = None
+    """The file that holds the newest entry from here on; said by a closing slot."""
+
+
+@dataclass(frozen=True)
+class Newest:
+    """What the file of a log that goes on by compare-and-set says; or a slot of it, once it is a file of its own."""
+
+    log: str
+    slot: int
+    parent: Ref | None
+    """Of slot-1; None for slot 0."""
+    back: Ref | None
+    """Of the slot's number without its lowest set bit, or of the first slot written this way if that is later."""
+    first: int = 0
+    """The first slot written this way."""
+
+
+def pack(frame: Frame | Newest, data: bytes) -> bytes:
+    """The bytes of a slot's file."""
+    said = {"format": _FORMAT, "way": "chain" if isinstance(frame, Frame) else "newest"}
+    fields = {name: value for name, value in asdict(frame).items() if value not in (None, ())}
+    return json.dumps(said | fields, separators=(",", ":")).encode() + b"\n" + data
+
+
+def unpack(raw: bytes) -> tuple[Frame | Newest, bytes]:
+    """The frame and the entry. Raises ValueError unless every field of the frame is what it should be."""
+    line, mark, data = raw.partition(b"\n")
+    if not mark or len(line) > LIMIT:
+        raise ValueError("it begins with no frame")
+    try:
+        said = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("its frame is no frame") from error
+    if not isinstance(said, dict) or said.pop("format", None) != _FORMAT:
+        raise ValueError("its frame is of no format that this version knows")
+    way = said.pop("way", None)
+    if way not in ("chain", "newest"):
+        raise ValueError("its frame is of no way that this version knows")
+    return (_chain if way == "chain" else _newest)(said), data
+
+
+def _chain(said: dict[str, Any]) -> Frame:
+    frame = Frame(
+        log=_text(said.pop("log", None)),
+        slot=_number(said.pop("slot", None)),
+        next=_id(said.pop("next", None)),
+        ids=_ids(said.pop("ids", ())),
+        tops=_ids(said.pop("tops", ())),
+        hint=_id(said.pop("hint", None)),
+        folder=_id(said.pop("folder", None)),
+        onward=_id(said.pop("onward", None)),
+    )
+    if said or (frame.next is None) == (frame.onward is None):
+        raise ValueError("its frame leads nowhere, or two ways")
+    if frame.next and (len(frame.ids), len(frame.tops)) != lengths(frame.slot):
+        raise ValueError("its frame does not publish the ids that its slot must")
+    if frame.ids and frame.ids[0] != frame.next:
+        raise ValueError("its frame contradicts itself")
+    return frame
+
+
+def _newest(said: dict[str, Any]) -> Newest:
+    frame = Newest(
+        log=_text(said.pop("log", None)),
+        slot=_number(said.pop("slot", None)),
+        parent=_id(said.pop("parent", None)),
+        back=_id(said.pop("back", None)),
+        first=_number(said.pop("first", 0)),
+    )
+    if said or (frame.parent is None) != (frame.slot == 0) or frame.first > frame.slot:
+        raise ValueError("its frame contradicts itself")
+    return frame
+
+
+def lengths(slot: int) -> tuple[int, int]:
+    """How many ids of next slots, and of page heads, a slot of a chain publishes."""
+    return (PAGE if slot % PAGE == 0 else 0), (PAGE if slot % SPAN == 0 else 0)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("its frame lacks a text")
+    return value
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError("its frame lacks a number")
+    return value
+
+
+def _id(value: object) -> Ref | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        raise ValueError("its frame names what is no id")
+    return Ref(value)
+
+
+def _ids(value: object) -> tuple[Ref, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError("its frame lacks a list of ids")
+    found = tuple(ref for item in value if (ref := _id(item)))
+    if len(found) != len(value) or len(set(found)) != len(found):
+        raise ValueError("its frame names an id twice, or none")
+    return found

@@ -1,0 +1,30 @@
+"""A new store on Drive: its folder and the first slot of its directory; knows nothing of runs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from storage.base import Exists
+from storage.drive.client import Client
+from storage.drive.ids import Ids
+from storage.drive.place import Place
+from storage.drive.store import DriveStore
+
+NAME = "trm-relay"
+_FOLDER = "application/vnd.google-apps.folder"
+
+
+def make(client: Client, parent: str) -> DriveStore:
+    """A store in a new folder inside `parent` ('root' is My Drive). Raises StoreError."""
+    folder, first = Ids(client).many(2)
+    body = {"id": folder, "name": NAME, "mimeType": _FOLDER, "parents": [parent]}
+
+    def create(drive: Any) -> Any:
+        return drive.files().create(body=body, fields="id", supportsAllDrives=True)
+
+    with suppress(Exists):  # our own, whose first reply was lost
+        client.ask("making the folder", create)
+    store = DriveStore(Place(folder, first), client)
+    store.directory.begin()
+    return store

@@ -1,0 +1,60 @@
+"""Where this client puts its names, so that putting one twice is one file; knows no network."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from enum import Enum
+
+from storage.base import Ref
+
+
+class There(Enum):
+    """What is known of a file at an id."""
+
+    NO = "not created yet"
+    YES = "created"
+    PERHAPS = "perhaps created, by somebody"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """An id that a name goes to."""
+
+    ref: Ref
+    there: There
+
+
+class Spots:
+    """A name's spot; any number of threads may ask."""
+
+    def __init__(self) -> None:
+        self._spots: dict[str, Spot] = {}
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> Spot | None:
+        """Where the name goes, if anywhere."""
+        with self._lock:
+            return self._spots.get(name)
+
+    def set(self, name: str, ref: Ref, there: There) -> Spot:
+        """It goes there from now on."""
+        with self._lock:
+            spot = self._spots[name] = Spot(ref, there)
+        return spot
+
+    def claim(self, name: str, ref: Ref) -> None:
+        """It goes there, whether or not a file is there by now."""
+        with self._lock:
+            if name not in self._spots or self._spots[name].ref != ref:
+                self._spots[name] = Spot(ref, There.PERHAPS)
+
+    def forget(self, name: str) -> None:
+        """It goes to a fresh id next time."""
+        with self._lock:
+            self._spots.pop(name, None)
+
+    def deleted(self, ref: Ref) -> None:
+        """No name goes there any more: Drive gives an id once."""
+        with self._lock:
+            self._spots = {name: spot for name, spot in self._spots.items() if spot.ref != ref}

@@ -1,0 +1,227 @@
+"""The Store on a Google Drive folder: a Ref is a file's id; knows nothing of what the bytes mean."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from storage.base import (
+    Denied,
+    Exists,
+    Missing,
+    QuotaExceeded,
+    Ref,
+    Stat,
+    Store,
+    StoreError,
+    TooLong,
+    Unavailable,
+    check_name,
+    check_prefix,
+)
+from storage.drive import upload
+from storage.drive.client import Client
+from storage.drive.directory import PREFIX, Directory
+from storage.drive.errors import UsedUp
+from storage.drive.files import Files
+from storage.drive.frame import Frame
+from storage.drive.ids import Ids
+from storage.drive.place import ID, Place
+from storage.drive.spots import Spot, Spots, There
+from storage.drive.upload import Upload
+from storage.drive.ways import DriveSlots
+from storage.slots import Slots, slot_name
+from storage.source import Source
+
+_TRIES = 4
+
+
+class DriveStore:
+    """Names say what a file is, to people; only ids find it again. `put` of a name twice by one client is one file.
+
+    `ref` and `put_if_absent` work for names that are only ever written by `put_if_absent`: the directory holds their
+    ids. Every file is created at an id that was asked for before, so however often a request is sent there is one file.
+    A file in a person's bin can still be read, and counts as there.
+    """
+
+    unique_names = False
+    clock_is_local = False
+
+    def __init__(self, place: Place, client: Client, *, read_only: bool = False) -> None:
+        self.address = place.address
+        self.folder = place.folder
+        self.read_only = read_only
+        self.files = Files(client, place.folder)
+        self.frames: dict[Ref, Frame] = {}
+        """Frames of page heads read so far, of all logs; they never change."""
+        self._place = place
+        self._client = client
+        self._ids = Ids(client)
+        self._spots = Spots()
+        self._in_use: set[Ref] = set()
+        """Ids that Drive called in use."""
+        self.directory = Directory(self)
+
+    def put(self, name: str, data: bytes | Path) -> Ref:
+        """As base.Store. A file over 5 MB goes up in parts, and an interrupted one goes on."""
+        self._check_writable(check_name(name))
+        with Source.of(data) as source, self._explaining_quota():
+            if source.size <= upload.SMALL:
+                return self._put(name, source.read(0, source.size))
+            with self.files.finding():
+                ref = Upload(self._client, self._ids, name, self.folder, source).send()
+            return self._spots.set(name, ref, There.YES).ref
+
+    def put_if_absent(self, name: str, data: bytes) -> Ref:
+        """For the few names that have a fixed id: each costs an entry in the store's directory."""
+        self._check_writable(check_name(name))
+        return self.create(self.directory.bind(name), name, data)
+
+    def create(self, ref: Ref, name: str, data: bytes) -> Ref:
+        """As base.Creates. Raises UsedUp for the id of a deleted file, NotOurs for one not given to this account."""
+        self._check_writable(check_name(name))
+        with self._explaining_quota():
+            try:
+                self.files.create(self._id(ref), name, data)
+            except Exists:
+                self._in_use.add(ref)
+                raise
+        return ref
+
+    def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
+        if limit is None:
+            with self._knowing(ref) as file:
+                return self.files.read(file)
+        data = self.read_range(ref, 0, limit + 1)
+        if len(data) > limit:
+            raise TooLong(f"{self.address}: {ref} is longer than the {limit} bytes allowed here.")
+        return data
+
+    def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+        if start < 0 or length < 0:
+            raise ValueError(f"negative range {start}+{length}")
+        if length == 0:
+            self.stat(ref)
+            return b""
+        with self._knowing(ref) as file:
+            return self.files.read_range(file, start, length)
+
+    def stat(self, ref: Ref) -> Stat:
+        with self._knowing(ref) as file:
+            return self.files.stat(file)
+
+    def delete(self, ref: Ref) -> None:
+        file = self._id(ref)
+        self._check_writable(ref)
+        self._spots.deleted(ref)
+        self.files.delete(file)
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
+        """The newest first of several files of one name."""
+        check_prefix(prefix)
+        with self.files.finding():
+            found = [stat for stat in self.files.listed() if stat.name.startswith(prefix) and stat.name > (after or "")]
+        return iter(sorted(found, key=lambda stat: (stat.name, -stat.modified, stat.ref)))
+
+    def now(self) -> float:
+        """The Date header of a fresh reply, in whole seconds; writes nothing."""
+        self.files.check_folder()
+        return self._client.heard()
+
+    def ref(self, name: str) -> Ref:
+        """Of a name that was put by `put_if_absent`. Asks the store. Raises Missing."""
+        return self.directory.find(name)
+
+    def quota(self) -> tuple[int, int | None]:
+        """Bytes used and bytes allowed of this account; None where nothing is said to limit it. Raises StoreError."""
+        about = self._client.ask("asking for the free space", lambda drive: drive.about().get(fields="storageQuota"))
+        quota = about.get("storageQuota", {})
+        return int(quota.get("usage", 0)), int(quota["limit"]) if "limit" in quota else None
+
+    def account(self) -> str:
+        """A digest of who this is to Drive; says nothing to people and is the same on every machine."""
+        about = self._client.ask("asking who this is", lambda drive: drive.about().get(fields="user(permissionId)"))
+        return hashlib.sha256(str(about["user"]["permissionId"]).encode()).hexdigest()[:32]
+
+    def credentials_source(self) -> str:
+        """Where the credentials come from, never what they are."""
+        return self._client.credentials.source
+
+    def slots(self, store: Store, prefix: str) -> Slots:
+        """As slots.MakesSlots."""
+        return DriveSlots(store, self, prefix, self._first_of(prefix))
+
+    def reserve(self, count: int) -> builtins.list[Ref]:
+        """Fresh Refs, for files that do not exist yet."""
+        return [self._ids.one()] if count == 1 else self._ids.many(count)
+
+    def claim(self, name: str, ref: Ref) -> None:
+        """What this client puts under a name from now on is to be found at this Ref."""
+        self._spots.claim(name, ref)
+
+    def _first_of(self, prefix: str) -> Callable[[bool], Ref]:
+        """Where slot 0 of a log is, or will be."""
+        if prefix == PREFIX:
+            return lambda bind: Ref(self._place.first)
+        name = slot_name(prefix, 0)
+        return lambda bind: self.directory.bind(name) if bind else self.directory.find(name)
+
+    def _put(self, name: str, data: bytes) -> Ref:
+        """Replace the file that this client has under the name, or create it."""
+        for _ in range(_TRIES):
+            spot = self._spots.get(name) or self._spots.set(name, self._ids.one(), There.NO)
+            try:
+                (self.files.create if spot.there is There.NO else self.files.update)(spot.ref, name, data)
+            except Exists:
+                self._spots.set(name, spot.ref, There.YES)  # our own, sent before without an answer
+            except (Missing, UsedUp):
+                self._lost(name, spot)
+            else:
+                return self._spots.set(name, spot.ref, There.YES).ref
+        raise Unavailable(f"{self.address}: {name} is deleted as often as it is written. It is worth trying again.")
+
+    def _lost(self, name: str, spot: Spot) -> None:
+        """Nothing is at the spot: there was nothing yet, or there never will be again."""
+        if spot.there is There.PERHAPS:
+            self._spots.set(name, spot.ref, There.NO)
+        else:
+            self._spots.forget(name)
+
+    @contextmanager
+    def _knowing(self, ref: Ref) -> Iterator[str]:
+        """The file's id. 404 means Missing only if nothing contradicts it: that Drive called the id in use."""
+        try:
+            with self.files.finding():
+                yield self._id(ref)
+        except Missing as error:
+            if ref not in self._in_use:
+                raise
+            raise Denied(
+                f"{self.address}: {ref} is there, but this token may not read it: another OAuth client or account made "
+                "it. Use the token that everybody else uses."
+            ) from error
+
+    def _id(self, ref: Ref) -> str:
+        if not ID.fullmatch(ref):
+            raise Denied(f"{self.address}: refused a reference that no object of this store can have: {ref[:100]!r}")
+        return str(ref)
+
+    def _check_writable(self, name: str) -> None:
+        if self.read_only:
+            raise Denied(f"{self.address} was opened for reading only; refused to change {name}.")
+
+    @contextmanager
+    def _explaining_quota(self) -> Iterator[None]:
+        """A full Drive says how full it is, if it may be asked."""
+        try:
+            yield
+        except QuotaExceeded as error:
+            try:
+                used, limit = self.quota()
+            except StoreError:
+                raise error from None
+            of = f"of {limit / 1e9:.2f} GB are" if limit else "GB are"
+            raise QuotaExceeded(f"{error} {used / 1e9:.2f} {of} used.") from error

@@ -1,0 +1,171 @@
+"""One long file up in parts under an id chosen before, resumed where it was interrupted; knows not what is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from storage.base import Exists, Missing, Ref, Unavailable
+from storage.drive.client import Client
+from storage.drive.errors import UsedUp
+from storage.drive.ids import Ids
+from storage.drive.progress import Progress
+from storage.retry import patiently
+from storage.source import Source
+from storage.transfer import begin
+
+UNIT = 256 << 10
+"""Parts are multiples of this, the last one excepted (Drive's documentation of resumable uploads)."""
+PART = 16 << 20
+"""Bytes of a part. Each costs a round trip during which nothing is sent."""
+SMALL = 5 << 20
+"""What is no longer goes up in one request (Drive takes no more that way)."""
+FIELDS = "id,name,size,modifiedTime,md5Checksum,sha256Checksum,mimeType,trashed,properties"
+TYPE = "application/octet-stream"
+_SESSIONS = 3
+"""How many upload sessions are tried: one may have expired."""
+_ATTEMPTS = 5
+_OVER = (400, 404, 410, 416)
+"""Answers to a part after which only a new session helps."""
+
+
+class Upload:
+    """Note an id, begin a session under it (or go on with the noted one), send what it lacks, compare hashes.
+
+    Kept to one id: however often replies are lost, there is one file. `next_chunk` never retries by itself, for it
+    would send an emptied part; after any trouble the server is asked first how far it is.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        ids: Ids,
+        name: str,
+        folder: str,
+        source: Source,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._ids = ids
+        self._name, self._folder = name, folder
+        self._source = source
+        self._sleep = sleep
+        self._progress = Progress.of(source.path, f"{folder}/{name}", source.size)
+
+    def send(self) -> Ref:
+        """Returns once the file is there with the right hash. Raises StoreError; a later call goes on."""
+        wanted = begin(_digest, self._source)
+        for _ in range(_SESSIONS):
+            if not self._progress.id:
+                self._progress.id, self._progress.session = self._ids.one(), ""
+                self._progress.save()
+            try:
+                found = self._through_session()
+            except Exists:
+                found = self._found()  # our own, whose last reply was lost
+            except UsedUp:
+                found = None
+            if found and is_whole(found, self._source.size, wanted.result()):
+                ref = Ref(self._progress.id)
+                self._progress.forget()
+                return ref
+            self._progress.forget()
+        raise Unavailable(
+            f"{self._client.address}: {self._name} did not arrive as it was sent, in {_SESSIONS} tries. It is worth "
+            "trying again."
+        )
+
+    def _through_session(self) -> dict[str, Any] | None:
+        """What Drive tells of the finished file; None if the session is gone."""
+        body = {"id": self._progress.id, "name": self._name, "parents": [self._folder], "mimeType": TYPE}
+        media = _media(self._source, PART if self._progress.session else UNIT)
+        request = self._client.v3.files().create(body=body, media_body=media, fields=FIELDS, supportsAllDrives=True)
+        request.resumable_uri = self._progress.session or None
+        request._in_error_state = bool(self._progress.session)  # ask how far it is, before sending anything
+        for _ in range(4 + 2 * (self._source.size // UNIT)):
+            done, gone = patiently(
+                lambda: self._part(request), sleep=self._sleep, jitter=random.random, attempts=_ATTEMPTS
+            )
+            if done or gone:
+                return done
+            media.part = PART
+            if request.resumable_uri != self._progress.session:
+                self._progress.session = request.resumable_uri
+                self._progress.save()
+        return None  # it keeps nothing of what it is sent
+
+    def _part(self, request: Any) -> tuple[dict[str, Any] | None, bool]:
+        """Send one part: the finished file if it was the last one, and whether the session is gone."""
+        from googleapiclient.errors import HttpError
+
+        begun = request.resumable_uri is not None
+
+        def step(wire: Any) -> tuple[dict[str, Any] | None, bool]:
+            try:
+                return request.next_chunk(http=wire, num_retries=0)[1], False
+            except HttpError as error:
+                request._in_error_state = True
+                if begun and int(error.resp.status) in _OVER:
+                    return None, True
+                raise
+
+        done, gone = self._client.run(f"uploading {self._name}", step)
+        return done, gone
+
+    def _found(self) -> dict[str, Any] | None:
+        try:
+            return stat(self._client, self._name, self._progress.id)
+        except Missing:
+            return None
+
+
+def stat(client: Client, name: str, file: str) -> dict[str, Any]:
+    """What Drive tells of a file. Raises Missing and other StoreErrors."""
+    found: dict[str, Any] = client.ask(
+        f"looking at {name}", lambda drive: drive.files().get(fileId=file, fields=FIELDS, supportsAllDrives=True)
+    )
+    return found
+
+
+def is_whole(found: dict[str, Any], size: int, sha256: str) -> bool:
+    """Whether the server says that it has just these bytes."""
+    return int(found.get("size", -1)) == size and found.get("sha256Checksum") == sha256
+
+
+def _digest(source: Source) -> str:
+    sha = hashlib.sha256()
+    for offset in range(0, source.size, PART):
+        sha.update(source.read(offset, min(PART, source.size - offset)))
+    return sha.hexdigest()
+
+
+def _media(source: Source, part: int) -> Any:
+    """The source as the SDK reads one, `part` bytes at a time.
+
+    The first part of an upload is short: only its reply names the session, which is noted.
+    """
+    from googleapiclient.http import MediaUpload
+
+    class Media(MediaUpload):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.part = part
+
+        def chunksize(self) -> int:
+            return self.part
+
+        def mimetype(self) -> str:
+            return TYPE
+
+        def size(self) -> int:
+            return source.size
+
+        def resumable(self) -> bool:
+            return True
+
+        def getbytes(self, begin: int, length: int) -> bytes:
+            return source.read(begin, min(length, source.size - begin))
+
+    return Media()

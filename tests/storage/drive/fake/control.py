@@ -50,7 +50,7 @@ def _share(world: World, told: dict[str, Any]) -> None:
     file = world.tree.files[told["file"]]
     roles = {world.account(name).email: role for name, role in told["roles"].items()}
     given = {email: role for email, role in {**file.permissions, **roles}.items() if role}
-    _put(world, replace(file, permissions=given, version=file.version + 1))
+    world.tree.put(replace(file, permissions=given, version=file.version + 1))
 
 
 def _drive(world: World, told: dict[str, Any]) -> str:
@@ -58,7 +58,7 @@ def _drive(world: World, told: dict[str, Any]) -> str:
     id_, now = world.tree.new_id("0A", 19), world.now()
     world.drives[id_] = SharedDrive(id_, told["name"], now)
     members = {world.account(name).email: role for name, role in told["roles"].items()}
-    _put(world, File(id_, told["name"], FOLDER, None, id_, (), "", "", now, now, 1, permissions=members))
+    world.tree.put(File(id_, told["name"], FOLDER, None, id_, (), "", "", now, now, 1, permissions=members))
     return id_
 
 
@@ -88,7 +88,7 @@ def _expire_sessions(world: World, told: dict[str, Any]) -> None:
 def _touch(world: World, told: dict[str, Any]) -> None:
     """Something of the service's own changes a file's state and nothing that anybody sees; moves the etag."""
     file = world.tree.files[told["file"]]
-    _put(world, replace(file, version=file.version + 1))
+    world.tree.put(replace(file, version=file.version + 1))
 
 
 def _damage(world: World, told: dict[str, Any]) -> None:
@@ -102,20 +102,16 @@ def _damage(world: World, told: dict[str, Any]) -> None:
     content = Content(bytes(data))
     if told.get("hidden") and file.content:
         content.sums = file.content.sums
-    _put(world, replace(file, content=content, version=file.version + 1))
+    world.tree.put(replace(file, content=content, version=file.version + 1))
 
 
 def _remove(world: World, told: dict[str, Any]) -> None:
     """A person deletes a file for ever, or puts it into the trash, by hand."""
     file = world.tree.files[told["file"]]
     if told.get("trash"):
-        _put(world, replace(file, trashed=True, version=file.version + 1))
+        world.tree.put(replace(file, trashed=True, version=file.version + 1))
     else:
-        world.tree.delete(file, world.now())
-
-
-def _put(world: World, file: File) -> None:
-    world.tree.put(file, world.now())
+        world.tree.delete(file)
 
 
 def _look(world: World, told: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Call:
 
 def create(call: Call) -> File:
     """files.create. Raises Refused."""
-    return call.access.tree.put(plan(call, taken=True), call.now)
+    return call.access.tree.put(plan(call, taken=True))
 
 
 def plan(call: Call, taken: bool) -> File:
@@ -78,7 +78,7 @@ def update(call: Call) -> File:
         call.access.world.check_room(file.owner, len(call.media.data) - file.size)
         file = replace(file, content=call.media, revision=tree.new_id("0B", 44))
     steps = 3 if call.media is not None else 1
-    return tree.put(replace(file, version=file.version + steps), call.now)
+    return tree.put(replace(file, version=file.version + steps))
 
 
 def plan_update(call: Call) -> File:
@@ -101,7 +101,7 @@ def plan_update(call: Call) -> File:
 def delete(call: Call) -> None:
     """files.delete, past the trash. Raises Refused."""
     file = call.access.change(call.ids["fileId"], "owner", "organizer")
-    call.access.tree.delete(file, call.now)
+    call.access.tree.delete(file)
 
 
 def _check(meta: dict[str, Any], writable: set[str], creating: bool) -> None:

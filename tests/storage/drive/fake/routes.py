@@ -107,7 +107,7 @@ def list_files(call: Call) -> Answer:
     query = Query(call.access, call.query.get("q", ""))
     account = call.access.grant.account
     lag = max(account.list_lag, account.name_lag if query.names else 0)
-    known = call.access.tree.as_of(call.now - lag) if lag else call.access.tree.files
+    known = call.access.tree.as_of(lag) if lag else call.access.tree.files
     found = [file for file in known.values() if _listed(call, file) and query.test(file)]
     _shuffle.shuffle(found)
     for key in reversed([key for key in call.query.get("orderBy", "").split(",") if key]):
@@ -193,7 +193,7 @@ def _number(call: Call, email: str) -> str:
 
 def _permit(call: Call, file: File, permissions: dict[str, str]) -> None:
     changed = replace(file, permissions=permissions, version=file.version + 1)
-    call.access.tree.put(changed, call.now)
+    call.access.tree.put(changed)
 
 
 def permissions(call: Call) -> Answer:

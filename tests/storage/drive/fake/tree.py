@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,20 +90,20 @@ class Tree:
         text = "".join(self._chance.choices(_letters, k=length - len(start) - 4))
         return f"{start}{text}{next(_serial):04x}"[:length]
 
-    def put(self, file: File, now: float) -> File:
+    def put(self, file: File) -> File:
         """Add or replace."""
         self.files[file.id] = file
-        self.history.append((now, file.id, file))
+        self.history.append((time.monotonic(), file.id, file))
         return file
 
-    def delete(self, file: File, now: float) -> None:
+    def delete(self, file: File) -> None:
         """Remove for ever, and burn the id; those of its descendants that have the same owner go with it."""
         for inside in list(self.children(file.id)):
             if inside.owner == file.owner:
-                self.delete(inside, now)
+                self.delete(inside)
         del self.files[file.id]
         self.burnt.add(file.id)
-        self.history.append((now, file.id, None))
+        self.history.append((time.monotonic(), file.id, None))
 
     def children(self, folder: str) -> Iterator[File]:
         return (file for file in self.files.values() if folder in file.parents)
@@ -133,9 +134,10 @@ class Tree:
         users = {user for above in self.lineage(file) for user in above.permissions} | {file.owner or ""}
         return {user: role for user in sorted(users) if (role := self.role(user, file))}
 
-    def as_of(self, until: float) -> dict[str, File]:
-        """The files as they were at a time."""
+    def as_of(self, lag: float) -> dict[str, File]:
+        """The files as they were so many seconds ago."""
         files: dict[str, File] = {}
+        until = time.monotonic() - lag
         for when, id_, file in self.history:
             if when > until:
                 break

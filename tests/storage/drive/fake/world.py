@@ -121,7 +121,7 @@ class World:
             account = self.accounts[name] = Account(name, self.tree.new_id("0A", 19), service=service)
             now = self.now()
             root = File(account.root, "My Drive", FOLDER, account.email, None, (), "", account.email, now, now, 1)
-            self.tree.put(root, now)
+            self.tree.put(root)
         return self.accounts[name]
 
     def by_email(self, email: str) -> Account | None:

@@ -1,14 +1,20 @@
-"""Lets the system's signals ask a session to end; installs handlers and nothing else."""
+"""Lets the system's signals ask a session to end, and ends the process itself where nothing hears them in time."""
 
 from __future__ import annotations
 
+import math
+import os
+import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
+from relay.clock import Runtime
 from relay.errors import Exit, RelayError
 from relay.signals import Reason, StopSignal
+from relay.wording import duration
 
 MEANING: dict[signal.Signals, Reason] = {
     signal.SIGTERM: "sigterm",
@@ -22,6 +28,13 @@ BY_REASON: dict[Reason, Exit] = {
     "stop": Exit.HANDOFF,
     "fenced": Exit.FENCED,
 }
+LAST_S = 29.0
+"""From SIGTERM or SIGINT to an end that is forced: services leave 30 s until SIGKILL, which says nothing."""
+EARLY_S = 5.0
+"""The same before the lease, when there is nothing to commit and nothing to give back."""
+AT_ONCE_S = 2.0
+"""The same from a second SIGINT."""
+TICK_S = 0.1
 
 
 class Interrupted(RelayError):
@@ -32,6 +45,17 @@ class Interrupted(RelayError):
         self.exit_code = BY_REASON[reason]
 
 
+class Overdue(RelayError):
+    """A signal found the session under the lease, and what it was doing did not end in time."""
+
+    def __init__(self, reason: Reason, note: str, seconds: float) -> None:
+        super().__init__(
+            f"Ended by {note or reason}: what was under way did not stop within {duration(seconds)}, as where storage "
+            f"does not answer. What was committed is safe; the lease runs out by itself, and the next session goes on."
+        )
+        self.exit_code = BY_REASON[reason]
+
+
 def heed(stop: StopSignal) -> None:
     """Raises Interrupted if a signal came before there was a lease to give back."""
     if stop.reason is not None:
@@ -39,17 +63,78 @@ def heed(stop: StopSignal) -> None:
 
 
 @contextmanager
-def listening(stop: StopSignal) -> Iterator[None]:
-    """SIGTERM and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt."""
+def listening(stop: StopSignal, runtime: Runtime, leave: Callable[[RelayError], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt.
+
+    `leave` must end the process. It is called, in a thread of its own, where a signal has not done so in time:
+    whatever hangs, be it the main thread, hangs no longer than that. Also after this context, until the process ends.
+    """
 
     def heard(number: int, _: FrameType | None) -> None:
         stop.ask(MEANING[signal.Signals(number)], signal.Signals(number).name)
         if stop.at_once:
             raise KeyboardInterrupt
 
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    former = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # written to however busy the main thread is
+    runtime.spawn("signals", _Watch(stop, runtime, leave, reader).until_over)
     before = {number: signal.signal(number, heard) for number in MEANING}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(former)
+        os.close(writer)
+
+
+@dataclass
+class _Watch:
+    """Sees every signal as the system delivers it, and looks at the clock from then on."""
+
+    stop: StopSignal
+    runtime: Runtime
+    leave: Callable[[RelayError], None]
+    reader: int
+    asked: float = math.inf
+    """When the first signal came that leaves only a grace."""
+    insisted: float = math.inf
+    """When the second SIGINT came."""
+    first: signal.Signals = signal.SIGTERM
+
+    def until_over(self) -> None:
+        """Return if the session ends unasked; else leave when its time is up."""
+        listening = True
+        while listening or self.asked < math.inf:
+            if self.runtime.monotonic() >= self.due:
+                self.leave(self._words())
+                break
+            if not listening:
+                self.runtime.sleep(TICK_S)
+            elif select.select([self.reader], [], [], TICK_S if self.asked < math.inf else None)[0]:
+                numbers = os.read(self.reader, 64)  # none once the session is over
+                listening = bool(numbers)
+                self._note(numbers)
+        os.close(self.reader)
+
+    @property
+    def due(self) -> float:
+        """When the process has to be gone."""
+        usual = LAST_S if self.stop.under_lease else EARLY_S
+        return min(self.asked + usual, self.insisted + AT_ONCE_S)
+
+    def _note(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number not in (signal.SIGTERM, signal.SIGINT):
+                continue
+            if self.asked < math.inf and number == self.first == signal.SIGINT:
+                self.insisted = min(self.insisted, self.runtime.monotonic())
+            if self.asked == math.inf:
+                self.asked, self.first = self.runtime.monotonic(), signal.Signals(number)
+
+    def _words(self) -> RelayError:
+        reason, note = MEANING[self.first], self.first.name
+        if not self.stop.under_lease:
+            return Interrupted(reason, note)
+        return Overdue(reason, note, self.runtime.monotonic() - self.asked)

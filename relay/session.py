@@ -134,6 +134,7 @@ def _push(parts: Parts) -> tuple[Exit, str]:
 def _hold(parts: Parts, work: Work) -> Outcome:
     """Do the work under the lease, and release it however that ends, unless it is no longer ours."""
     ctx, lease = parts.ctx, parts.lease
+    ctx.signal.under_lease = True
     parts.heartbeat.start()
     parts.committer.start()
     holding = _Holding(parts)

@@ -18,6 +18,8 @@ class StopSignal:
         """One line for people, e.g. who asked."""
         self.at_once = False
         """A second SIGINT: wait for nothing more."""
+        self.under_lease = False
+        """Whether there may be something to commit, and a lease to give back."""
 
     def ask(self, reason: Reason, note: str = "") -> None:
         """Ask the session to end at the next step boundary; a second 'sigint' sets `at_once`."""

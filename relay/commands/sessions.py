@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -19,13 +21,13 @@ from relay.commands.common import (
 )
 from relay.commands.opening import Opening, target_of
 from relay.context import Context, Outcome
-from relay.errors import Exit
+from relay.errors import Exit, RelayError
 from relay.identity import begins_by_itself, open_run
 from relay.interrupts import heed, listening
 from relay.lease import refuse_halted
 from relay.links import briefly
 from relay.logs import close_log, open_log
-from relay.mishaps import tell
+from relay.mishaps import explain, tell
 from relay.progress import Lines, display
 from relay.redact import secrets_of
 from relay.session import push as push_session
@@ -38,6 +40,8 @@ PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""
 NOTABLE_S = 10.0
 """A start that took this long is told: a budget counts it."""
+WORDS_S = 0.5
+"""Longest that the last words of a process may take."""
 
 
 def run(
@@ -67,7 +71,7 @@ def run(
         "ephemeral": True if ephemeral else None,
     }
     app, stop = surroundings(context), StopSignal()
-    with listening(stop):
+    with listening(stop, app.runtime, leaving(app, as_json)):
         resolved = app.settle(overrides, config, flags)
         shown = display(resolved.settings.target_steps or 0, app.runtime.monotonic, progress_seconds)
         outcome = logged(app, Opening(app, resolved, shown, stop, wait, new), train)
@@ -84,10 +88,22 @@ def push(
 ) -> None:
     """Commit a checkpoint that an earlier session left on this machine; train nothing."""
     app, stop = surroundings(context), StopSignal()
-    with listening(stop):
+    with listening(stop, app.runtime, leaving(app, as_json)):
         resolved = app.settle(overrides, config, {"run": run, "account": account})
         outcome = logged(app, Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), stop), send)
     finish(app, outcome, as_json, "relay.push/1")
+
+
+def leaving(app: App, as_json: bool) -> Callable[[RelayError], None]:
+    """How a process ends that a signal could not end: it says why, and is gone, whatever hangs in it."""
+
+    def leave(error: RelayError) -> None:
+        code, text = explain(error)
+        words = partial(tell, code, text, None, as_json, secrets_of(app.environ))
+        app.runtime.spawn("last words", words).join(WORDS_S)  # whoever holds the stream may hang as well
+        os._exit(code)
+
+    return leave
 
 
 def train(opening: Opening) -> Outcome:

@@ -39,8 +39,11 @@ class Points:
     """Every moment goes by here, named `before VERB WHAT` or `after VERB WHAT`."""
 
     def __init__(self, note: Notes, environ: Mapping[str, str]) -> None:
-        """TOY_KILL_AT names the moment to die at, TOY_KILL_NTH its how-manieth occurrence; TOY_TRACE lists them all."""
-        self.note = note
+        """TOY_KILL_AT names the moment to die at, TOY_KILL_NTH its how-manieth occurrence; TOY_TRACE lists them all.
+
+        TOY_HANG_AT names one from which no thread that comes there ever returns.
+        """
+        self.note, self.hang_at = note, environ.get("TOY_HANG_AT", "")
         self.kill_at, self.left = environ.get("TOY_KILL_AT", ""), int(environ.get("TOY_KILL_NTH", "1"))
         self.trace = bool(environ.get("TOY_TRACE"))
         self._lock, self._local = threading.Lock(), threading.local()
@@ -48,6 +51,9 @@ class Points:
     def __call__(self, moment: str) -> None:
         if self.trace:
             self.note(moment.replace(" ", "_"))
+        if moment == self.hang_at:
+            self.note("hanging")
+            time.sleep(10**6)
         if moment != self.kill_at:
             return
         with self._lock:

@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from relay import interrupts
 from relay.cli import app
 from relay.commands import opening, reading
 from relay.commands.common import App
@@ -27,6 +28,8 @@ COMMAND = typer.main.get_command(app)
 def main(argv: Sequence[str]) -> None:
     """Run one command and exit with its code."""
     environ = os.environ
+    interrupts.EARLY_S = float(environ.get("TOY_EARLY_S", interrupts.EARLY_S))
+    interrupts.LAST_S = float(environ.get("TOY_LAST_S", interrupts.LAST_S))
     note = Notes(environ.get("TOY_NOTES", ""))
     points = Points(note, environ)
     points.everywhere()

@@ -53,16 +53,57 @@ def test_sigterm_while_the_first_step_compiles(field: Field) -> None:
     assert_handed_over(field, at_least=21)
 
 
-@pytest.mark.slow
-def test_a_first_step_that_compiles_beyond_the_grace_is_killed_and_costs_nothing(field: Field) -> None:
+BEFORE_THE_LEASE = (
+    "read identity",
+    "put probe",
+    "append probe",
+    "append account",
+    "append genesis",
+    "read slot",
+    "append lease",
+)
+
+
+@pytest.mark.parametrize("moment", BEFORE_THE_LEASE)
+def test_sigterm_while_the_store_hangs_before_the_lease(field: Field, moment: str) -> None:
+    """The self-test, which races in threads of its own, the registry, the log."""
+    if moment.startswith("read"):
+        field.call(field.train(10))
+    session = field.train(10**9, hang_at=f"before {moment}", early_s=0.5)
+    session.until("hanging")
+    ended_by(session, signal.SIGTERM, 143, 3.0)
+    assert_said(session, "Ended by SIGTERM before training began; nothing was trained.")
+    field.call(field.train(20, account="account_2", machine="two"))
+    assert field.assert_whole().step == 20
+
+
+@pytest.mark.parametrize("moment", ["read slot", "read manifest", "read weights.bin", "load"])
+def test_sigterm_while_the_store_hangs_in_a_restore(field: Field, moment: str) -> None:
+    field.call(field.train(10, ttl_s=1))
+    session = field.train(10**9, ttl_s=1, hang_at=f"before {moment}", early_s=0.5, last_s=1.5)
+    session.until("hanging")
+    ended_by(session, signal.SIGTERM, 143, 4.0)
+    assert "Ended by SIGTERM" in session.err
+    field.call(field.train(20, account="account_2", machine="two", ttl_s=1, wait_s=60))
+    assert field.assert_whole().step == 20
+
+
+def test_a_first_step_that_compiles_beyond_the_grace_is_left_and_costs_nothing(field: Field) -> None:
     field.call(field.train(20))
-    session = field.train(10**9, compile_s=1000, ttl_s=1)
+    session = field.train(10**9, compile_s=1000, ttl_s=1, last_s=1.0)
     session.until("compiling")
-    session.send(signal.SIGTERM)
-    time.sleep(0.5)  # in place of the grace: no step boundary can come
-    session.kill()
+    ended_by(session, signal.SIGTERM, 143, 3.0)  # no step boundary can come
+    assert_said(session, "What was committed is safe")
     field.call(field.train(40, account="account_2", machine="two", ttl_s=1, wait_s=60))
     assert field.assert_whole().step == 40
+
+
+def assert_said(session: Session, words: str) -> None:
+    """For people and for tools, and with no traceback."""
+    said = session.document()
+    assert words in said["message"] and words in session.err, session.err
+    assert (said["schema"], said["error"], said["exit_code"]) == ("relay.error/1", "Terminated", 143)
+    assert "Traceback" not in session.err
 
 
 def test_sigterm_while_evaluating(field: Field) -> None:

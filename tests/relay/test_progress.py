@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import io
-import os
-import signal
 
 import pytest
 from rich.console import Console
 
-from relay.interrupts import Interrupted, listening
 from relay.progress import Bar, Lines, Pace, bar_line, display, numbers
-from relay.signals import Reason, StopSignal
 from relay.workload import Progress
 
 
@@ -96,27 +92,3 @@ def test_without_a_terminal_there_is_no_bar() -> None:
 def test_only_watched_numbers_are_shown() -> None:
     assert numbers({"lm_loss": 1.23456, "x": 2.0}) == "  lm_loss 1.235"
     assert numbers({"exact_accuracy": 0.99567}) == "  exact_accuracy 99.6%"
-
-
-@pytest.mark.parametrize(
-    ("number", "reason"), [(signal.SIGTERM, "sigterm"), (signal.SIGINT, "sigint"), (signal.SIGUSR1, "stop")]
-)
-def test_signals_ask_the_session_to_end_and_handlers_are_put_back(number: signal.Signals, reason: str) -> None:
-    before, stop = signal.getsignal(number), StopSignal()
-    with listening(stop):
-        os.kill(os.getpid(), number)
-        assert stop.reason == reason
-    assert signal.getsignal(number) is before
-
-
-@pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])
-def test_a_signal_before_the_lease_keeps_its_exit_code(reason: Reason, code: int) -> None:
-    assert Interrupted(reason, "SIGX").exit_code == code
-
-
-def test_a_second_interrupt_stops_at_once() -> None:
-    stop = StopSignal()
-    with pytest.raises(KeyboardInterrupt), listening(stop):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-    assert stop.at_once

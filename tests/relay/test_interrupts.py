@@ -1,0 +1,116 @@
+"""Signals ask a session to end; where nothing hears them the process ends itself, in time and with its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from relay import interrupts
+from relay.clock import RealRuntime
+from relay.context import Plan
+from relay.errors import RelayError
+from relay.interrupts import Interrupted, Overdue, listening
+from relay.signals import Reason, StopSignal
+
+
+class Watched:
+    """A session whose main thread is this test's, and the error that its process would have left with."""
+
+    def __init__(self) -> None:
+        self.stop, self.left, self.error = StopSignal(), threading.Event(), RelayError("did not leave")
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        with listening(self.stop, RealRuntime(), self._leave):
+            yield
+
+    def _leave(self, error: RelayError) -> None:
+        self.error = error
+        self.left.set()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    monkeypatch.setattr(interrupts, "EARLY_S", 0.2)
+    monkeypatch.setattr(interrupts, "AT_ONCE_S", 0.1)
+    monkeypatch.setattr(interrupts, "LAST_S", 0.6)
+    return Watched()
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGTERM, "sigterm"), (signal.SIGINT, "sigint"), (signal.SIGUSR1, "stop")]
+)
+def test_signals_ask_the_session_to_end_and_handlers_are_put_back(
+    watched: Watched, number: signal.Signals, reason: str
+) -> None:
+    before = signal.getsignal(number)
+    with watched.session():
+        send(number)
+        assert watched.stop.reason == reason
+    assert signal.getsignal(number) is before and signal.set_wakeup_fd(-1) == -1
+
+
+@pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])
+def test_a_signal_before_the_lease_keeps_its_exit_code(reason: Reason, code: int) -> None:
+    assert Interrupted(reason, "SIGX").exit_code == code
+
+
+def test_a_second_interrupt_stops_at_once(watched: Watched) -> None:
+    watched.stop.under_lease = True
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), watched.session():
+        send(signal.SIGINT)
+        time.sleep(0.05)
+        send(signal.SIGINT)
+    assert watched.stop.at_once
+    assert watched.left.wait(10) and watched.error.exit_code == 130
+    assert time.monotonic() - began < interrupts.LAST_S
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_what_hangs_before_the_lease_ends_soon_after_a_signal(
+    watched: Watched, number: signal.Signals, code: int
+) -> None:
+    with watched.session():
+        send(number)
+        assert watched.left.wait(10)
+    assert watched.error.exit_code == code and str(watched.error).startswith(f"Ended by {number.name} before training")
+
+
+def test_what_hangs_under_the_lease_has_the_grace_and_no_more(watched: Watched) -> None:
+    watched.stop.under_lease = True
+    with watched.session():
+        began = time.monotonic()
+        send(signal.SIGTERM)
+        assert watched.left.wait(10) and time.monotonic() - began >= interrupts.LAST_S
+    assert isinstance(watched.error, Overdue) and watched.error.exit_code == 143
+    assert "SIGTERM" in str(watched.error) and "What was committed is safe" in str(watched.error)
+
+
+def test_a_process_that_hangs_after_its_session_ends_too(watched: Watched) -> None:
+    with watched.session():
+        send(signal.SIGTERM)
+    assert watched.left.wait(10) and watched.error.exit_code == 143
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGUSR1])
+def test_without_a_hurry_no_end_is_forced(watched: Watched, number: signal.Signals | None) -> None:
+    with watched.session():
+        if number:
+            send(number)
+        assert not watched.left.wait(0.4)
+    assert not watched.left.wait(0.4)
+
+
+def test_the_forced_end_leaves_the_last_commit_its_grace_and_comes_before_sigkill() -> None:
+    assert Plan(1).grace_s + 2 < interrupts.LAST_S < 30

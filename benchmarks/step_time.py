@@ -162,7 +162,7 @@ def compare_losses(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def measure(args: argparse.Namespace) -> None:
     """All rows, the table, the JSON file."""
     config = preset(args.task)
-    why_not = None if args.unchecked else unavailable("cuda", config.arch, SIZES)
+    why_not = unavailable("cuda", config.arch, SIZES)
     names = [name for name in args.rows if name != "fused" or why_not is None]
     if why_not is not None:
         print(f"no fused step: {why_not}")
@@ -191,7 +191,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--unchecked", action="store_true", help="time the fused step where it would not be chosen")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "results")))
     parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
     args = parser.parse_args()

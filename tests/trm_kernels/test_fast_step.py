@@ -10,6 +10,7 @@ import torch
 from tests.trm_kernels.support import error
 from trm.config import Arch, TrainConfig
 from trm.data.dataset import IGNORE, Batch
+from trm.kernels import fast_step
 from trm.kernels.fast_step import FastStep, choose, unavailable
 from trm.kernels.parts import Parts, fused_parts, plain_parts
 from trm.model import Sizes
@@ -183,6 +184,14 @@ def test_names_say_what_is_fused() -> None:
 
 
 def test_the_plain_step_is_chosen_where_the_kernels_cannot_run() -> None:
+    assert isinstance(choose("cpu", ARCH, SIZES), EagerStep)
+
+
+def test_the_fused_step_is_the_default_where_it_can_run_and_can_be_declined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_step, "unavailable", lambda *_: None)
+    monkeypatch.delenv("TRM_FUSED", raising=False)
+    assert isinstance(choose("cpu", ARCH, SIZES), FastStep)
+    monkeypatch.setenv("TRM_FUSED", "0")
     assert isinstance(choose("cpu", ARCH, SIZES), EagerStep)
 
 

@@ -44,8 +44,6 @@ def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | N
         return f"torch {torch.__version__} cannot sum bfloat16 products into float32 (2.8 can)"
     if arch.forward_dtype != "bfloat16" or arch.pos_encodings == "learned":
         return "it takes bfloat16 and no learned positions"
-    if not arch.mlp_t:
-        return "with attention it has been checked in the interpreter only, not on a GPU"
     if sizes.seq_len + arch.prefix_len > PAD or arch.hidden_size & (arch.hidden_size - 1) or arch.hidden_size < 128:
         return f"its kernels take sequences up to {PAD} and hidden sizes that are powers of two from 128"
     return None
@@ -57,12 +55,11 @@ def available(device: torch.device | str, arch: Arch, sizes: Sizes) -> bool:
 
 
 def choose(device: torch.device | str, arch: Arch, sizes: Sizes) -> Step:
-    """The fused step if TRM_FUSED=1 asks for it and this device can run it, else the plain one.
+    """The fused step where this device can run it, else the plain one; TRM_FUSED=0 asks for the plain one.
 
-    Not the default yet: the committed kernels have been checked piece by piece, not timed and run as a whole on a GPU
-    (docs/records/2026-11-28_step_time). A link between the two is labelled by its path (P9).
+    A link between the two is labelled by its path (P9). docs/records/2026-11-28_step_time has what was checked.
     """
-    wanted = os.environ.get("TRM_FUSED") == "1"
+    wanted = os.environ.get("TRM_FUSED", "1") != "0"
     return FastStep() if wanted and available(device, arch, sizes) else EagerStep()
 
 

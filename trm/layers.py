@@ -42,8 +42,19 @@ def rms_norm(x: Tensor, eps: float) -> Tensor:
     return (x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
 
 
+def emulated_bf16(device: torch.device) -> bool:
+    """Whether this is a GPU that has no bfloat16 product of its own (compute capability below 8.0).
+
+    torch.cuda.is_bf16_supported() says yes to some of them, because it counts emulation.
+    """
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def slow_bf16(device: torch.device) -> bool:
     """Whether this device has no bfloat16 product of its own: such a CPU takes 4 to 10 times longer over it."""
+    if device.type == "cuda":
+        return emulated_bf16(device)
     return device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
@@ -116,6 +127,13 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return (x32 * cos + torch.cat((-b, a), dim=-1) * sin).to(x.dtype)
 
 
+def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """softmax(q k.T / sqrt(head_dim)) v over (B, heads, L, head_dim); in float32 on a GPU without bfloat16."""
+    if q.dtype == torch.bfloat16 and q.device.type == "cuda" and slow_bf16(q.device):
+        return F.scaled_dot_product_attention(q.float(), k.float(), v.float()).to(q.dtype)
+    return F.scaled_dot_product_attention(q, k, v)
+
+
 class Attention(nn.Module):
     """Bidirectional multi-head self-attention, no mask; one projection holds the heads of q, then k, then v."""
 
@@ -129,7 +147,7 @@ class Attention(nn.Module):
         q, k, v = rearrange(self.qkv_proj(x), "b l (three h d) -> three b h l d", three=3, h=self.heads)
         if rotary is not None:
             q, k = rotate(q, *rotary), rotate(k, *rotary)
-        mixed = F.scaled_dot_product_attention(q, k, v)
+        mixed = attend(q, k, v)
         out: Tensor = self.o_proj(rearrange(mixed, "b h l d -> b l (h d)"))
         return out
 

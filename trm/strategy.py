@@ -11,7 +11,7 @@ import torch
 
 from trm.config import TrainConfig
 from trm.kernels.fast_step import choose
-from trm.layers import slow_bf16
+from trm.layers import emulated_bf16, slow_bf16
 from trm.memory import Method, fit, free_bytes
 from trm.model import Sizes
 from trm.train import EagerStep, Step
@@ -32,4 +32,17 @@ def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strateg
     method: Method = "eager" if isinstance(step, EagerStep) else "fused"
     found = fit(config, sizes, method, free_bytes(device), slow_bf16(device))
     step.parts = found.parts
-    return Strategy(step, (found.remark,) if found.remark else ())
+    remarks = (_old_card(device, config), found.remark)
+    return Strategy(step, tuple(remark for remark in remarks if remark))
+
+
+def _old_card(device: torch.device, config: TrainConfig) -> str | None:
+    """What people should know before a GPU without bfloat16 takes their time."""
+    if config.arch.forward_dtype != "bfloat16" or not emulated_bf16(device):
+        return None
+    major, minor = torch.cuda.get_device_capability(device)
+    return (
+        f"OLD CARD: {torch.cuda.get_device_name(device)} (compute capability {major}.{minor}, below 8.0) has no "
+        "bfloat16 products. They are computed in float32: much slower than on a newer card, and links with sessions "
+        "on other cards are not bit-exact."
+    )

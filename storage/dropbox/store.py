@@ -25,8 +25,8 @@ from storage.base import (
 )
 from storage.dropbox.client import Client
 from storage.dropbox.place import Place
-from storage.source import Source
 from storage.dropbox.upload import BLOCK, SMALL, Upload
+from storage.source import Source
 
 _PAGE = 2000
 _PIECE = 1 << 16

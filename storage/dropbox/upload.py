@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from storage.base import Missing, Unavailable
 from storage.dropbox.client import Client
 from storage.dropbox.progress import Progress
-from storage.source import Source
 from storage.retry import patiently
+from storage.source import Source
 from storage.transfer import in_parallel
 
 BLOCK = 4 << 20

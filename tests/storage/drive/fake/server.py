@@ -33,6 +33,7 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -132,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             body = b"" if override else self._body(grant.account.rate if grant else 0)
         except Gone as gone:
-            if session and verb == "PUT":
+            if session and verb in ("PUT", "POST"):
                 with session.lock:
                     media.abandon(session, self.headers, gone.body)
             raise
@@ -149,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
         route = f"{path.split('/')[3]}.upload/{'probe' if given.startswith('bytes */') else 'put'}"
 
         def run(flip: bool, keep: int | None) -> Answer:
-            if session is None or verb not in ("PUT", "DELETE"):
+            if session is None or verb not in ("PUT", "POST", "DELETE"):
                 return Answer(404, b"Not Found", type="text/plain; charset=utf-8")
             with session.lock:
                 if verb == "DELETE":
@@ -199,16 +200,28 @@ class Handler(BaseHTTPRequestHandler):
         self._send(answer, account.rate if account else 0)
 
     def _body(self, rate: float) -> bytes:
-        left = int(self.headers.get("Content-Length") or 0)
         pieces: list[bytes] = []
-        while left:
-            piece = self.rfile.read(min(left, SLICE))
-            if not piece:
-                raise Gone(b"".join(pieces))
-            pieces.append(piece)
-            left -= len(piece)
-            time.sleep(len(piece) / rate if rate else 0)
+        for size in self._sizes():
+            left = size
+            while left:
+                piece = self.rfile.read(min(left, SLICE))
+                if not piece:
+                    raise Gone(b"".join(pieces))
+                pieces.append(piece)
+                left -= len(piece)
+                time.sleep(len(piece) / rate if rate else 0)
         return b"".join(pieces)
+
+    def _sizes(self) -> Iterator[int]:
+        """How much of the body comes in one go: all, or chunk by chunk."""
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            yield int(self.headers.get("Content-Length") or 0)
+            return
+        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
+            yield size
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
 
     def _send(self, answer: Answer, rate: float) -> None:
         if answer.drop:

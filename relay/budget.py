@@ -88,6 +88,11 @@ class Measured:
         seen = self._seen[kind]
         return max(seen) * (1 + 1 / len(seen)) if seen else unmeasured
 
+    def median(self, kind: Kind) -> float:
+        """The middle of the last `SAMPLES`; 0 without any."""
+        seen = sorted(self._seen[kind])
+        return seen[len(seen) // 2] if seen else 0.0
+
     def summary(self) -> dict[str, float]:
         """What the next session may start from: `{"upload_s": 1.2, ...}`, the largest of each kind."""
         return {f"{kind}_s": round(max(seen), 6) for kind, seen in self._seen.items() if seen}

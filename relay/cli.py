@@ -105,6 +105,13 @@ class Trm:
 
             return cast(Workload, TrmWorkload(_train_config(config), data_root, device))
 
+    def remarks(self, workload: Workload) -> Sequence[str]:
+        """How the batch was split, and what an old card cannot do."""
+        from trm.workload import TrmWorkload
+
+        assert isinstance(workload, TrmWorkload)
+        return workload.remarks
+
     def rows(self, workload: Workload, split: str) -> int:
         """Puzzles in 'valid' or 'test'."""
         from trm.workload import TrmWorkload

@@ -44,6 +44,8 @@ class Plan:
     """Longest wait for the final upload where no budget says otherwise."""
     workers: int = 4
     """Parallel transfers."""
+    tell_pace: bool = False
+    """Say soon how long a step takes here and how many a session has time for."""
 
 
 @dataclass

@@ -62,6 +62,10 @@ class Kind(Protocol):
         """The workload, not yet started. Raises BadConfig or BadData."""
         ...
 
+    def remarks(self, workload: Workload) -> Sequence[str]:
+        """Loud lines about how this device trains: what was split, emulated or is slow. Usually none."""
+        ...
+
     def rows(self, workload: Workload, split: str) -> int:
         """Rows in 'valid' or 'test'; 0 if there are none."""
         ...

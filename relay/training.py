@@ -14,6 +14,7 @@ from relay.committer import Committer, Item
 from relay.context import Context
 from relay.heartbeat import Heartbeat
 from relay.links import told
+from relay.pace import pace
 from relay.restore import Restored
 from relay.signals import Reason
 from relay.workload import Progress, Share, Snapshot, StepDigest
@@ -23,6 +24,8 @@ COMPILE_S = 1800.0
 """Longest first step: compiling, capturing, filling caches."""
 EVALUATE_S = 3600.0
 URGENT: tuple[Reason, ...] = ("sigterm", "sigint", "fenced")
+PACED = 2
+"""Steps after the first, which may compile, until the pace is told."""
 FIRST_COMMIT_S = 60.0
 """Until an upload has been measured, a commit is due this soon, and after a tenth of a short budget."""
 
@@ -58,7 +61,7 @@ class Trainer:
         self._metrics: dict[str, float] = {}
         self._snapped_step, self._evaluated_step = 0, evaluated_step
         self._snapped_at = self._stepped_at = self._now()
-        self._steps = 0
+        self._steps = self._paced = 0
         self.train_s = 0.0
 
     def begin(self, restored: Restored | None) -> None:
@@ -183,7 +186,16 @@ class Trainer:
             self._budget.measured.add("step", (now - self._stepped_at) / (step - self._steps))
             self.train_s += now - self._stepped_at
             self._heartbeat.progress(step)
+            self._tell_pace()
         self._stepped_at, self._steps = now, step
+
+    def _tell_pace(self) -> None:
+        """Once, where people were warned that this machine is slow: before it has taken their hour."""
+        self._paced += 1
+        if not self._plan.tell_pace or self._paced != PACED:
+            return
+        left = self._budget.deadline - self._now() - self._budget.reserve()
+        self._ctx.listener.tell(pace(self._budget.measured.median("step"), left))
 
     def _report(self, progress: Progress) -> None:
         self._metrics = dict(progress.metrics)

@@ -41,9 +41,9 @@ def _unbuilt(device: torch.device) -> str:
     major, minor = torch.cuda.get_device_capability(device)
     built = ", ".join(torch.cuda.get_arch_list()) or "no GPU"
     return (
-        f"This torch cannot use {torch.cuda.get_device_name(device)} (sm_{major}{minor}): torch {torch.__version__} has "
-        f"kernels for {built}. Choose another GPU (on Kaggle: T4 x2 instead of P100), install a torch whose list has "
-        f"sm_{major}{minor}, or set device=cpu, which is enough for task=sudoku4."
+        f"This torch cannot use {torch.cuda.get_device_name(device)} (sm_{major}{minor}): torch {torch.__version__} "
+        f"has kernels for {built}. Choose another GPU (on Kaggle: T4 x2 instead of P100), install a torch whose "
+        f"list has sm_{major}{minor}, or set device=cpu, which is enough for task=sudoku4."
     )
 
 

@@ -51,6 +51,8 @@ class Opening:
     stop: StopSignal
     wait_minutes: float = 0.0
     new: bool = False
+    slow: bool = False
+    """Whether people were warned of how this machine trains; then the pace is told too."""
     stores: Pair = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +71,12 @@ class Opening:
         if warning:
             self.tell(warning)
         config = kind.with_target(self.resolved.workload, target)
-        return kind.build(config, device, self.resolved.path(settings.data_dir))
+        workload = kind.build(config, device, self.resolved.path(settings.data_dir))
+        remarks = kind.remarks(workload)
+        for remark in remarks:
+            self.tell(remark)
+        self.slow = bool(warning or remarks)
+        return workload
 
     def begin(self, config: dict[str, Any], init: bool = False) -> Opened:
         """The run, begun if it is new; refuses another pinned configuration (78)."""
@@ -162,6 +169,7 @@ class Opening:
             ttl_s=settings.lease.ttl_s,
             wait_s=self.wait_minutes * 60,
             limits=self.limits(),
+            tell_pace=self.slow,
         )
 
     def limits(self) -> Limits:

@@ -98,6 +98,9 @@ class ToyKind:
         plain = config.model_dump(mode="json")
         return Toy(seed=plain["seed"], pinned=plain, **self.made)
 
+    def remarks(self, workload: Workload) -> Sequence[str]:
+        return ()
+
     def rows(self, workload: Workload, split: str) -> int:
         return 100
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from relay.cli import Trm
-from tests.relay.cli import Desk
+from relay.errors import BadConfig
+from tests.relay.cli import Desk, ToyKind
 from tests.relay.toy import hash_of, state_at
 
 
@@ -341,3 +342,20 @@ def test_read_only_commands_work_on_a_read_only_store(desk: Desk) -> None:
         desk(command, "--run", "r")
     assert files(store) == before
     assert json.loads(desk("status", "--run", "r", "--json").out)["step"] == 3
+
+
+def test_what_the_workload_remarks_is_told_with_the_pace(desk: Desk, monkeypatch) -> None:
+    """A split batch, an old card: one line each, then milliseconds a step and how many a session has time for."""
+    monkeypatch.setattr(ToyKind, "remarks", lambda self, workload: ("MEMORY: 4 parts of 192",))
+    told = desk.train(20).err
+    assert "MEMORY: 4 parts of 192" in told
+    assert "PACE: a step takes" in told
+
+
+def test_a_gpu_that_cannot_be_used_stops_session_and_doctor_with_78(desk: Desk, monkeypatch) -> None:
+    def refuse(self, wanted: str) -> str:
+        raise BadConfig("This torch cannot use Tesla P100 (sm_60). Choose another GPU.")
+
+    monkeypatch.setattr(ToyKind, "device", refuse)
+    assert "cannot use Tesla P100" in desk.train(2, code=78).err
+    assert "cannot use Tesla P100" in desk("doctor", code=78).out

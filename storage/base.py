@@ -184,6 +184,10 @@ class Store(Protocol):
 class Creates(Protocol):
     """A store on which what finds an object is known before it exists, and is no name (Drive)."""
 
+    def reserve(self, count: int) -> list[Ref]:
+        """Fresh Refs, for objects that do not exist yet."""
+        ...
+
     def create(self, ref: Ref, name: str, data: bytes) -> Ref:
         """Store bytes at a Ref that the store has reserved; raises Exists if it is used. Never retried by itself."""
         ...

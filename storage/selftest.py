@@ -7,8 +7,9 @@ import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
-from storage.base import BadAddress, Exists, Missing, Ref, Stat, Store, Unavailable
+from storage.base import BadAddress, Creates, Exists, Missing, Ref, Stat, Store, Unavailable
 
 _FOLDER = "selftest"
 _ROUNDS = 10
@@ -30,8 +31,6 @@ def self_test(
     """
     folder = f"{_FOLDER}/{token()}"
     _round_trip(store, f"{folder}/round-trip")
-    if not store.unique_names:
-        return
     other = second or store
     _second_put_fails(store, other, f"{folder}/twice")
     for attempt in range(_ROUNDS):
@@ -70,12 +69,12 @@ def _hashes_agree(stat: Stat, data: bytes) -> bool:
 
 def _second_put_fails(store: Store, other: Store, name: str) -> None:
     """The name is taken by the first put_if_absent and stays as it is, also for another client."""
-    ref = store.ref(name)
+    ref = _place(store, name)
     try:
         first, second = b"first " + name.encode(), b"second " + name.encode()
-        if not _put(store, name, first):
+        if not _put(store, ref, name, first):
             _demand(store, store.get(ref) == first, "put_if_absent refused a fresh name and stored something else")
-        _demand(store, not _put(other, name, second), "put_if_absent overwrote an object that was there")
+        _demand(store, not _put(other, ref, name, second), "put_if_absent overwrote an object that was there")
         _demand(store, other.get(ref) == first, "a refused put_if_absent changed the object")
     finally:
         store.delete(ref)
@@ -85,15 +84,15 @@ def _race(clients: tuple[Store, Store], name: str, racers: int) -> bool:
     """Several threads of both clients put_if_absent one name at once; True if one clearly won, False if replies were
     lost."""
     start, store = threading.Barrier(racers), clients[0]
+    ref = _place(store, name)
 
     def race(number: int) -> bool | None:
         start.wait()
         try:
-            return _put(clients[number % 2], name, f"racer {number}".encode())
+            return _put(clients[number % 2], ref, name, f"racer {number}".encode())
         except Unavailable:
             return None
 
-    ref = store.ref(name)
     try:
         with ThreadPoolExecutor(racers) as pool:
             outcomes = list(pool.map(race, range(racers)))
@@ -109,10 +108,18 @@ def _race(clients: tuple[Store, Store], name: str, racers: int) -> bool:
         store.delete(ref)
 
 
-def _put(store: Store, name: str, data: bytes) -> bool:
+def _place(store: Store, name: str) -> Ref:
+    """Where an object goes that only one may write: where names are not unique, they do not say it."""
+    return store.ref(name) if store.unique_names else cast(Creates, store).reserve(1)[0]
+
+
+def _put(store: Store, ref: Ref, name: str, data: bytes) -> bool:
     """Whether put_if_absent succeeded, as against Exists."""
     try:
-        store.put_if_absent(name, data)
+        if store.unique_names:
+            store.put_if_absent(name, data)
+        else:
+            cast(Creates, store).create(ref, name, data)
     except Exists:
         return False
     return True

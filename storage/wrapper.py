@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -29,8 +30,12 @@ class Wrapper:
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         return self.inner.put_if_absent(name, data)
 
+    def reserve(self, count: int) -> builtins.list[Ref]:
+        """As base.Creates, around a store that is one."""
+        return cast(Creates, self.inner).reserve(count)
+
     def create(self, ref: Ref, name: str, data: bytes) -> Ref:
-        """As slots.Creates, around a store that is one."""
+        """As base.Creates, around a store that is one."""
         return cast(Creates, self.inner).create(ref, name, data)
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from storage.base import BadAddress, Corrupt, Missing, Ref, Store, check_name
+from storage.base import BadAddress, Corrupt, Creates, Missing, Ref, Store, check_name
 from storage.drive.place import ID
 from storage.log import Log, Won
 from storage.retry import RetryStore
 
 PREFIX = "directory/"
+OWN = (PREFIX, "directory.hint")
+"""Names that no listing shows: they are the store's, not its user's."""
 MOST = 1200
 """Names of a store at most: the whole table must fit into an entry."""
 _RACES = 50
@@ -61,12 +63,8 @@ def decode(data: bytes) -> Table | None:
     return Table(said["names"], said["members"], said["spare"], said["by"])
 
 
-class Reserves(Store, Protocol):
+class Reserves(Store, Creates, Protocol):
     """The store as the directory needs it."""
-
-    def reserve(self, count: int) -> list[Ref]:
-        """Fresh Refs, for files that do not exist yet."""
-        ...
 
 
 class Directory:

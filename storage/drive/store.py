@@ -24,7 +24,7 @@ from storage.base import (
 )
 from storage.drive import upload
 from storage.drive.client import Client
-from storage.drive.directory import PREFIX, Directory
+from storage.drive.directory import OWN, PREFIX, Directory
 from storage.drive.errors import UsedUp
 from storage.drive.files import Files
 from storage.drive.frame import Frame
@@ -97,7 +97,8 @@ class DriveStore:
                 return self.files.read(file)
         data = self.read_range(ref, 0, limit + 1)
         if len(data) > limit:
-            raise TooLong(f"{self.address}: {ref} is longer than the {limit} bytes allowed here.")
+            size = self.stat(ref).size
+            raise TooLong(f"{self.address}: {ref} has {size} bytes, more than the {limit} allowed here.")
         return data
 
     def read_range(self, ref: Ref, start: int, length: int) -> bytes:
@@ -120,10 +121,11 @@ class DriveStore:
         self.files.delete(file)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
-        """The newest first of several files of one name."""
+        """The newest first of several files of one name; the directory's own files are not shown."""
         check_prefix(prefix)
         with self.files.finding():
-            found = [stat for stat in self.files.listed() if stat.name.startswith(prefix) and stat.name > (after or "")]
+            shown = [stat for stat in self.files.listed() if not stat.name.startswith(OWN)]
+        found = [stat for stat in shown if stat.name.startswith(prefix) and stat.name > (after or "")]
         return iter(sorted(found, key=lambda stat: (stat.name, -stat.modified, stat.ref)))
 
     def now(self) -> float:

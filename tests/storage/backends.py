@@ -31,6 +31,14 @@ def dropbox(_: Path) -> Clients:
     return person.store(), person.store()
 
 
+def drive(_: Path) -> Clients:
+    from tests.storage.drive.handle import running
+    from tests.storage.drive.stores import Drive
+
+    account = Drive(running().person())
+    return account.store(), account.store()
+
+
 def s3(name: str) -> Callable[[Path], Clients]:
     """Of a real server, which the first test that wants it starts."""
 
@@ -49,10 +57,14 @@ BACKENDS: dict[str, Callable[[Path], Clients]] = {
     "s3-ministack": s3("ministack"),
     "s3-seaweedfs": s3("seaweedfs"),
     "dropbox": dropbox,
+    "drive": drive,
 }
 
 FOLDERS_STAY = {"dropbox"}
 """Backends on which a name that was once a folder of names stays Denied."""
+
+WITHOUT_NAMES = {"drive"}
+"""Backends on which names are not unique: what was put is found by its Ref alone."""
 
 SERVERS = [name for name in BACKENDS if name.startswith("s3-")]
 """Backends behind a real server: a hundred times slower to ask than the others."""

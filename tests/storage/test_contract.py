@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storage.base import Denied, Exists, Missing, Ref, Store, StoreError, TooLong
 from storage.log import Log, Lost, Won
 from storage.selftest import self_test
-from tests.storage.backends import BACKENDS, FOLDERS_STAY, SERVERS, Clients
+from tests.storage.backends import BACKENDS, FOLDERS_STAY, SERVERS, WITHOUT_NAMES, Clients
 
 BAD_NAMES = [
     "", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", ".hidden", "a/.b", "-a", "_a", "A", "a/B", "a b",
@@ -22,10 +23,18 @@ BAD_NAMES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(
-    params=[pytest.param(name, marks=[pytest.mark.slow] if name in SERVERS else []) for name in BACKENDS],
-)
+def backends(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in SERVERS else []) for name in names]
+
+
+@pytest.fixture(params=backends(BACKENDS))
 def clients(request: pytest.FixtureRequest, tmp_path: Path) -> Clients:
+    return BACKENDS[request.param](tmp_path)
+
+
+@pytest.fixture(params=backends(name for name in BACKENDS if name not in WITHOUT_NAMES))
+def named(request: pytest.FixtureRequest, tmp_path: Path) -> Clients:
+    """Of a store with unique names: there an object is found by its name, and put_if_absent is for everybody."""
     return BACKENDS[request.param](tmp_path)
 
 
@@ -39,8 +48,14 @@ def test_a_put_is_seen_by_the_other_client_at_once(clients: Clients) -> None:
     for version in (b"one", b"", b"three" * 1000):
         ref = a.put("some/name.json", version)
         assert b.get(ref) == version
-        assert b.get(b.ref("some/name.json")) == version
         assert b.stat(ref).size == len(version)
+
+
+def test_a_name_finds_what_was_put_last(named: Clients) -> None:
+    a, b = named
+    for version in (b"one", b"", b"three" * 1000):
+        a.put("some/name.json", version)
+        assert b.get(b.ref("some/name.json")) == version
 
 
 def test_a_file_is_stored_by_its_content(clients: Clients, tmp_path: Path) -> None:
@@ -58,10 +73,10 @@ def test_a_file_that_cannot_be_read_is_a_plain_store_error(clients: Clients, tmp
     assert list(clients[1].list("")) == []
 
 
-def test_put_if_absent_wins_once_and_changes_nothing_after(clients: Clients) -> None:
-    a, b = clients
+def test_put_if_absent_wins_once_and_changes_nothing_after(named: Clients) -> None:
+    a, b = named
     ref = a.put_if_absent("slot", b"first")
-    for client in clients:
+    for client in named:
         with pytest.raises(Exists, match="slot"):
             client.put_if_absent("slot", b"second")
     assert b.get(ref) == b"first"
@@ -70,8 +85,8 @@ def test_put_if_absent_wins_once_and_changes_nothing_after(clients: Clients) -> 
     assert a.get(ref) == b"third"
 
 
-def test_put_if_absent_yields_to_an_earlier_put(clients: Clients) -> None:
-    a, b = clients
+def test_put_if_absent_yields_to_an_earlier_put(named: Clients) -> None:
+    a, b = named
     a.put("slot", b"put")
     with pytest.raises(Exists):
         b.put_if_absent("slot", b"absent")
@@ -99,18 +114,18 @@ def test_a_limit_refuses_longer_objects_and_no_others(clients: Clients) -> None:
 
 def test_what_is_not_there_is_missing_and_can_be_deleted(clients: Clients) -> None:
     a, b = clients
-    ref = a.ref("folder/nothing")
+    ref = a.put("folder/nothing", b"there for a moment")
+    a.delete(ref)
     for _ in range(2):
         for read in (b.get, b.stat, lambda ref: b.read_range(ref, 0, 1)):
             with pytest.raises(Missing, match="nothing"):
                 read(ref)
         b.delete(ref)
-        gone = a.put("folder/nothing", b"there for a moment")
-        a.delete(gone)
+        a.delete(a.put("folder/nothing", b"there again"))
 
 
-def test_a_folder_of_names_is_not_an_object(clients: Clients) -> None:
-    a, b = clients
+def test_a_folder_of_names_is_not_an_object(named: Clients) -> None:
+    a, b = named
     a.put("folder/inside", b"data")
     for read in (b.get, b.stat):
         with pytest.raises(Missing):
@@ -121,8 +136,8 @@ def test_a_folder_of_names_is_not_an_object(clients: Clients) -> None:
         b.get(b.ref("folder/inside/deeper"))
 
 
-def test_a_name_that_is_also_a_folder_is_kept_or_refused_but_never_taken_for_another(clients: Clients) -> None:
-    a, _ = clients
+def test_a_name_that_is_also_a_folder_is_kept_or_refused_but_never_taken_for_another(named: Clients) -> None:
+    a, _ = named
     a.put("folder/inside", b"data")
     for write in (a.put, a.put_if_absent):
         for name in ("folder", "folder/inside/deeper"):
@@ -190,8 +205,8 @@ def many_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_switches")
-def test_of_racing_threads_exactly_one_wins(clients: Clients) -> None:
-    racers, rounds = 8, 12 if clients[0].address.startswith("s3:") else 100
+def test_of_racing_threads_exactly_one_wins(named: Clients) -> None:
+    racers, rounds = 8, 12 if named[0].address.startswith("s3:") else 100
     barrier = threading.Barrier(racers)
 
     def race(number: int) -> list[int]:
@@ -199,10 +214,10 @@ def test_of_racing_threads_exactly_one_wins(clients: Clients) -> None:
         for round_ in range(rounds):
             barrier.wait()
             try:
-                clients[number % 2].put_if_absent(f"race/{round_}", f"{number}".encode() * 5000)
+                named[number % 2].put_if_absent(f"race/{round_}", f"{number}".encode() * 5000)
                 won.append(round_)
             except Exists:
-                found = clients[number % 2].get(Ref(f"race/{round_}"))
+                found = named[number % 2].get(Ref(f"race/{round_}"))
                 assert len(found) == 5000 and len(set(found)) == 1, "a loser sees the whole winner"
         return won
 

@@ -95,8 +95,16 @@ class Actor:
     over: bool = False
     full_at: float = float("-inf")
     """When a store last told it that it is full."""
-    troubled: bool = False
-    """Whether anything went wrong for it."""
+    troubled_at: float = float("-inf")
+    """When a store last failed it, or it woke from a sleep."""
+    disk_full_at: float = float("-inf")
+    every_steps: int = 0
+    """A commit is due after so many steps …"""
+    every_s: float = 0.0
+    """… or seconds, whichever comes first."""
+    step_s: float = 0.0
+    evaluate_s: float = 0.0
+    """How long a step and an evaluation of its training take."""
     time: float = 0.0
     """The newest time the store told it."""
     looks: list[Look] = field(default_factory=list)
@@ -104,6 +112,8 @@ class Actor:
     """Every step: when, and which."""
     snapshots: dict[int, float] = field(default_factory=dict)
     """When the state of each step was taken."""
+    committed: int = 0
+    """The newest step it has committed."""
 
     def die(self, now: float) -> None:
         """SIGKILL."""
@@ -114,6 +124,11 @@ class Actor:
     @property
     def alive(self) -> bool:
         return self.died is None and not self.over
+
+    @property
+    def troubled(self) -> bool:
+        """Whether a store ever failed it, or it slept."""
+        return self.troubled_at > float("-inf")
 
     def looked(self, name: str, sign: float | None, error: StoreError | None, at: float) -> None:
         """It asked for an object's date; only heartbeats matter."""

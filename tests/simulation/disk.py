@@ -34,6 +34,7 @@ def _touched(fleet: Fleet, name: str, real: Callable[..., Any]) -> Callable[...,
             command.touches_disk(name)
             if name in NEEDS_ROOM and command.disk_is_full():
                 fleet.summary.faults["disk-full"] += 1
+                command.actor.disk_full_at = fleet.world.now
                 raise OSError(errno.ENOSPC, "No space left on device")
         return None if name == "fsync" else real(*args, **keywords)
 

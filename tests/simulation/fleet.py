@@ -219,7 +219,7 @@ class Command:
 
     def _sleep(self, seconds: float) -> None:
         self.process.suspend(seconds)
-        self.actor.troubled = True
+        self.actor.troubled_at = self.fleet.world.now + seconds
 
     def _signalled(self, likely: float) -> None:
         reason = self.random.choice(("sigterm", "sigint", "stop"))
@@ -348,6 +348,10 @@ class Command:
             "workers": 1,
             "limits": limits,
         }
+        chosen = Plan(**{**defaults, **plan})
+        self.actor.every_steps, self.actor.every_s = chosen.every_steps, chosen.every_s
+        self.actor.step_s = self.workload.step_s
+        self.actor.evaluate_s = self.workload.evaluate_s if chosen.evaluate_every else 0.0
         return Context(
             runtime=self.process,
             ledger=ledger,
@@ -359,7 +363,7 @@ class Command:
             facts=Facts(CONFIG_HASH, self.workload.fingerprint(), "test"),
             session=self.process.token(),
             account=self.order.account,
-            plan=Plan(**{**defaults, **plan}),
+            plan=chosen,
             outbox=outbox_of(home, run_id),
             locks=self.machine.locks.of(self.process),
             signal=self.signal,

@@ -198,6 +198,7 @@ class LedgerJudge:
         """I3, I7, I9, P9."""
         before, head = run.state, body["state"]["head"]
         self.require(head["epoch"] == body["epoch"], f"P6: a commit of epoch {body['epoch']} names {key_of(head)}")
+        by.committed = head["step"]
         link = before["links"][-1]
         opening = link["commits"] == 0
         known = {(k[0], v) for k, v in run.values.items()}

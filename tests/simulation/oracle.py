@@ -15,6 +15,7 @@ from storage.base import Ref
 from tests.simulation.actor import Actor
 from tests.simulation.end_judge import EndJudge
 from tests.simulation.ledger_judge import LedgerJudge
+from tests.simulation.loss_judge import LossJudge
 from tests.simulation.trace import Trace
 from tests.simulation.truth import Key, Values
 from tests.simulation.weather import Sky
@@ -69,6 +70,12 @@ class Run:
         return f"checkpoints/{self.project}/{self.name}/"
 
     @property
+    def holder(self) -> Actor | None:
+        """The process that holds the lease by the newest entry."""
+        holder = self.state.get("holder")
+        return self.holders[holder["epoch"]] if holder else None
+
+    @property
     def retained(self) -> list[Key]:
         return [(c["step"], c["epoch"]) for c in self.state.get("retained", ())]
 
@@ -88,6 +95,7 @@ class Oracle:
         self.accounts: set[str] = set()
         self.ledger = LedgerJudge(self)
         self.verdict = EndJudge(self)
+        self.loss = LossJudge(self)
         sky.watch = self.effect
 
     @property
@@ -154,7 +162,9 @@ class Oracle:
         since = retired if retired is not None else self.files[name].first_at
         short = self.now - by.full_at <= SHORT_S
         waited = self.store_now - since
-        self.require(short or waited >= GRACE_S or self.sky.jumped, f"P8: {name} was deleted {waited:.0f} s later")
+        self.require(
+            short or waited >= GRACE_S or self.sky.jumped_since(0.0), f"P8: {name} was deleted {waited:.0f} s later"
+        )
         unread = [
             where
             for kept in run.retained
@@ -179,29 +189,20 @@ class Oracle:
         return all(sha(self.sky.raw(name)) == digest for name, digest in run.named[key].items())
 
     def trained(self, actor: Actor) -> None:
-        """P12, at each training step: the account trains nowhere else, as far as that could be seen."""
-        mine = self._held(actor)
+        """At each training step: P6, and P12: the account trains nowhere else, as far as that could be seen."""
+        self.loss.trained(actor)
+        mine = next((run for run in self.runs.values() if run.holder is actor), None)
         for run in self.runs.values():
-            holder = run.state.get("holder")
-            other = run.holders.get(holder["epoch"]) if holder else None
+            other = run.holder
             if other is None or other is actor or other.account != actor.account or not other.alive:
                 continue
             if mine is None or not other.trained_at or other.run == actor.run:
                 continue
             self._not_both(actor, mine, other, run)
 
-    def _held(self, actor: Actor) -> Run | None:
-        for run in self.runs.values():
-            holder = run.state.get("holder")
-            if holder and run.holders.get(holder["epoch"]) is actor:
-                return run
-        return None
-
     def _not_both(self, one: Actor, mine: Run, other: Actor, its: Run) -> None:
         """Both hold and train. Allowed only if the earlier one looked dead when the later one began to train."""
         self.sky.summary.faults["account-in-two-runs"] += 1
-        if self.sky.jumped or self.sky.offset_s:
-            return  # a sign of life far ahead or behind says nothing
         leases = sorted(
             [(mine.leased_at[mine.state["epoch"]], one, mine), (its.leased_at[its.state["epoch"]], other, its)],
             key=lambda lease: lease[0],
@@ -209,10 +210,13 @@ class Oracle:
         (_, early, run), (landed, late, _) = leases
         until = late.trained_at[0][0] if late.trained_at else self.now
         holder = run.state["holder"]
+        if self.sky.jumped_since(late.began - holder["ttl_s"]):
+            self.sky.summary.faults["account-in-two-runs-unjudged"] += 1
+            return  # it looked at signs of life that were dated by another clock than the one it compared them with
         signs = self.ledger.signs_between(run, holder["epoch"], landed - holder["ttl_s"], until)
         gaps = [b - a for a, b in zip([landed - holder["ttl_s"], *signs], [*signs, until], strict=True)]
         seen_alive = max(gaps, default=0.0) <= holder["ttl_s"] and len(signs) > 0
-        expired = holder["latest_end"] is not None and until > holder["latest_end"]
+        expired = holder["latest_end"] is not None and until + self.sky.offset_s > holder["latest_end"]
         self.require(not seen_alive or expired, f"P12: {early.name} and {late.name} train two runs for {one.account}")
 
 

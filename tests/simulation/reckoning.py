@@ -1,8 +1,6 @@
-"""The end of a seed: the weather clears, a newcomer finishes the run without a person, and losses are counted."""
+"""The end of a seed: the weather clears, a newcomer finishes the run without a person."""
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 from relay.ledger import RunLedger
 from relay.registry import Registry
@@ -10,19 +8,13 @@ from relay.verify import verify
 from tests.relay.fake_runtime import Process
 from tests.relay.sessions import PROJECT
 from tests.relay.toy import state_at
-from tests.simulation.actor import Actor
 from tests.simulation.fleet import Fleet, Order
 from tests.simulation.oracle import Run
-
-LATENCY_S = 60.0
-"""Snapshot to append in calm weather, at most."""
 
 
 def reckon(fleet: Fleet) -> None:
     """Raises Violation if a run cannot be finished, or if anything acknowledged is gone."""
     fleet.sky.clear()
-    for actor in fleet.actors:
-        _loss(fleet, actor)
     fleet.world.now += 24 * 3600.0
     for number, name in enumerate(fleet.runs):
         _finish(fleet, name, number)
@@ -68,22 +60,3 @@ def _registry(fleet: Fleet) -> None:
 
 def _reader(fleet: Fleet) -> Process:
     return fleet.world.process()
-
-
-def _loss(fleet: Fleet, actor: Actor) -> None:
-    """P6: what a death in calm weather cost is at most the commit interval and the time from snapshot to append."""
-    if actor.died is None or not actor.trained_at or actor.troubled or not actor.run:
-        return
-    run = fleet.oracle.runs[PROJECT, actor.run]
-    epoch = next((e for e, by in run.holders.items() if by is actor), None)
-    mine = sorted(key for key in run.committed_at if key[1] == epoch)
-    began = actor.trained_at[0][0] - fleet.pace.step_s
-    since = actor.snapshots.get(mine[-1][0], began) if mine else began
-    lost = actor.trained_at[-1][0] - since
-    times = [began, *(actor.snapshots[step] for step in sorted(actor.snapshots)), actor.died]
-    interval = max(b - a for a, b in pairwise(times))
-    waits = [run.committed_at[key] - actor.snapshots[key[0]] for key in mine if key[0] in actor.snapshots]
-    allowed = interval + max([LATENCY_S + 3 * fleet.pace.step_s, *waits])
-    fleet.oracle.require(lost <= allowed, f"P6: {actor.name} lost {lost:.0f} s of work, more than {allowed:.0f} s")
-    if lost >= fleet.summary.worst_loss_s:
-        fleet.summary.worst_loss_s, fleet.summary.worst_bound_s = lost, allowed

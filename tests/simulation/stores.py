@@ -11,13 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from storage.base import Ref, Stat, Store
+from storage.base import Exists, Ref, Stat, Store
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
-
-MEMORY, HASHING = "memory", "memory-hashing"
-HASHES = ("s3-", "dropbox", HASHING)
-"""Their servers tell a hash of what they hold, so that an upload is verified without reading it back."""
 
 Clients = tuple[Store, Store]
 """Of one new store."""
@@ -25,8 +21,8 @@ Clients = tuple[Store, Store]
 
 def opened(on: str, folder: Path) -> Clients:
     """Two clients of a new store of the backend named `on`; one on a disk lies in `folder`."""
-    if on in (MEMORY, HASHING):
-        store = MemoryStore() if on == MEMORY else Hashing(MemoryStore())
+    if on in MEMORIES:
+        store = MEMORIES[on](MemoryStore())
         return store, store
     from tests.storage.backends import BACKENDS  # other backends need their SDKs and servers
 
@@ -35,14 +31,31 @@ def opened(on: str, folder: Path) -> Clients:
 
 def like(on: str) -> str:
     """The memory that promises what this backend does: a seed goes the same way on both, action by action."""
-    return HASHING if on.startswith(HASHES) else MEMORY
+    return next((name for name in MEMORIES if name.endswith(f"-as-{on.partition('-')[0]}")), MEMORY)
 
 
-class Hashing(Wrapper):
-    """A store that tells the SHA-256 of what it holds."""
+class AsS3(Wrapper):
+    """The server tells a hash of what it holds, so an upload is verified without reading it back."""
 
     def stat(self, ref: Ref) -> Stat:
         return replace(super().stat(ref), sha256=hashlib.sha256(self.inner.get(ref)).hexdigest())
+
+
+class AsDropbox(AsS3):
+    """Besides, whoever sends the same bytes again if absent is told that they are there, not that they were."""
+
+    def put_if_absent(self, name: str, data: bytes) -> Ref:
+        try:
+            return super().put_if_absent(name, data)
+        except Exists:
+            if self.inner.get(self.inner.ref(name)) != data:
+                raise
+            return self.inner.ref(name)
+
+
+MEMORY = "memory"
+MEMORIES: dict[str, Callable[[Store], Store]] = {MEMORY: Wrapper, "memory-as-s3": AsS3, "memory-as-dropbox": AsDropbox}
+"""By what another kind of store promises beyond the contract."""
 
 
 class Dated(Wrapper):
@@ -58,10 +71,18 @@ class Dated(Wrapper):
         return False
 
     def put(self, name: str, data: bytes | Path) -> Ref:
-        return self._written(super().put(name, data))
+        ref = super().put(name, data)
+        self._dates[ref] = self._clock()
+        return ref
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
-        return self._written(super().put_if_absent(name, data))
+        ref = super().put_if_absent(name, data)
+        self._dates.setdefault(ref, self._clock())  # it may have been there, the same
+        return ref
+
+    def delete(self, ref: Ref) -> None:
+        super().delete(ref)
+        self._dates.pop(ref, None)
 
     def stat(self, ref: Ref) -> Stat:
         return self._dated(super().stat(ref))
@@ -71,10 +92,6 @@ class Dated(Wrapper):
 
     def now(self) -> float:
         return self._clock()
-
-    def _written(self, ref: Ref) -> Ref:
-        self._dates[ref] = self._clock()
-        return ref
 
     def _dated(self, stat: Stat) -> Stat:
         return replace(stat, modified=self._dates[stat.ref])

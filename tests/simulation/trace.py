@@ -34,19 +34,17 @@ class Summary:
     """Ends of commands by exit code."""
     faults: Counter[str] = field(default_factory=Counter)
     """What the world did to them, and what came of it."""
-    worst_loss_s: float = 0.0
-    """Most training that one death cost in calm weather."""
-    worst_bound_s: float = 0.0
-    """What P6 allowed there: commit interval plus snapshot to append."""
+    worst: tuple[float, float] = (0.0, 1.0)
+    """The work that a death in calm weather would have cost, and what P6 allowed there, where that came nearest."""
 
     def __add__(self, other: Summary) -> Summary:
-        """Both together; worst figures are the worse of the two."""
-        both = {}
-        for one in fields(self):
-            mine, theirs = getattr(self, one.name), getattr(other, one.name)
-            worse = one.name.startswith(("worst", "store"))
-            both[one.name] = max(mine, theirs) if worse else mine + theirs
-        return Summary(**both)
+        """Both together, of one store."""
+        both = {one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)[1:-1]}
+        return Summary(self.store or other.store, **both, worst=max(self.worst, other.worst, key=_share))
+
+    def at_risk(self, work_s: float, allowed_s: float) -> None:
+        """So much work would be lost by a death now."""
+        self.worst = max(self.worst, (work_s, allowed_s), key=_share)
 
     def plain(self) -> dict[str, Any]:
         """As values that pass between test workers."""
@@ -74,8 +72,12 @@ class Summary:
         for name in ("kinds", "exits", "faults"):
             counted = getattr(self, name)
             told.append(name + " " + " ".join(f"{key}={counted[key]}" for key in sorted(counted)))
-        told.append(f"worst loss {self.worst_loss_s:.0f} s of {self.worst_bound_s:.0f} s allowed")
+        told.append("at risk in calm weather at most {:.0f} s of work, {:.0f} s allowed".format(*self.worst))
         return f"simulation on {self.store}: " + "; ".join(told)
+
+
+def _share(worst: tuple[float, float]) -> float:
+    return worst[0] / worst[1]
 
 
 def told(broken: list[Violation]) -> str:

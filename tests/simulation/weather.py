@@ -55,8 +55,8 @@ class Sky:
     watch: Effect = lambda verb, name, old, new, by: None
     offset_s: float = 0.0
     """By how much the store's clock is wrong."""
-    jumped: bool = False
-    """Whether it was corrected."""
+    jumped_at: float = float("-inf")
+    """When it was corrected."""
     graves: dict[str, tuple[Stat, float]] = field(default_factory=dict)
     busy: bool = False
     """Whether the store is at work: what it changes on a disk is not on the disk of whoever asked it."""
@@ -77,7 +77,10 @@ class Sky:
         """Somebody noticed that it is wrong."""
         self.trace.note(self.world.now, "world", f"the store's clock was {self.offset_s:.0f} s wrong")
         self.summary.faults["store-clock-corrected"] += 1
-        self.offset_s, self.jumped = 0.0, True
+        self.offset_s, self.jumped_at = 0.0, self.world.now
+
+    def jumped_since(self, then: float) -> bool:
+        return self.jumped_at >= then
 
     def clear(self) -> None:
         """From now on nothing goes wrong."""
@@ -102,8 +105,10 @@ class Sky:
         if verb == "delete" and old is not None:
             self.graves[name] = (self.store.stat(self.store.ref(name)), self.world.now)
         result = self._at_the_store(act)
-        self.summary.effects += 1
-        self.watch(verb, name, old, self.raw(name), by)
+        new = self.raw(name)
+        if verb != "put_if_absent" or old != new:  # a store may say yes to the same bytes again
+            self.summary.effects += 1
+            self.watch(verb, name, old, new, by)
         return result
 
     def _at_the_store(self, act: Callable[[], Any]) -> Any:
@@ -219,7 +224,7 @@ class Weathered(Wrapper):
         fault = self._drawn(verb)
         if fault != "ok":
             self._count(f"{fault}-{verb}" if fault in ("late", "after") else fault)
-            self.actor.troubled = True
+            self.actor.troubled_at = self.sky.world.now
         return fault
 
     def _drawn(self, verb: str) -> str:

@@ -30,6 +30,7 @@ from tests.simulation.mutations.scenes import (
     one_account_two_runs,
     silence_after,
     slow_heartbeats,
+    two_runs_after_a_jump,
 )
 
 
@@ -261,6 +262,11 @@ def _commits_after_fence() -> Patches:
 @mutation("two-runs", "P12: nobody asks whether the account trains another run", "P12: ", scene=one_account_two_runs)
 def _two_runs() -> Patches:
     return [patch(session, "refuse_second_lease", lambda *_: None)]
+
+
+@mutation("two-runs-after-a-jump", "P12: the same, and the clock was corrected", "P12: ", scene=two_runs_after_a_jump)
+def _two_runs_after_a_jump() -> Patches:
+    return _two_runs()
 
 
 @mutation("never-halts", "P10: the second equal failure halts nothing", "P10: ", scene=crash_again)

@@ -131,16 +131,27 @@ def crowd(seed: int, *, mutation: Broken = nullcontext) -> None:
 def one_account_two_runs(seed: int, *, mutation: Broken = nullcontext) -> None:
     """The same person starts two runs, on two machines, within seconds."""
     with mutation(), _calm_world(seed) as fleet:
-        fleet.begin("other")
-        fleet.pace.target = 60
-        fleet.start(Order(1, fleet.world.now, 0, "ann", 0, "run"), calm=True)
-        then = fleet.world.now + 5.0 * (seed % 4)
+        _two_runs(fleet, 5.0 * (seed % 4))
 
-        def start_another() -> None:
-            fleet.start(Order(2, then, 1, "ann", 1, "run"), calm=True)
 
-        fleet.world.at(then, start_another)
-        fleet.world.run(to_the_end=True)
+def two_runs_after_a_jump(seed: int, *, mutation: Broken = nullcontext) -> None:
+    """The store's clock was hours wrong when the first run began, and right when the same person starts the second."""
+    with mutation(), _calm_world(seed) as fleet:
+        fleet.sky.offset_s = (-7200.0, 7200.0)[seed % 2]
+        fleet.world.at(fleet.world.now + 40.0, fleet.sky.correct_clock)
+        _two_runs(fleet, 105.0 + 5.0 * (seed % 4))
+
+
+def _two_runs(fleet: Fleet, apart_s: float) -> None:
+    fleet.begin("other")
+    fleet.pace.target, then = 60, fleet.world.now + apart_s
+    fleet.start(Order(1, fleet.world.now, 0, "ann", 0, "run"), calm=True)
+
+    def start_another() -> None:
+        fleet.start(Order(2, then, 1, "ann", 1, "run"), calm=True)
+
+    fleet.world.at(then, start_another)
+    fleet.world.run(to_the_end=True)
 
 
 def slow_heartbeats(seed: int, *, mutation: Broken = nullcontext) -> None:
@@ -266,7 +277,7 @@ def _fall_silent(fleet: Fleet, verb: str, part: str, nth: int, seconds: float) -
         if did == verb and part in name:
             left[0] -= 1
             if left[0] == 0:
-                now, by.troubled = fleet.world.now, True
+                now = by.troubled_at = fleet.world.now
                 fleet.sky.episodes.append(Episode("down", now, now + seconds))
                 raise Unavailable(f"{verb} {name}: the answer was lost")
 

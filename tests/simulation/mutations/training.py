@@ -6,6 +6,7 @@ from typing import Any
 
 from relay import session, training
 from relay.checkpoint import Verdict
+from relay.committer import Committer, Item
 from relay.errors import BadData
 from relay.incidents import _outlook
 from relay.training import Trainer
@@ -35,6 +36,31 @@ def _snapshot_aliased() -> Patches:
 
     real = SimWorkload.snapshot
     return [patch(SimWorkload, "snapshot", snapshot)]
+
+
+@mutation("snapshots-too-rare", "P6: a commit is due after three times as many steps", "P6: .* without a snapshot")
+def _snapshots_too_rare() -> Patches:
+    def due(trainer: Trainer) -> bool:
+        every = 3 * trainer._plan.every_steps
+        return trainer._workload.step % every == 0 and trainer._workload.step != trainer._snapped_step
+
+    return [patch(Trainer, "_due", due)]
+
+
+@mutation(
+    "commits-too-rare",
+    "P6: after each commit an hour passes before the next one is sent",
+    "P6: .* would lose",
+    pinned=4,
+)
+def _commits_too_rare() -> Patches:
+    def bring_home(committer: Committer, item: Item) -> None:
+        real(committer, item)
+        if not committer._finishing:
+            committer._hurry.wait(3600.0)
+
+    real = Committer._bring_home
+    return [patch(Committer, "_bring_home", bring_home)]
 
 
 @mutation("extra-step-kept", "P9: the step after the last snapshot is kept in it", "I7: ")

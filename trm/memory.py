@@ -25,6 +25,10 @@ SLACK = 1.05
 """Free memory must exceed the prediction by this factor: an allocator's holes, and what nobody counted."""
 _FIXED = 150e6
 """Workspaces of the matrix libraries, kernels' own buffers."""
+EVALUATED = 1024
+"""Rows that trm/workload.py evaluates at once on a GPU."""
+_SNAPSHOTS = 3
+"""Copies of the state on the device: one being made, one being uploaded, and what making one takes."""
 _CARRIES = 6
 """Latent states of the whole batch that live at once: two each of the old, the refilled and the new carry."""
 
@@ -37,10 +41,16 @@ class Need:
     """Weights, optimizer, and what exists for the whole batch however it is split."""
     per_row: float
     """Activations kept for the backward pass, and its own."""
+    beside: float
+    """What a session needs beside the step: snapshots, and evaluation where a graph keeps the step's memory."""
 
     def peak(self, rows: int) -> int:
-        """With `rows` rows at once."""
+        """Of the step, with `rows` rows at once."""
         return int(self.fixed + self.per_row * rows)
+
+    def session(self, rows: int) -> int:
+        """Of a session."""
+        return int(self.peak(rows) + self.beside)
 
 
 @dataclass(frozen=True)
@@ -50,9 +60,11 @@ class Fit:
     batch: int
     parts: int
     unsplit: int
-    """Predicted peak in one part."""
+    """What a session needs in one part."""
+    needed: int
+    """What it needs in these parts."""
     peak: int
-    """Predicted peak in these parts."""
+    """Of `needed`, what a step takes."""
     free: int | None
     """None where nobody can say."""
 
@@ -65,7 +77,7 @@ class Fit:
         most = "" if self.batch % self.parts == 0 else "at most "
         return (
             f"MEMORY: the batch of {self.batch} needs {_gb(self.unsplit)} and {_gb(self.free)} are free, so each step "
-            f"takes it in {self.parts} parts of {most}{rows} ({_gb(self.peak)}). It is the same function; beside "
+            f"takes it in {self.parts} parts of {most}{rows} ({_gb(self.needed)}). It is the same function; beside "
             "sessions with another split the link is not bit-exact."
         )
 
@@ -80,21 +92,22 @@ def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False) 
     own = 0.5 * kept + 4 * latent + (arch.L_cycles * latent if method == "fused" else 0)
     copies = 6 if config.ema else 5
     weights = 4 * copies * _parameters(arch, sizes) + 4 * sizes.num_identifiers * arch.puzzle_emb_ndim
-    return Need(_FIXED + weights + _CARRIES * latent * config.batch_size, states + heads + own)
+    latents = latent * config.batch_size
+    beside = _SNAPSHOTS * (weights + 2 * latents) + (EVALUATED * _unkept_block(arch, sizes) if method == "fused" else 0)
+    return Need(_FIXED + weights + _CARRIES * latents, states + heads + own, beside)
 
 
 def fit(config: TrainConfig, sizes: Sizes, method: Method, free: int | None, wide: bool = False) -> Fit:
     """The fewest parts that fit into `free` bytes (None: one part). Raises TaskError if even single rows do not."""
     needed, batch = need(config, sizes, method, wide), config.batch_size
-    unsplit = needed.peak(batch)
     for parts in range(1, batch + 1):
-        peak = needed.peak(-(-batch // parts))
-        if free is None or peak * SLACK <= free:
-            return Fit(batch, parts, unsplit, peak, free)
+        rows = -(-batch // parts)
+        if free is None or needed.session(rows) * SLACK <= free:
+            return Fit(batch, parts, needed.session(batch), needed.session(rows), needed.peak(rows), free)
     raise TaskError(
-        f"Training {config.task} needs {_gb(needed.peak(1) * SLACK)} of device memory even if the batch of {batch} is "
-        f"split into single rows, and {_gb(free or 0)} are free. Free some memory, choose a larger device, or take a "
-        "smaller task."
+        f"Training {config.task} needs {_gb(needed.session(1) * SLACK)} of device memory even if the batch of {batch} "
+        f"is split into single rows, and {_gb(free or 0)} are free. Free some memory, choose a larger device, or take "
+        "a smaller task."
     )
 
 
@@ -168,6 +181,11 @@ def _eager_block(arch: Arch, sizes: Sizes, wide: bool) -> int:
         return kept
     rotated = 2 if arch.pos_encodings == "rope" else 0
     return kept + (4 + rotated) * item * values + 4 * arch.num_heads * _length(arch, sizes)
+
+
+def _unkept_block(arch: Arch, sizes: Sizes) -> int:
+    """What a row takes at most in a block that keeps nothing: gate and up, their activation, a few latent states."""
+    return 4 * _item(arch) * max(_products(arch, sizes)) + 4 * _latent(arch, sizes)
 
 
 def _compiled_block(arch: Arch, sizes: Sizes, wide: bool) -> int:

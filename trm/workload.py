@@ -20,6 +20,7 @@ from trm.evaluate import EvalProgress, evaluate
 from trm.fingerprint import fingerprint, installed
 from trm.layers import slow_bf16
 from trm.losses import METRICS
+from trm.memory import EVALUATED
 from trm.model import Sizes
 from trm.schedule import lr_scale
 from trm.snapshot import Snapshot, state_hash
@@ -29,7 +30,7 @@ from trm.train import Step, TrainState
 
 REPORT_EVERY = 20
 """Steps between progress reports; each reads metrics from the device."""
-_EVAL_CHUNK = {"cpu": 128, "cuda": 1024}
+_EVAL_CHUNK = {"cpu": 128, "cuda": EVALUATED}
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def test_threads_are_the_configs(workload) -> None:
 def test_a_batch_that_does_not_fit_is_split_said_and_part_of_the_path(tmp_path, monkeypatch) -> None:
     """The relay then labels a link between two splits: their paths differ (P9)."""
     needed = need(small(batch_size=64), Sizes(16, 6, 1), "eager", wide=False)
-    monkeypatch.setenv(CAP, str(1.06 * needed.peak(22) / 1e9))
+    monkeypatch.setenv(CAP, str(1.06 * needed.session(22) / 1e9))
     split = TrmWorkload(small(batch_size=64), tmp_path, "cpu")
     assert "3 parts of at most 22" in split.remarks[0]
     split.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -14,16 +15,16 @@ from requests.adapters import HTTPAdapter
 
 PORT = "FAKE_DRIVE_PORT"
 """The environment variable that says where the fake listens."""
-_request = httplib2.Http.request
-_send = HTTPAdapter.send
-_open = urllib.request.OpenerDirector.open
+_before: list[Callable[..., Any]] = []
 
 
 def install() -> None:
-    """From now on, in this process."""
-    httplib2.Http.request = request
-    HTTPAdapter.send = send  # type: ignore[method-assign]
-    urllib.request.OpenerDirector.open = open_url  # type: ignore[method-assign]
+    """From now on, in this process; what is sent elsewhere goes as it went before."""
+    if not _before:
+        _before.extend([httplib2.Http.request, HTTPAdapter.send, urllib.request.OpenerDirector.open])
+        httplib2.Http.request = request
+        HTTPAdapter.send = send  # type: ignore[method-assign]
+        urllib.request.OpenerDirector.open = open_url  # type: ignore[method-assign]
 
 
 def elsewhere(url: str) -> tuple[str, SplitResult]:
@@ -42,7 +43,7 @@ def request(
     url, meant = elsewhere(uri)
     if url != uri:
         headers = {**(headers or {}), "host": meant.netloc}
-    return _request(self, url, method, body, headers, *args, **kwargs)
+    return _before[0](self, url, method, body, headers, *args, **kwargs)
 
 
 def send(self: HTTPAdapter, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
@@ -50,7 +51,8 @@ def send(self: HTTPAdapter, request: PreparedRequest, *args: Any, **kwargs: Any)
     url, meant = elsewhere(request.url or "")
     if url != request.url:
         request.headers["Host"], request.url = meant.netloc, url
-    return _send(self, request, *args, **kwargs)
+    sent: Response = _before[1](self, request, *args, **kwargs)
+    return sent
 
 
 def open_url(self: urllib.request.OpenerDirector, fullurl: Any, *args: Any, **kwargs: Any) -> Any:
@@ -60,5 +62,5 @@ def open_url(self: urllib.request.OpenerDirector, fullurl: Any, *args: Any, **kw
     if url != wanted.full_url:
         wanted.full_url = url
         wanted.add_unredirected_header("Host", meant.netloc)
-        return _open(self, wanted, *args, **kwargs)
-    return _open(self, fullurl, *args, **kwargs)
+        return _before[2](self, wanted, *args, **kwargs)
+    return _before[2](self, fullurl, *args, **kwargs)

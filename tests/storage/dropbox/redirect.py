@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,12 +12,14 @@ from requests.adapters import HTTPAdapter
 
 PORT = "FAKE_DROPBOX_PORT"
 """The environment variable that says where the fake listens."""
-_send = HTTPAdapter.send
+_before: list[Callable[..., Response]] = []
 
 
 def install() -> None:
-    """From now on, in this process."""
-    HTTPAdapter.send = send  # type: ignore[method-assign]
+    """From now on, in this process; what is sent elsewhere goes as it went before."""
+    if not _before:
+        _before.append(HTTPAdapter.send)
+        HTTPAdapter.send = send  # type: ignore[method-assign]
 
 
 def send(self: HTTPAdapter, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
@@ -25,4 +28,4 @@ def send(self: HTTPAdapter, request: PreparedRequest, *args: Any, **kwargs: Any)
     if (parts.hostname or "").endswith(".dropboxapi.com"):
         request.headers["Host"] = parts.netloc
         request.url = parts._replace(scheme="http", netloc=f"127.0.0.1:{os.environ[PORT]}").geturl()
-    return _send(self, request, *args, **kwargs)
+    return _before[0](self, request, *args, **kwargs)

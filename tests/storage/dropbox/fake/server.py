@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -108,19 +109,32 @@ class Handler(BaseHTTPRequestHandler):
             return account
 
     def _body(self, rate: float) -> bytes:
-        left, pieces = int(self.headers.get("Content-Length") or 0), []
-        while left:
-            piece = self.rfile.read(min(left, SLICE))
-            if not piece:
-                raise ConnectionError("the client went away")
-            pieces.append(piece)
-            left -= len(piece)
-            time.sleep(len(piece) / rate if rate else 0)
+        pieces: list[bytes] = []
+        for size in self._sizes():
+            left = size
+            while left:
+                piece = self.rfile.read(min(left, SLICE))
+                if not piece:
+                    raise ConnectionError("the client went away")
+                pieces.append(piece)
+                left -= len(piece)
+                time.sleep(len(piece) / rate if rate else 0)
         return b"".join(pieces)
+
+    def _sizes(self) -> Iterator[int]:
+        """How much of the body comes in one go: all, or chunk by chunk."""
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            yield int(self.headers.get("Content-Length") or 0)
+            return
+        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
+            yield size
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
 
     def _argument(self, route: str, body: bytes) -> str:
         rpc = route in ROUTES and ROUTES[route][0].attrs["style"] == "rpc"
-        return body.decode() if rpc else self.headers.get("Dropbox-API-Arg") or ""
+        return (body.decode() or "null") if rpc else self.headers.get("Dropbox-API-Arg") or ""
 
     def _answer(self, world: World, account: Account | None, route: str, text: str, body: bytes) -> Answer:
         if route not in ROUTES:

@@ -6,19 +6,53 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from relay import retention
 from relay.changes import Key, Retire
 from relay.errors import RelayError
 from relay.lease import Lease
 from relay.manifest import Manifest
 from relay.names import Names
 from relay.restore import Damaged, read_manifest
-from relay.retention import GRACE_S, ROOM, Keep, deletable, to_retire
+from relay.retention import GRACE_S, ROOM, FileVerdict, Keep, going, to_retire
 from relay.state import RunState
 from storage.base import Stat, Store, StoreError
 from storage.leftovers import give_up, unfinished
 
 EVERY_S = 600.0
 """Seconds between two listings of the store."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a listing shows, judged by one view."""
+
+    judged: list[FileVerdict]
+    now: float
+    """Store time, or somewhat less."""
+
+
+@dataclass
+class Surveyor:
+    """Looks over the checkpoints of a run; remembers the manifests that it has verified."""
+
+    store: Store
+    """Holds the checkpoints."""
+    ledger_store: Store
+    names: Names
+    _manifests: dict[Key, Manifest] = field(default_factory=dict)
+
+    def __call__(self, state: RunState, short_of_space: bool) -> Survey:
+        """Every checkpoint file in the store. Raises StoreError."""
+        self._manifests = verified_manifests(state, self.store, self.names, self._manifests)
+        listed = list(self.store.list(self.names.checkpoints))
+        now = _known_time(state, listed) if short_of_space else self._now()
+        judged = retention.judge_files(state, self.names, listed, self._manifests, now, short_of_space=short_of_space)
+        return Survey(judged, now)
+
+    def _now(self) -> float:
+        """Store time; of two stores the one that is behind: files are dated by the one, entries by the other."""
+        stores = [self.store] if self.ledger_store is self.store else [self.store, self.ledger_store]
+        return min(store.now() for store in stores)
 
 
 @dataclass
@@ -38,8 +72,10 @@ class Housekeeper:
     over: bool = False
     """The session is ending: touch nothing more."""
     _collected: set[Key] = field(default_factory=set)
-    _manifests: dict[Key, Manifest] = field(default_factory=dict)
     _last: float | None = None
+
+    def __post_init__(self) -> None:
+        self._survey = Surveyor(self.store, self.ledger_store, self.names)
 
     def __call__(self, short_of_space: bool = False) -> None:
         """Retire, then delete at most every ten minutes, or at once and without waiting if space is short.
@@ -81,16 +117,16 @@ class Housekeeper:
 
     def _collect(self, short_of_space: bool) -> None:
         state = self.lease.refresh()
-        self._manifests = verified_manifests(state, self.store, self.names, self._manifests)
-        listed = list(self.store.list(self.names.checkpoints))
-        now = known_time(state, listed) if short_of_space else self.store.now()
-        going = deletable(state, self.names, listed, self._manifests, now, short_of_space=short_of_space)
-        self._collected |= delete(going, self.store, self.names, lambda: not self.over and self.still_ours())
-        shown = {place[:2] for stat in listed if (place := self.names.parse_checkpoint(stat.name))}
-        self._collected |= {r.key for r in state.retired if r.key not in shown and now - r.at >= GRACE_S}
+        found = self._survey(state, short_of_space)
+        self._collected |= delete(going(found.judged), self.store, self.names, self._may_delete)
+        shown = {place[:2] for file in found.judged if (place := self.names.parse_checkpoint(file.stat.name))}
+        self._collected |= {r.key for r in state.retired if r.key not in shown and found.now - r.at >= GRACE_S}
+
+    def _may_delete(self) -> bool:
+        return not self.over and self.still_ours()
 
 
-def known_time(state: RunState, listed: list[Stat]) -> float:
+def _known_time(state: RunState, listed: list[Stat]) -> float:
     """Store time, or somewhat less: asking for it would write."""
     return max([*(stat.modified for stat in listed), *(retired.at for retired in state.retired)], default=0.0)
 

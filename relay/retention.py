@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from relay.manifest import MANIFEST, Manifest
 from relay.names import Names
-from relay.state import MAX_RETAINED, Checkpoint, RunState
+from relay.state import MAX_RETAINED, Checkpoint, Retired, RunState
 from relay.wording import duration
 from storage.base import Stat
 
@@ -70,24 +71,6 @@ class FileVerdict:
     rule: str
 
 
-def deletable(
-    state: RunState,
-    names: Names,
-    listed: Iterable[Stat],
-    manifests: Mapping[Key, Manifest],
-    now: float,
-    *,
-    short_of_space: bool = False,
-) -> list[Stat]:
-    """Files a view ending in `state` allows to delete, manifests after all else; what it allows stays allowed for ever.
-
-    `listed` is any listing (advisory), `manifests` the verified manifests of retained checkpoints, `now` store time.
-    A file may go if no retained checkpoint names it and (its checkpoint is retired, or its epoch is below the view's).
-    Empty if the manifest of one undamaged retained checkpoint is missing.
-    """
-    return going(judge_files(state, names, listed, manifests, now, short_of_space=short_of_space))
-
-
 def going(judged: Iterable[FileVerdict]) -> list[Stat]:
     """What may go, in the order to delete it: manifests last."""
     found = (file.stat for file in judged if file.goes)
@@ -103,7 +86,12 @@ def judge_files(
     *,
     short_of_space: bool = False,
 ) -> list[FileVerdict]:
-    """`deletable` with its reasons: every listed file, in the order of the listing."""
+    """Every listed file, in the order of the listing: whether a view ending in `state` allows to delete it, and why.
+
+    `listed` is any listing (advisory), `manifests` the verified manifests of retained checkpoints, `now` store time.
+    A file may go if no retained checkpoint names it and (its checkpoint is retired, or its epoch is below the view's);
+    what a view allows stays allowed for ever. None goes if the manifest of an undamaged retained checkpoint is missing.
+    """
     named = {entry.key: key for key, manifest in manifests.items() for entry in manifest.files}
     named |= {c.manifest: c.key for c in state.retained}
     unverified = [c for c in state.undamaged if c.key not in manifests]
@@ -137,12 +125,25 @@ def _role(state: RunState, checkpoint: Checkpoint) -> str:
 def _may_go(state: RunState, stat: Stat, key: Key, now: float, short_of_space: bool) -> tuple[bool, str]:
     """Whether a file that no retained checkpoint names may go (P8), and the rule."""
     epoch = key[1]
-    retired_at = next((r.at for r in state.retired if r.key == key), None)
-    if retired_at is None and epoch >= state.epoch:
+    retired = next((r for r in state.retired if r.key == key), None)
+    if retired is None and epoch >= state.epoch:
         return False, f"of the newest epoch {epoch}: its commit may still land"
-    since = stat.modified if retired_at is None else retired_at
-    what = f"left by epoch {epoch}, which is over" if retired_at is None else "retired"
-    waited = now - since
-    if waited >= GRACE_S or short_of_space:
-        return True, f"{what}, {duration(waited)} ago"
-    return False, f"{what}; readers have {duration(GRACE_S - waited)} more"
+    since = stat.modified if retired is None else seen_by(state, retired)
+    what = f"left by epoch {epoch}, which is over" if retired is None else "retired"
+    if short_of_space or now - since >= GRACE_S:
+        return True, f"{what}, {duration(now - min(since, now))} ago"
+    if since > now:
+        return False, f"{what} by the newest entry; readers have an hour from the next one on"
+    return False, f"{what}; readers have {duration(GRACE_S - (now - since))} more"
+
+
+def seen_by(state: RunState, retired: Retired) -> float:
+    """Store time by which everybody could see the entry that retired this; infinite while the state does not tell.
+
+    An entry may land long after it was written, and its hour begins when it lands. But whoever wrote the next one had
+    read it: of the times of entries in the state, the first that is later.
+    """
+    commits, links = (c.committed_at for c in state.retained), state.links
+    times = (state.updated, *commits, *(r.at for r in state.retired), *(link.started for link in links))
+    ended = (link.ended for link in links if link.ended)
+    return min((at for at in (*times, *ended) if at > retired.at), default=math.inf)

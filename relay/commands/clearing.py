@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from relay.collect import delete, known_time, sweep_parts, verified_manifests
+from relay.collect import Surveyor, delete, sweep_parts
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
 from relay.commands.reading import require
 from relay.gc_text import document_of, grouped, text_of
 from relay.identity import Opened, Pair
 from relay.names import Names
-from relay.retention import FileVerdict, going, judge_files
+from relay.retention import FileVerdict, going
 from relay.state import RunState
 from relay.trouble import speaking
 from storage.base import Stat
@@ -53,10 +53,8 @@ def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[File
     opened.ledger.judge()
     state = opened.ledger.check_epochs(stores.checkpoints).state
     with speaking(stores.checkpoints, "Nobody can tell which files are needed"):
-        manifests = verified_manifests(state, stores.checkpoints, opened.names)
-        listed = list(stores.checkpoints.list(opened.names.checkpoints))
-        now = known_time(state, listed) if full else stores.checkpoints.now()
-    return state, judge_files(state, opened.names, listed, manifests, now, short_of_space=full)
+        found = Surveyor(stores.checkpoints, stores.ledger, opened.names)(state, short_of_space=full)
+    return state, found.judged
 
 
 def clear(judged: list[FileVerdict], names: Names, stores: Pair, epoch: int) -> list[FileVerdict]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from relay.changes import By, Commit, Lease, Refused, Release, Retire, Rewind, TookOver
 from relay.manifest import MANIFEST, FileEntry, Manifest
-from relay.retention import Keep, deletable, to_retire
+from relay.retention import Keep, going, judge_files, to_retire
 from relay.rules import apply
 from relay.state import Checkpoint, Holder, Link, Retired, RunState
 from storage.base import Ref, Stat
@@ -71,11 +71,11 @@ def retiring(view: View) -> tuple[Key, ...]:
 
 @cache
 def deleting(view: View, files: frozenset[File]) -> tuple[File, ...]:
-    """What `relay.retention.deletable` allows to delete now, in its order; the hour of grace is never waited for."""
+    """What `relay.retention.judge_files` lets go now, in the order to delete it; no hour is waited for."""
     listed = [_stat(*file) for file in sorted(files)]
     manifests = {key: manifest(key) for key in view.retained}
-    going = deletable(state_of(view), NAMES, listed, manifests, AT, short_of_space=True)
-    return tuple(place for stat in going if (place := NAMES.parse_checkpoint(stat.name)))
+    judged = judge_files(state_of(view), NAMES, listed, manifests, AT, short_of_space=True)
+    return tuple(place for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))
 
 
 def forget() -> None:

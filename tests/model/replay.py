@@ -8,7 +8,7 @@ from typing import Any
 
 from relay.chain import Intent, Unsettled
 from relay.errors import Fenced
-from relay.retention import deletable
+from relay.retention import going, judge_files
 from relay.state import RunState
 from storage.base import Ref, Stat, Unavailable
 from storage.memory import MemoryStore
@@ -174,5 +174,5 @@ def said_by(state: RunState, change: Change) -> Any:
 def deletable_by(state: RunState, listed: list[Stat]) -> tuple[File, ...]:
     """What the product would delete of a real listing."""
     manifests = {c.key: product.manifest(c.key) for c in state.retained}
-    going = deletable(state, NAMES, listed, manifests, 0.0, short_of_space=True)
-    return tuple(place for stat in going if (place := NAMES.parse_checkpoint(stat.name)))
+    judged = judge_files(state, NAMES, listed, manifests, 0.0, short_of_space=True)
+    return tuple(place for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from relay.heartbeat import request_stop
 from relay.keeping import KEPT_CHECKPOINTS
 from relay.manifest import FileEntry, Manifest
 from relay.names import Names
-from relay.retention import GRACE_S, ROOM, Keep, deletable, to_retire
+from relay.retention import GRACE_S, ROOM, Keep, going, judge_files, to_retire
 from relay.rules import apply
 from relay.state import MAX_RETAINED, Checkpoint, RunState
 from storage.base import Denied, QuotaExceeded, Ref, Stat
@@ -89,6 +91,11 @@ class Story:
         return [Stat(name, name, 1, modified) for name, modified in sorted(self.files.items())]
 
 
+def deletable(state: RunState, *args: Any, **more: Any) -> list[Stat]:
+    """What may go, in the order to delete it."""
+    return going(judge_files(state, NAMES, *args, **more))
+
+
 def verified(state: RunState) -> dict[tuple[int, int], Manifest]:
     return {c.key: manifest_of(c.key) for c in state.retained}
 
@@ -117,8 +124,8 @@ def test_i8_no_view_of_any_age_deletes_what_a_state_retains(
         elif step == "clean":
             view = data.draw(st.sampled_from(story.states))  # a zombie's view, as old as it likes
             shown = [stat for stat in story.listed() if data.draw(st.booleans())]
-            going = deletable(view, NAMES, shown, verified(view), story.now, short_of_space=short)
-            for stat in going[: data.draw(st.integers(0, len(going)))]:  # it may die half way
+            gone = deletable(view, shown, verified(view), story.now, short_of_space=short)
+            for stat in gone[: data.draw(st.integers(0, len(gone)))]:  # it may die half way
                 del story.files[stat.name]
         else:
             getattr(story, step)()
@@ -160,44 +167,97 @@ def names(stats: list[Stat]) -> list[str]:
     return [stat.name.removeprefix(NAMES.checkpoints) for stat in stats]
 
 
-def test_retired_files_go_after_an_hour_manifests_last() -> None:
+def test_retired_files_go_an_hour_after_the_next_entry_manifests_last() -> None:
     story = committed(10, 20, 30)
     story.retire(Keep(2))
-    assert deletable(story.state, NAMES, story.listed(), verified(story.state), story.now + GRACE_S - 1) == []
-    going = deletable(story.state, NAMES, story.listed(), verified(story.state), story.now + GRACE_S)
-    assert names(going) == ["step_10.e1/a.bin", "step_10.e1/b.bin", "step_10.e1/manifest.json"]
-    now = deletable(story.state, NAMES, story.listed(), verified(story.state), story.now, short_of_space=True)
-    assert names(now) == names(going)
+    story.commit(None)
+    seen, known = story.now, verified(story.state)
+    assert deletable(story.state, story.listed(), known, seen + GRACE_S - 1) == []
+    gone = deletable(story.state, story.listed(), known, seen + GRACE_S)
+    assert names(gone) == ["step_10.e1/a.bin", "step_10.e1/b.bin", "step_10.e1/manifest.json"]
+    now = deletable(story.state, story.listed(), known, seen, short_of_space=True)
+    assert names(now) == names(gone)
+
+
+def test_the_newest_entry_may_have_landed_just_now_however_old_it_says_it_is() -> None:
+    story = committed(10, 20, 30)
+    story.retire(Keep(2))
+    late = story.now + 100 * GRACE_S
+    judged = judge_files(story.state, NAMES, story.listed(), verified(story.state), late)
+    assert not going(judged)
+    assert {file.rule for file in judged if "step_10." in file.stat.name} == {
+        "retired by the newest entry; readers have an hour from the next one on"
+    }
+    assert deletable(story.state, story.listed(), verified(story.state), late, short_of_space=True)
+
+
+SLOW = st.lists(st.tuples(st.sampled_from(["commit", "commit", "lease", "retire", "clean"]), st.integers(0, 5000)))
+
+
+@given(SLOW)
+@settings(max_examples=150, deadline=None)
+def test_readers_have_an_hour_from_when_a_retirement_can_be_seen(steps: list[tuple[str, int]]) -> None:
+    """Every entry may land long after it was written; the next one is written once it has landed."""
+    story, landed = Story(), dict[tuple[int, int], float]()
+    story.lease()
+    for step, delay in steps:
+        before = {c.key for c in story.state.retained}
+        if step == "commit":
+            story.commit(None)
+        elif step == "lease":
+            story.lease()
+        elif step == "retire":
+            story.retire(Keep(2))
+        story.now += delay
+        landed |= dict.fromkeys(before - {c.key for c in story.state.retained}, story.now)
+        for stat in deletable(story.state, story.listed(), verified(story.state), story.now):
+            place = NAMES.parse_checkpoint(stat.name)
+            assert place and story.now - landed[place[:2]] >= GRACE_S
+            del story.files[stat.name]
+
+
+def test_a_run_that_goes_on_cleans_up_soon_after_the_hour() -> None:
+    """Not an hour after the newest entry: then nothing would go for as long as a session commits."""
+    story = committed(10, 20, 30)
+    written = story.now
+    for _ in range(6):
+        story.retire(Keep(2))
+        story.now += 600
+        story.commit(None)
+    gone = deletable(story.state, story.listed(), verified(story.state), written + 3 * 620 + GRACE_S)
+    assert {name.partition("/")[0] for name in names(gone)} == {"step_10.e1", "step_20.e1"}
 
 
 def test_unretired_files_of_the_newest_epoch_never_go_those_of_older_ones_do() -> None:
     story = committed(10)
     story.garbage()
     late = story.now + 100 * GRACE_S
-    assert deletable(story.state, NAMES, story.listed(), verified(story.state), late, short_of_space=True) == []
+    assert deletable(story.state, story.listed(), verified(story.state), late, short_of_space=True) == []
     story.lease()
-    going = deletable(story.state, NAMES, story.listed(), verified(story.state), late)
-    assert names(going) == ["step_15.e1/a.bin", "step_15.e1/b.bin", "step_15.e1/manifest.json"]
+    gone = deletable(story.state, story.listed(), verified(story.state), late)
+    assert names(gone) == ["step_15.e1/a.bin", "step_15.e1/b.bin", "step_15.e1/manifest.json"]
 
 
 def test_one_unverified_manifest_and_nothing_goes() -> None:
     story = committed(10, 20, 30)
     story.retire(Keep(2))
+    story.lease()
     known = verified(story.state)
     del known[story.state.head.key]
-    assert deletable(story.state, NAMES, story.listed(), known, story.now + 2 * GRACE_S) == []
+    assert deletable(story.state, story.listed(), known, story.now + 2 * GRACE_S) == []
 
 
 def test_a_file_named_by_a_retained_manifest_of_another_folder_stays() -> None:
     story = committed(10, 20, 30)
     story.retire(Keep(2))
+    story.lease()
     known = verified(story.state)
     shared = NAMES.checkpoint(10, 1) + "a.bin"
     head = known[story.state.head.key]
     entry = FileEntry(name="a.bin", key=shared, ref=shared, size=1, sha256=HASH)
     known[story.state.head.key] = head.model_copy(update={"files": (entry,)})
-    going = deletable(story.state, NAMES, story.listed(), known, story.now + 2 * GRACE_S)
-    assert shared not in [stat.name for stat in going]
+    gone = deletable(story.state, story.listed(), known, story.now + 2 * GRACE_S)
+    assert shared not in [stat.name for stat in gone]
 
 
 def test_other_names_in_the_folder_are_left_alone() -> None:
@@ -205,7 +265,7 @@ def test_other_names_in_the_folder_are_left_alone() -> None:
     story.lease()
     for name in ("notes.txt", "step_1.e1/sub/x", "step_01.e1/x", "step_5.e1.bak/x"):
         story.files[NAMES.checkpoints + name] = 0.0
-    assert deletable(story.state, NAMES, story.listed(), verified(story.state), 1e12, short_of_space=True) == []
+    assert deletable(story.state, story.listed(), verified(story.state), 1e12, short_of_space=True) == []
 
 
 def test_every_nth_stays_and_thins_out_before_the_entry_is_full() -> None:
@@ -234,11 +294,12 @@ def test_a_damaged_checkpoint_stays_until_enough_lie_beyond_it() -> None:
 def test_a_folder_that_could_not_be_emptied_keeps_its_manifest() -> None:
     story = committed(10, 20, 30)
     story.retire(Keep(2))
+    story.lease()
     store = MemoryStore()
     for name in story.files:
         store.put(name, b"x")
-    going = deletable(story.state, NAMES, story.listed(), verified(story.state), story.now + GRACE_S)
-    stubborn = going[1].ref
+    gone = deletable(story.state, story.listed(), verified(story.state), story.now + GRACE_S)
+    stubborn = gone[1].ref
     remove = store.delete
 
     def refuse(ref: Ref) -> None:
@@ -247,11 +308,11 @@ def test_a_folder_that_could_not_be_emptied_keeps_its_manifest() -> None:
         remove(ref)
 
     store.delete = refuse
-    assert delete(going, store, NAMES, lambda: True) == set()
+    assert delete(gone, store, NAMES, lambda: True) == set()
     left = [stat.name for stat in store.list(NAMES.checkpoint(10, 1))]
     assert NAMES.manifest(10, 1) in left and len(left) == 2
     store.delete = remove
-    assert delete(going, store, NAMES, lambda: True) == {(10, 1)}
+    assert delete(gone, store, NAMES, lambda: True) == {(10, 1)}
 
 
 def test_a_session_cleans_up_behind_itself_an_hour_later(lab: Lab) -> None:

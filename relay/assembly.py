@@ -58,8 +58,16 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
     plan, now = ctx.plan, ctx.runtime.monotonic
     believed_s = BELIEVED * max(0.0, plan.limits.deadline - now())
     budget, verdict = Budget(plan.limits, Measured(lease.state.metrics, believed_s)), Verdict()
+    holder = lease.state.holder
     heartbeat = Heartbeat(
-        ctx.runtime, ctx.heartbeat_store, ctx.names, lease.epoch, lease.ttl_s, lease.superseded, ctx.signal
+        ctx.runtime,
+        ctx.heartbeat_store,
+        ctx.names,
+        lease.epoch,
+        lease.ttl_s,
+        lease.superseded,
+        ctx.signal,
+        beat=holder.beat if holder else None,
     )
     housekeeper = Housekeeper(
         monotonic=now,

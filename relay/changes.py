@@ -24,6 +24,7 @@ from relay.state import (
     Line,
     Metrics,
     Name,
+    Named,
     Origin,
     RunState,
     Seconds,
@@ -65,7 +66,7 @@ class TookOver(Strict):
     """From its lease to its last sign of life."""
 
 
-class Lease(Strict):
+class Lease(Named):
     """The entry's session, for the entry's account, becomes holder of the entry's epoch (the state's plus one)."""
 
     ttl_s: Annotated[float, Field(gt=0, le=86400)] = 180.0

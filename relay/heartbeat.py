@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import cast
 
 from relay.canonical import NotCanonical, dumps, loads
 from relay.clock import Runtime, Task
 from relay.errors import RelayError
 from relay.names import Names
 from relay.signals import StopSignal
-from storage.base import Missing, Stat, Store, StoreError, TooLong
+from storage.base import Creates, Missing, Ref, Stat, Store, StoreError, TooLong
 
 MAX_BYTES = 2_000
 STEPS_OF_SILENCE = 10
@@ -29,10 +30,16 @@ class Heartbeat:
         ttl_s: float,
         superseded: Callable[[], bool],
         signal: StopSignal,
+        beat: str | None = None,
     ) -> None:
-        """`store` is a client without retries. `superseded` re-reads the tail; it raises a RelayError if it cannot."""
+        """`store` is a client without retries; `beat` is the Ref that the lease named.
+
+        `superseded` re-reads the tail; it raises a RelayError if it cannot.
+        """
         self._runtime, self._store, self._names, self._epoch = runtime, store, names, epoch
         self._ttl, self._superseded, self._signal = ttl_s, superseded, signal
+        if beat:
+            cast(Creates, store).claim(names.heartbeat(epoch), Ref(beat))
         self._over = runtime.event()
         now = runtime.monotonic()
         self._last_beat = now
@@ -128,9 +135,17 @@ def request_stop(store: Store, names: Names, epoch: int, note: str) -> None:
     store.put(names.stop(epoch), dumps({"format": 1, "epoch": epoch, "note": note[:200]}))
 
 
-def sign_of_life(store: Store, names: Names, epoch: int) -> float | None:
-    """Store time of the newest heartbeat of an epoch, None if there is none. Raises StoreError."""
-    found = find(store, names.heartbeat(epoch))
+def place_of_beats(store: Store) -> Ref | None:
+    """Where a session that takes the lease will leave its heartbeats, if their names do not say so."""
+    return None if store.unique_names else cast(Creates, store).reserve(1)[0]
+
+
+def sign_of_life(store: Store, names: Names, epoch: int, beat: str | None = None) -> float | None:
+    """Store time of the newest heartbeat of an epoch, None if there is none; `beat` is the Ref that its lease named.
+
+    Raises StoreError.
+    """
+    found = _stat(store, Ref(beat)) if beat else find(store, names.heartbeat(epoch))
     return found.modified if found else None
 
 
@@ -147,8 +162,12 @@ def newest_sign(since: float, beat: float | None, now: float) -> float:
 def find(store: Store, name: str) -> Stat | None:
     """An advisory look-up by name."""
     if store.unique_names:
-        try:
-            return store.stat(store.ref(name))
-        except Missing:
-            return None
+        return _stat(store, store.ref(name))
     return next((stat for stat in store.list(name) if stat.name == name), None)
+
+
+def _stat(store: Store, ref: Ref) -> Stat | None:
+    try:
+        return store.stat(ref)
+    except Missing:
+        return None

@@ -9,7 +9,7 @@ from relay import changes
 from relay.chain import Change, Intent
 from relay.clock import Runtime
 from relay.errors import BadData, Fenced, LeaseHeld
-from relay.heartbeat import newest_sign, sign_of_life
+from relay.heartbeat import newest_sign, place_of_beats, sign_of_life
 from relay.ledger import RunLedger, View
 from relay.names import Names
 from relay.samehost import HostLocks
@@ -195,7 +195,7 @@ def _obstacle(
         return None
     with speaking(store, f"Cannot tell whether {holder.account} still trains this run"):
         now = store.now()  # before the look: however long an answer takes, no holder looks older than it was
-        beat = sign_of_life(store, names, holder.epoch)
+        beat = sign_of_life(store, names, holder.epoch, holder.beat)
         sign = newest_sign(holder.since, beat, now)
         if locks.is_dead(holder.session):
             return _gone(holder, min(sign, now), "process on the same machine is gone")
@@ -220,11 +220,14 @@ def _take(
     taken_at = runtime.monotonic()
     with speaking(store, "The store does not tell the time"):
         latest_end = None if wish.ends_in_s is None else store.now() + wish.ends_in_s
+        beat = place_of_beats(store)
 
     def build(state: RunState) -> changes.Lease:
         if state.epoch != seen.epoch or (state.holder is None) != (gone is None):
             raise _Faster
-        return changes.Lease(ttl_s=wish.ttl_s, latest_end=latest_end, target_steps=wish.target_steps, took_over=gone)
+        return changes.Lease(
+            ttl_s=wish.ttl_s, latest_end=latest_end, target_steps=wish.target_steps, took_over=gone, beat=beat
+        )
 
     try:
         view = ledger.append("lease", build, session=wish.session, account=wish.account, epoch=seen.epoch + 1)

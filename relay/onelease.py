@@ -54,6 +54,6 @@ def _alive(state: RunState, holder: Holder, store: Store, locks: HostLocks) -> b
         return False
     with speaking(store, f"Cannot tell whether {holder.account} trains run {state.run}"):
         now = store.now()  # before the look: a slow answer must not make the other session look dead
-        beat = sign_of_life(store, Names(state.project, state.run), holder.epoch)
+        beat = sign_of_life(store, Names(state.project, state.run), holder.epoch, holder.beat)
     age = now - newest_sign(holder.since, beat, now)  # a sign far ahead is of a clock that was corrected, not of life
     return abs(age) <= holder.ttl_s and (holder.latest_end is None or now <= holder.latest_end)

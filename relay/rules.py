@@ -111,6 +111,7 @@ def _lease(state: RunState, change: Lease, by: By) -> RunState:
         ttl_s=change.ttl_s,
         latest_end=change.latest_end,
         target_steps=change.target_steps,
+        beat=change.beat,
     )
     return state.model_copy(
         update={

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from relay.wording import clean, escaped
 
@@ -52,6 +60,17 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
+class Named(Strict):
+    """What may name a heartbeat by its Ref; it says nothing of that on stores where its name will do."""
+
+    beat: Exact | None = None
+    """The Ref under which the session's heartbeats lie, where names do not find objects."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in said(self).items() if key != "beat" or value is not None}
+
+
 class NextDigest(Strict):
     """P9: the digest of the state one step after a checkpoint, and how it was computed."""
 
@@ -86,7 +105,7 @@ class Checkpoint(Strict):
         return self.step, self.epoch
 
 
-class Holder(Strict):
+class Holder(Named):
     """The session that may write (P5)."""
 
     session: Id

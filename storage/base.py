@@ -188,6 +188,10 @@ class Creates(Protocol):
         """Fresh Refs, for objects that do not exist yet."""
         ...
 
+    def claim(self, name: str, ref: Ref) -> None:
+        """What this client puts under a name from now on is to be found at this Ref, which was reserved."""
+        ...
+
     def create(self, ref: Ref, name: str, data: bytes) -> Ref:
         """Store bytes at a Ref that the store has reserved; raises Exists if it is used. Never retried by itself."""
         ...

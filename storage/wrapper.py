@@ -34,6 +34,10 @@ class Wrapper:
         """As base.Creates, around a store that is one."""
         return cast(Creates, self.inner).reserve(count)
 
+    def claim(self, name: str, ref: Ref) -> None:
+        """As base.Creates, around a store that is one."""
+        cast(Creates, self.inner).claim(name, ref)
+
     def create(self, ref: Ref, name: str, data: bytes) -> Ref:
         """As base.Creates, around a store that is one."""
         return cast(Creates, self.inner).create(ref, name, data)

@@ -73,8 +73,8 @@ def missing_run(store: Store, registry: Registry, project: str, run: str) -> str
 
 def standing(state: RunState, store: Store) -> Standing:
     """A run's state with its holder's newest sign of life. Raises StoreError."""
-    names, epoch = Names(state.project, state.run), state.epoch
-    return Standing(state, sign_of_life(store, names, epoch) if state.holder else None)
+    names, holder = Names(state.project, state.run), state.holder
+    return Standing(state, sign_of_life(store, names, holder.epoch, holder.beat) if holder else None)
 
 
 def other_runs(registry: Registry, mine: Names, app: App) -> Iterator[RunState]:

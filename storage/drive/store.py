@@ -157,11 +157,11 @@ class DriveStore:
         return DriveSlots(store, self, prefix, self._first_of(prefix))
 
     def reserve(self, count: int) -> builtins.list[Ref]:
-        """Fresh Refs, for files that do not exist yet."""
+        """As base.Creates."""
         return [self._ids.one()] if count == 1 else self._ids.many(count)
 
     def claim(self, name: str, ref: Ref) -> None:
-        """What this client puts under a name from now on is to be found at this Ref."""
+        """As base.Creates."""
         self._spots.claim(name, ref)
 
     def _first_of(self, prefix: str) -> Callable[[bool], Ref]:

@@ -30,7 +30,7 @@ from relay.redact import redact, secrets_of
 from relay.salvage import pinned_config
 from relay.signals import StopSignal
 from relay.state import Checkpoint, Origin
-from storage.base import Store
+from storage.base import Store, make_store
 from storage.selftest import self_test
 
 
@@ -44,7 +44,10 @@ def init(
 ) -> None:
     """Begin a run, and a store that has not begun; prints the address to give to the others."""
     app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run, "ephemeral": True if ephemeral else None})
+    flags: dict[str, object] = {"run": run, "ephemeral": True if ephemeral else None}
+    resolved = app.settle(overrides, config, flags)
+    if stores := made(resolved):
+        resolved = app.settle(overrides, config, flags | stores)
     opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True)
     for store in opening.stores.both:
         self_test(store, token=app.runtime.token)
@@ -55,6 +58,16 @@ def init(
     second = str(Address(resolved.checkpoint_url.partition("#")[0], state.checkpoint_store))
     document = {"schema": "relay.init/1", "run": state.run, "begun": opened.begun, "address": address}
     emit(as_json, {**document, "checkpoint_address": second}, addresses(address, second))
+
+
+def made(resolved: Resolved[BaseModel]) -> dict[str, object]:
+    """Settings that name the stores which had no address before now; empty where all had one. Raises StoreError."""
+    asked = (resolved.ledger_url, resolved.checkpoint_url)
+    found = {url: make_store(url) for url in dict.fromkeys(asked)}
+    new = [address for url, address in found.items() if address != url]
+    for address in new:
+        say(f"Made {address}. If this command fails further on, repeat it with RELAY_STORE={address}.")
+    return {"storage.ledger_url": found[asked[0]], "storage.checkpoint_url": found[asked[1]]} if new else {}
 
 
 def addresses(ledger: str, checkpoints: str) -> str:

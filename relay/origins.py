@@ -23,7 +23,10 @@ ENVIRONMENT_NAMES = {
 }
 """Keys whose variable is not RELAY_ and the key in capitals."""
 
-READ_ELSEWHERE = frozenset({"RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED"})
+READ_ELSEWHERE = frozenset(
+    {"RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED"}
+    | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
+)
 """Variables of ours that are not settings."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
@@ -111,6 +111,13 @@ class Trm:
 
         assert isinstance(workload, TrmWorkload)
         return workload.remarks
+
+    def timings(self, workload: Workload) -> Mapping[str, float]:
+        """Compiling kernels and capturing the graph."""
+        from trm.workload import TrmWorkload
+
+        assert isinstance(workload, TrmWorkload)
+        return workload.timings
 
     def rows(self, workload: Workload, split: str) -> int:
         """Puzzles in 'valid' or 'test'."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from relay.outbox import Outbox
 from relay.retention import Keep
 from relay.samehost import HostLocks
 from relay.signals import StopSignal
+from relay.startup import Startup
 from relay.state import Certified, RunState
 from relay.workload import Progress, Workload
 from storage.base import Store
@@ -80,10 +81,16 @@ class Context:
     locks: HostLocks
     signal: StopSignal = field(default_factory=StopSignal)
     listener: Listener = field(default_factory=Listener)
+    startup: Startup = field(default_factory=Startup)
     other_runs: Callable[[], Iterable[RunState]] = lambda: ()
     """Newest states of all other registered runs, read afresh."""
     successor: Callable[[RunState], str | None] = lambda state: None
     """Whom the release proposes as next."""
+
+
+def share(part: float, whole: float) -> float:
+    """part / whole within 0 and 1; 0 of nothing."""
+    return min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -112,5 +119,12 @@ class Outcome:
     """Seconds since the lease."""
     start_s: float = 0.0
     """Seconds from the start of the process to the lease; a budget counts them."""
+    startup: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by phase, from the start of the process to the end of the first step."""
     unsent: Path | None = None
     """A checkpoint that is on this machine only."""
+
+    @property
+    def goodput(self) -> float:
+        """Share of the session, from the start of its process, that was spent in ordinary steps."""
+        return share(self.train_s, self.start_s + self.total_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,6 +64,10 @@ class Kind(Protocol):
 
     def remarks(self, workload: Workload) -> Sequence[str]:
         """Loud lines about how this device trains: what was split, emulated or is slow. Usually none."""
+        ...
+
+    def timings(self, workload: Workload) -> Mapping[str, float]:
+        """Seconds that the first step spent on what later ones do not: compile, capture."""
         ...
 
     def rows(self, workload: Workload, split: str) -> int:

@@ -39,6 +39,7 @@ def report_document(view: View, machine: Machine) -> dict[str, Any]:
         "percent": round(_percent(view), 1),
         "updated_at": iso(view.state.updated) if view.state else None,
         "eta_training_s": [round(s) for s in left] if left else None,
+        "goodput": view.state.metrics.get("goodput") if view.state else None,
         "safe_checkpoint_age_s": None if age is None else round(age),
         "now": iso(view.now),
         "clock": "this machine" if view.clock_is_local else "store",
@@ -97,6 +98,7 @@ def _progress(view: View) -> list[str]:
         f"Lease: {_lease(view)}",
         f"Safe checkpoint: {_safe(view)}",
         *_worth(view.state),
+        *_goodput(view.state),
         *_links(view.state),
     ]
     if view.state and view.state.halted:
@@ -141,6 +143,12 @@ def _worth(state: RunState | None) -> list[str]:
         return [f"Validation: {metric('exact_accuracy', newest.metric or 0.0)} exactly right at step {newest.step:,}"]
     shown = numbers(state.metrics).strip() if state else ""
     return [f"Training: {shown}"] if shown else []
+
+
+def _goodput(state: RunState | None) -> list[str]:
+    """As told by the newest commit; nothing before one that tells it."""
+    found = state.metrics.get("goodput") if state else None
+    return [] if found is None else [f"Goodput: {found:.0%} of the last session was spent in training steps"]
 
 
 def _links(state: RunState | None) -> list[str]:

@@ -56,6 +56,7 @@ def run_session(ctx: Context) -> Outcome:
     except RelayError as error:
         ctx.locks.drop(ctx.session)
         return Outcome(error.exit_code, str(error), step, step or 0)
+    ctx.startup.mark("lease", ctx.runtime.monotonic())
     return _hold(assemble(ctx, lease), _train)
 
 
@@ -107,7 +108,9 @@ def _train(parts: Parts) -> tuple[Exit, str]:
     if _at_target(ctx, lease.state):
         return Exit.OK, "target reached"
     try:
-        parts.trainer.begin(bring_up(parts))
+        restored = bring_up(parts)
+        ctx.startup.mark("restore", ctx.runtime.monotonic())
+        parts.trainer.begin(restored)
         end = parts.trainer.run()
         if end == "fenced":
             raise Fenced(_fenced_text(lease.state))

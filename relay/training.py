@@ -11,7 +11,7 @@ from relay.budget import Budget
 from relay.certify import judge
 from relay.checkpoint import Verdict
 from relay.committer import Committer, Item
-from relay.context import Context
+from relay.context import Context, share
 from relay.heartbeat import Heartbeat
 from relay.links import told
 from relay.pace import pace
@@ -71,6 +71,9 @@ class Trainer:
             return
         with self._heartbeat.phase(COMPILE_S):
             digest = self._one_step(sample=False)  # it may compile
+        self._ctx.startup.mark("first_step", self._now())
+        if line := self._ctx.startup.text():
+            self._ctx.listener.tell(line)
         judge(self._verdict, restored, digest, self._ctx.facts)
         if line := told(self._verdict.certified, self._verdict.why):
             self._ctx.listener.tell(line)
@@ -115,7 +118,8 @@ class Trainer:
         snapshot = self._workload.snapshot()
         self._budget.measured.add("snapshot", self._now() - began)
         self._refuse_non_finite(snapshot)
-        item = Item(snapshot.step, snapshot, taken_at=began, metrics=dict(self._metrics))
+        metrics = {**self._metrics, "goodput": round(share(self.train_s, began - self._plan.limits.started), 4)}
+        item = Item(snapshot.step, snapshot, taken_at=began, metrics=metrics)
         self._snapped_step, self._snapped_at = snapshot.step, began
         return item
 

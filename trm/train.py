@@ -6,6 +6,7 @@ kernels or a captured graph can stand in for `EagerStep` on the same state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Protocol
 
@@ -86,6 +87,8 @@ class Step(Protocol):
     """Goes into the digest's path: results of differently named steps are not expected to be the same bits."""
     parts: int
     """Micro-batches that a step takes one after another; in the path too, unless it is 1."""
+    timings: Mapping[str, float]
+    """Seconds that the first step spent on what later ones do not: compile, capture."""
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
         """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
@@ -111,6 +114,7 @@ class EagerStep:
 
     def __init__(self, parts: int = 1) -> None:
         self.parts = parts
+        self.timings: Mapping[str, float] = {}
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
         config, model = state.config, state.model

@@ -151,6 +151,11 @@ class TrmWorkload:
         return StepDigest(self.step, self.path, state_hash(self.state.canonical(), self.step, self._config.seed))
 
     @property
+    def timings(self) -> Mapping[str, float]:
+        """Seconds that the first step spent on compiling and capturing; {} where it does neither."""
+        return self._step.timings
+
+    @property
     def path(self) -> str:
         """How steps are computed: states of equal paths and configs are expected to be the same bits."""
         config = self._config

@@ -24,7 +24,7 @@ from relay.inference import infer_account
 from relay.lease import Held
 from relay.mark import FileMark
 from relay.names import nearest
-from relay.outbox import outbox_of
+from relay.outbox import claimed_outbox
 from relay.pinned import check_config, config_hash
 from relay.progress import Display
 from relay.redact import redact
@@ -33,6 +33,7 @@ from relay.samehost import FileHostLocks, default_folder
 from relay.signals import StopSignal
 from relay.skew import ADVICE, skew, skew_text
 from relay.standing import Standing, rows
+from relay.startup import Startup
 from relay.state import RunState
 from relay.wording import duration
 from relay.workload import Workload
@@ -54,8 +55,10 @@ class Opening:
     slow: bool = False
     """Whether people were warned of how this machine trains; then the pace is told too."""
     stores: Pair = field(init=False)
+    startup: Startup = field(init=False)
 
     def __post_init__(self) -> None:
+        self.startup = Startup(self.app.started)
         self.stores = open_stores(self.app, self.resolved, read_only=False)
 
     def tell(self, line: str) -> None:
@@ -67,6 +70,7 @@ class Opening:
         """On its device, with a loud line where that is no match for the task. Raises BadConfig or BadData."""
         kind, settings = self.app.kind, self.resolved.settings
         device = kind.device(settings.device)
+        self.startup.mark("import", self.app.runtime.monotonic())
         warning = kind.slow_here(self.resolved.workload, device)
         if warning:
             self.tell(warning)
@@ -76,6 +80,8 @@ class Opening:
         for remark in remarks:
             self.tell(remark)
         self.slow = bool(warning or remarks)
+        self.startup.mark("data", self.app.runtime.monotonic())
+        self.startup.inside = lambda: kind.timings(workload)
         return workload
 
     def begin(self, config: dict[str, Any], init: bool = False) -> Opened:
@@ -148,10 +154,11 @@ class Opening:
             session=app.session,
             account=settings.account,
             plan=self.plan(target),
-            outbox=outbox_of(sync, opened.view.state.run_id),
+            outbox=claimed_outbox(sync, opened.view.state.run_id),
             locks=FileHostLocks(default_folder()),
             signal=self.stop,
             listener=Listener(self.tell, self.shown.step, self._waiting),
+            startup=self.startup,
             other_runs=lambda: other_runs(opened.registry, opened.names, app),
             successor=lambda state: successor(known, state, settings.account),
         )

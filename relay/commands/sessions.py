@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -33,13 +34,12 @@ from relay.redact import secrets_of
 from relay.session import push as push_session
 from relay.session import run_session
 from relay.signals import StopSignal
+from relay.startup import NOTABLE_S
 from relay.state import RunState
 from relay.wording import counted, duration
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""
-NOTABLE_S = 10.0
-"""A start that took this long is told: a budget counts it."""
 WORDS_S = 0.5
 """Longest that the last words of a process may take."""
 
@@ -141,7 +141,8 @@ def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -
     opened = opening.begin(config)
     context = opening.context(opened, opening.account(), workload, config, target)
     heed(opening.stop)
-    return act(context)
+    outcome = act(context)
+    return replace(outcome, startup=opening.startup.document())
 
 
 def logged(app: App, opening: Opening, act: Callable[[Opening], Outcome]) -> Outcome:
@@ -183,6 +184,8 @@ def document(outcome: Outcome, schema: str) -> dict[str, Any]:
         "train_s": round(outcome.train_s, 3),
         "session_s": round(outcome.total_s, 3),
         "start_s": round(outcome.start_s, 3),
+        "goodput": round(outcome.goodput, 4),
+        "startup": dict(outcome.startup),
         "unsent": str(outcome.unsent) if outcome.unsent else None,
     }
 
@@ -195,8 +198,9 @@ def sentence(outcome: Outcome) -> str:
     start = f", after {duration(outcome.start_s)} of starting up" if outcome.start_s >= NOTABLE_S else ""
     return (
         f"{outcome.message} Steps {outcome.from_step:,} to {_step(outcome)} in {duration(outcome.total_s)} "
-        f"({duration(outcome.train_s)} of training{start}), {counted(outcome.commits, 'commit')}; a kill could have "
-        f"cost at most {duration(outcome.interval_s + outcome.latency_s)} of work.{f' {link}' if link else ''} "
+        f"({duration(outcome.train_s)} of training{start}, goodput {outcome.goodput:.0%}), "
+        f"{counted(outcome.commits, 'commit')}; a kill could have cost at most "
+        f"{duration(outcome.interval_s + outcome.latency_s)} of work.{f' {link}' if link else ''} "
         f"Durable step: {_step(outcome)}."
     )
 

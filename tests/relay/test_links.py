@@ -59,7 +59,7 @@ def test_a_long_start_is_told_since_a_budget_counts_it(lab: Lab) -> None:
     with_plan(session, limits=replace(limits, started=limits.started - 25.0))
     outcome = lab.run(session)
     assert 24 < outcome.start_s < 27 and outcome.start_s + outcome.total_s < 60
-    assert " of training, after 25 s of starting up), " in sentence(outcome)
+    assert " of training, after 25 s of starting up, goodput 55%), " in sentence(outcome)
     assert "starting up" not in sentence(Outcome(Exit.OK, "Done.", 5, commits=1, start_s=3.0))
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 
@@ -83,12 +84,14 @@ class FastStep:
         self._kernels, self._graph = kernels or fused_parts(), graph
         self._bound: BoundStep | None = None
         self.name, self.parts = f"{self._kernels.name}{'-graph' if graph else ''}", parts
+        self.timings: Mapping[str, float] = {}
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
         """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
         if self._bound is None or self._bound.state is not state:
             self._bound = None
             self._bound = BoundStep(state, self._kernels, self._graph, self.parts)
+            self.timings = self._bound.timings
         return self._bound(batch)
 
 
@@ -110,6 +113,7 @@ class BoundStep:
         self.table_lr = torch.zeros((), dtype=torch.float64, device=device)
         self.metrics = torch.zeros(7, dtype=torch.float64, device=device)
         self.total = torch.zeros_like(state.grads.buffer) if parts > 1 else None
+        self.timings: dict[str, float] = {}
         self.graph = self._capture() if graph else None
 
     def _block(self, index: int) -> FastBlock:
@@ -157,6 +161,7 @@ class BoundStep:
 
     def _capture(self) -> torch.cuda.CUDAGraph:
         """Compile and warm up on the real buffers, put the state back, and record the step."""
+        began = time.perf_counter()
         live = [*self.state.tensors().values(), *(getattr(self.carry, f.name) for f in fields(Carry))]
         before = [tensor.clone() for tensor in live]
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -169,10 +174,12 @@ class BoundStep:
             tensor.copy_(value)
         del before
         torch.cuda.synchronize()
+        compiled = time.perf_counter()
         torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()
         with _as_captured(), torch.cuda.graph(graph):
             self._run()
+        self.timings = {"compile": compiled - began, "capture": time.perf_counter() - compiled}
         return graph
 
     @torch.no_grad()

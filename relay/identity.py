@@ -73,7 +73,8 @@ class Pair:
     ledger: Store
     checkpoints: Store
     expected: str | None = None
-    """The ledger store's identity, where the address names it."""
+    """The ledger store's identity, where the address names it; below, that of the checkpoints' store."""
+    expected_checkpoints: str | None = None
 
     @property
     def both(self) -> list[Store]:
@@ -140,10 +141,12 @@ def open_run(stores: Pair, project: str, run: str, runtime: Runtime, *, session:
     Raises BadConfig (78) if the store or the run is another one than expected, and what the ledger raises.
     """
     identity = read_identity(stores.ledger)
-    _check_expected(stores, identity)
+    _check_expected(stores.ledger, stores.expected, identity)
     ledger = RunLedger(stores.ledger, project, run, runtime)
     view = ledger.peek()
     if view is None:
+        if expected := stores.expected_checkpoints:
+            _check_expected(stores.checkpoints, expected, read_identity(stores.checkpoints))
         return None
     _check_stores(stores, view, identity)
     return Opened(ledger, Registry(stores.ledger, runtime, session=session), view)
@@ -163,7 +166,7 @@ def salvaged_run(stores: Pair, project: str, run: str, runtime: Runtime, *, sess
     None if nothing of it can be. Raises as `open_run` does, but for the hole.
     """
     identity = read_identity(stores.ledger)
-    _check_expected(stores, identity)
+    _check_expected(stores.ledger, stores.expected, identity)
     ledger = RunLedger(stores.ledger, project, run, runtime)
     view = salvage(ledger)
     if view is None:
@@ -203,6 +206,8 @@ def begin_run(
         raise unknown_run(stores, project, run, known)
     if not new:
         _check_similar(project, run, known)
+    ledger = RunLedger(stores.ledger, project, run, runtime)
+    ledger.check_unused(stores.checkpoints)
     notes = _new_run_notes(stores, project, run, known, ephemeral)
     stores.ensure_tested(runtime)
     identity, checkpoint_identity = begin_store(stores.ledger, runtime), begin_store(stores.checkpoints, runtime)
@@ -218,7 +223,6 @@ def begin_run(
         origin=origin,
         head=head,
     )
-    ledger = RunLedger(stores.ledger, project, run, runtime)
     view, begun = ledger.begin(genesis, session=session)
     _check_stores(stores, view, identity)
     return Opened(ledger, registry, view, begun, notes if begun else ())
@@ -271,11 +275,11 @@ def _new_run_notes(
     return tuple(notes)
 
 
-def _check_expected(stores: Pair, identity: str | None) -> None:
-    if stores.expected and identity != stores.expected:
+def _check_expected(store: Store, expected: str | None, identity: str | None) -> None:
+    if expected and identity != expected:
         found = f"it is store {identity}" if identity else "nothing was ever begun in it"
         raise BadConfig(
-            f"{stores.ledger.address} is not the store that your address names ({FRAGMENT}{stores.expected}): {found}. "
+            f"{store.address} is not the store that your address names ({FRAGMENT}{expected}): {found}. "
             f"Likely causes: a mistyped name, another bucket or folder, or another person's app folder."
         )
 

@@ -143,6 +143,21 @@ class RunLedger:
             )
         return view
 
+    def check_unused(self, checkpoints: Store) -> None:
+        """Before a run begins: no session has left files under its name, which the new one would replace (I8).
+
+        Raises BadConfig (78): another ledger leads to them, or this one was lost.
+        """
+        with speaking(checkpoints):
+            seen = max(self._epochs_in(checkpoints), default=(0, ""))
+        if seen[0] and self.peek() is None:
+            raise BadConfig(
+                f"{checkpoints.address} holds checkpoints of a run {self.names.run} in project {self.names.project} "
+                f"({seen[1]}) that {self.store.address} knows nothing of. Nothing was written. Likely causes: the "
+                f"others keep the ledger elsewhere (RELAY_LEDGER_STORE), or it was lost here. Use their ledger store, "
+                f"restore {self.names.ledger} from a backup, or choose another run name."
+            )
+
     def archived_links(self, state: RunState) -> tuple[Link, ...]:
         """The links that have left the state, oldest first. Raises BadData (65) if their objects are damaged."""
         parts: list[tuple[Link, ...]] = []

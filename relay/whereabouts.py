@@ -18,7 +18,7 @@ NOWHERE = "the store does not exist yet; the first run or register makes it"
 def absent(address: str) -> bool:
     """Whether the store is a folder that nobody has made yet."""
     folder = folder_of(address)
-    return folder is not None and not folder.is_dir()
+    return folder is not None and not folder.exists()
 
 
 @contextmanager

@@ -32,7 +32,12 @@ def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
     """Clients that ask again when a store is silent."""
     ledger, checkpoints = parse_address(resolved.ledger_url), parse_address(resolved.checkpoint_url)
     first = connect(app, ledger.url, read_only)
-    return Pair(first, first if ledger.url == checkpoints.url else connect(app, checkpoints.url, read_only), ledger.id)
+    return Pair(
+        first,
+        first if ledger.url == checkpoints.url else connect(app, checkpoints.url, read_only),
+        ledger.id,
+        checkpoints.id,
+    )
 
 
 def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[Opened, Pair]:

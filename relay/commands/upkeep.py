@@ -49,6 +49,8 @@ def init(
     if stores := made(resolved):
         resolved = app.settle(overrides, config, flags | stores)
     opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True)
+    settings = resolved.settings
+    open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session)  # or another store: 78
     for store in opening.stores.both:
         self_test(store, token=app.runtime.token)
         record(store)

@@ -91,7 +91,11 @@ def test_ids_bound_to_the_user_who_was_given_them(fake: Fake, services: Services
     assert make(other, id=second)["id"] == second
 
 
-@pytest.mark.parametrize("data", [b"", b"\r", b"a\r\n", b"\n--", b"--==\r\n\r\n--", bytes(range(256)) * 300])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\r", b"a\r\n", b"\n--", b"--==\r\n\r\n--", bytes(range(256)) * 300],
+    ids=["nothing", "half a line end", "a line end", "a boundary's beginning", "like a boundary", "every byte"],
+)
 def test_contents_and_their_checksums(sdk: Any, data: bytes) -> None:
     told = make(sdk, data)
     assert sdk.files().get_media(fileId=told["id"]).execute() == data

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -274,3 +277,23 @@ def test_a_service_account_signs_for_its_token(fake: Fake) -> None:
     asked = {"access_token": good.token}
     told = requests.get("https://oauth2.googleapis.com/tokeninfo", params=asked, timeout=30).json()
     assert told["scope"] == f"{SCOPE}drive.file"
+
+
+PROGRAM = """
+import google.auth, googleapiclient.discovery, sys
+credentials, _ = google.auth.default(scopes=[sys.argv[1]])
+with googleapiclient.discovery.build("drive", "v3", credentials=credentials) as service:
+    print(service.files().create(body={"mimeType": sys.argv[2]}).execute()["id"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", [False, True])
+def test_a_program_that_knows_nothing_of_the_fake_uses_it(fake: Fake, tmp_path: Any, robot: bool) -> None:
+    person = fake.person(service=robot)
+    keys = tmp_path / "credentials.json"
+    keys.write_text(json.dumps(person.service_account() if robot else person.authorized_user()))
+    environ = {**os.environ, **fake.environ(), "GOOGLE_APPLICATION_CREDENTIALS": str(keys)}
+    command = [sys.executable, "-c", PROGRAM, f"{SCOPE}drive.file", FOLDER]
+    made = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
+    assert person.look()["files"][made.stdout.strip()]["mimeType"] == FOLDER

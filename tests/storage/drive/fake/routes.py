@@ -117,6 +117,8 @@ def list_files(call: Call) -> Answer:
 
 def _listed(call: Call, file: File) -> bool:
     """Whether a list of this kind may show a file at all."""
+    if call.query.get("spaces", "drive") != "drive":
+        return False
     if not call.access.sees(file) or file.id in (file.drive, call.access.grant.account.root) or not file.parents:
         return False
     if call.query.get("corpora") == "drive" or call.query.get("driveId"):

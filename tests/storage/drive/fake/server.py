@@ -14,7 +14,8 @@ Reported from the field: reasons fileIdInUse and fileIdNotUsable and their messa
 was deleted; v3 ignores If-Match; the body of v2's 412 and that a write moves `version` by more than one; the message of
 a service account's storageQuotaExceeded, in domain usageLimits; insufficientParentPermissions, also for a folder that
 drive.file does not show; 404 for `root` under drive.file; upload servers keep whole units of 256 KiB, answer 503 in
-plain text to a part that begins too late, and 400 to one too short; lists by name that lag behind.
+plain text to a part that begins too late, and 400 to one too short, and take parts by POST and in chunks, as rclone
+sends them; lists by name that lag behind; the body of a 403 for a missing scope.
 
 Assumed, because neither says: who may use a generated id (`World.ids`), what drive.file shows of other users' files
 (`World.sees`), when the loser of a resumable race learns it (`World.race`), that a refused upload stays refused, that

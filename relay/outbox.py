@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,6 +23,8 @@ from storage.files import sync
 from storage.transfer import file_digest
 
 INCOMING = "incoming"
+OWNER = "owner"
+"""File that holds the id of the run whose folder this is."""
 KEPT_UNSENT = 2
 """Checkpoints kept for `fork` after the run went on without them."""
 _FOLDER = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})")
@@ -140,7 +143,7 @@ class Outbox:
     def tidy(self, state: RunState) -> None:
         """Remove what older epochs left but the head's backup and the newest few that were never committed.
 
-        What another run has here stays: two of one name that began at the same time share the folder (`outbox_of`).
+        What another run has here stays (`outbox_of`).
         """
         known = {c.key for c in state.retained} | {r.key for r in state.retired}
         here = self.all()
@@ -214,13 +217,36 @@ class Outbox:
 
 
 def outbox_of(home: Path, run_id: str) -> Outbox:
-    """The run's own: `home`, or a folder inside it while a run of the same name in another store has something there.
+    """The run's own folder: `home` if it is this run's or nobody's, else one inside it. Writes nothing.
 
-    What that run could not send yet is touched by nobody but itself.
+    Runs of one name in different stores meet in one `home`; what one of them could not send yet is touched by nobody
+    but itself.
     """
-    own = home / run_id[:8]
-    taken = any(packed.run_id != run_id for packed in Outbox(home).all())
-    return Outbox(own if taken or own.exists() else home)
+    return Outbox(home if _owner(home, run_id) in (None, run_id) else home / run_id[:8])
+
+
+def claimed_outbox(home: Path, run_id: str) -> Outbox:
+    """`outbox_of`, from now on this run's: of several that begin at once one gets `home`.
+
+    A disk that refuses is no error here: `Outbox.probe` tells.
+    """
+    if _owner(home, run_id) is None:
+        with suppress(OSError):
+            home.mkdir(parents=True, exist_ok=True)
+            with (home / OWNER).open("x", encoding="ascii") as file:
+                file.write(run_id)
+    return outbox_of(home, run_id)
+
+
+def _owner(home: Path, run_id: str) -> str | None:
+    """Whose `home` is, as far as `run_id` may know: another's as soon as another has begun to say so."""
+    try:
+        return (home / OWNER).read_text(encoding="ascii", errors="replace")[:100].strip()
+    except FileNotFoundError:  # or it was begun before owners were named
+        others = {packed.run_id for packed in Outbox(home).all()} - {run_id}
+        return min(others, default="" if (home / run_id[:8]).exists() else None)
+    except OSError:
+        return None
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from relay.outbox import LocalFile, Outbox, Packed, hashed, outbox_of
+from relay.errors import BadConfig
+from relay.outbox import LocalFile, Outbox, Packed, claimed_outbox, hashed, outbox_of
 from relay.state import RunState
+from tests.relay.cli import Desk
 from tests.relay.test_retention import HASH, Story
 from tests.relay.toy import ToyWorkload
 
@@ -136,23 +139,67 @@ def test_a_kill_at_any_point_of_adopting_leaves_a_checkpoint_that_can_be_pushed(
     assert outbox.adopt(packed, 8, (20, 1)).key == (35, 8)
 
 
-def test_of_two_runs_of_one_name_that_began_at_once_neither_tidies_the_others_away(outbox: Outbox) -> None:
+def test_of_two_runs_of_one_name_that_begin_at_once_each_has_its_own_folder(tmp_path: Path) -> None:
     state, other = story(), story().model_copy(update={"run_id": "f" * 32, "epoch": 9})
-    first, second = outbox_of(outbox.root, state.run_id), outbox_of(outbox.root, other.run_id)
-    assert first == second, "both saw an empty folder"
+    first, second = claimed_outbox(tmp_path, state.run_id), claimed_outbox(tmp_path, other.run_id)
+    assert first.root == tmp_path and second.root != tmp_path
+    (first.incoming() / "half").write_bytes(b"x")
+    second.incoming()
+    second.drop_incoming()
+    assert (first.root / "incoming" / "half").exists(), "a download of the one is not the other's"
     unsent = keep(first, state, 35)
     second.tidy(other)
-    assert first.pushable(state) == unsent
+    second.remove((35, 1))
+    assert first.pushable(state) == unsent and second.pushable(other) is None
 
 
-def test_a_run_of_the_same_name_in_another_store_keeps_what_it_could_not_send(outbox: Outbox) -> None:
+def test_of_many_that_claim_a_folder_in_the_same_moment_one_gets_it(tmp_path: Path) -> None:
+    ids = [f"{number:032x}"[::-1] for number in range(1, 9)]
+    with ThreadPoolExecutor(len(ids)) as pool:
+        found = list(pool.map(lambda run_id: claimed_outbox(tmp_path / "r", run_id).root, ids))
+    assert len(set(found)) == len(ids)
+    assert [outbox_of(tmp_path / "r", run_id).root for run_id in ids] == found, "and finds it again"
+    assert [claimed_outbox(tmp_path / "r", run_id).root for run_id in reversed(ids)] == found[::-1]
+
+
+def test_a_claim_that_a_kill_left_empty_is_somebodys(tmp_path: Path) -> None:
+    (tmp_path / "owner").write_bytes(b"")
+    own = claimed_outbox(tmp_path, "a" * 32)
+    assert own.root == tmp_path / "aaaaaaaa" == outbox_of(tmp_path, "a" * 32).root
+
+
+def test_looking_claims_nothing(tmp_path: Path) -> None:
+    assert outbox_of(tmp_path / "r", "a" * 32) == outbox_of(tmp_path / "r", "b" * 32) == Outbox(tmp_path / "r")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_refuses_the_claim_is_told_by_the_probe(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(BadConfig, match="sync_dir"):
+        claimed_outbox(tmp_path / "file" / "r", "a" * 32).probe()
+
+
+def test_a_folder_from_before_owners_were_named_stays_its_runs(outbox: Outbox) -> None:
     state, other = story(), story().model_copy(update={"run_id": "f" * 32})
     unsent = keep(outbox, state, 35)
-    beside = outbox_of(outbox.root, other.run_id)
+    beside = claimed_outbox(outbox.root, other.run_id)
+    assert beside != outbox and not (outbox.root / "owner").exists()
     keep(beside, other, 35)
     beside.tidy(other.model_copy(update={"epoch": 9}))
-    beside.remove((35, 1))
-    assert outbox_of(outbox.root, state.run_id).pushable(state) == unsent
+    assert claimed_outbox(outbox.root, state.run_id).pushable(state) == unsent
     outbox.remove(unsent.key)
-    assert outbox_of(outbox.root, other.run_id) == beside, "it stays where it was begun"
-    assert outbox_of(outbox.root, state.run_id) == outbox
+    assert claimed_outbox(outbox.root, other.run_id) == beside, "it stays where it was begun"
+    assert claimed_outbox(outbox.root, state.run_id) == outbox
+
+
+def test_one_name_in_two_stores_is_two_folders_found_again_by_the_same_command(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "desk")
+    stores = [f"storage.url=file://{tmp_path / name}" for name in ("a", "b")]
+    for target in (20, 40):
+        for store in stores:
+            desk.train(target, store, run="r")
+    home = next((desk.folder / "sync").glob("*/r"))
+    homes = [path for path in (home, *home.iterdir()) if list(path.glob("step_*"))]
+    assert len(homes) == 2 and all((path / "step_40.e2.json").exists() for path in homes)
+    assert {Outbox(path).all()[-1].run_id for path in homes} == {Outbox(path).all()[0].run_id for path in homes}
+    assert len({Outbox(path).all()[0].run_id for path in homes}) == 2

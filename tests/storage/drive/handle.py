@@ -107,7 +107,8 @@ class Person:
         return build("drive", version, credentials=self.credentials(short_lived))
 
     def change(self, **told: Any) -> None:
-        """Change the user itself: quota, rate, latency, list_lag, name_lag, page_cap, incomplete, token_life."""
+        """Change the user itself: quota, rate, latency, list_lag, name_lag, lists_stand, page_cap,
+        incomplete, token_life."""
         self.fake.control("account", name=self.name, **told)
 
     def fault(self, kind: str, **told: Any) -> None:

@@ -20,8 +20,10 @@ def control(world: World, verb: str, told: dict[str, Any]) -> Any:
 
 
 def _account(world: World, told: dict[str, Any]) -> None:
-    """Make or change a user."""
+    """Make or change a user; `lists_stand` is true for lists that stay as they are now."""
     account = world.account(told["name"], told.get("service", False))
+    if "lists_stand" in told:
+        told["lists_stand"] = len(world.tree.history) if told["lists_stand"] else None
     for name, value in told.items():
         if name not in ("name", "service"):
             setattr(account, name, value)

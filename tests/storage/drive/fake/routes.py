@@ -107,7 +107,8 @@ def list_files(call: Call) -> Answer:
     query = Query(call.access, call.query.get("q", ""))
     account = call.access.grant.account
     lag = max(account.list_lag, account.name_lag if query.names else 0)
-    known = call.access.tree.as_of(lag) if lag else call.access.tree.files
+    late = lag or account.lists_stand is not None
+    known = call.access.tree.as_of(lag, account.lists_stand) if late else call.access.tree.files
     found = [file for file in known.values() if _listed(call, file) and query.test(file)]
     _shuffle.shuffle(found)
     for key in reversed([key for key in call.query.get("orderBy", "").split(",") if key]):

@@ -134,11 +134,11 @@ class Tree:
         users = {user for above in self.lineage(file) for user in above.permissions} | {file.owner or ""}
         return {user: role for user in sorted(users) if (role := self.role(user, file))}
 
-    def as_of(self, lag: float) -> dict[str, File]:
-        """The files as they were so many seconds ago."""
+    def as_of(self, lag: float, changes: int | None) -> dict[str, File]:
+        """The files as they were so many seconds ago, and after no more than so many changes."""
         files: dict[str, File] = {}
         until = time.monotonic() - lag
-        for when, id_, file in self.history:
+        for when, id_, file in self.history[:changes]:
             if when > until:
                 break
             if file is None:

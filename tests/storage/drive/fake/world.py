@@ -46,6 +46,8 @@ class Account:
     """Seconds that lists lag behind."""
     name_lag: float = 0.0
     """Seconds that searches by name lag behind."""
+    lists_stand: int | None = None
+    """The number of changes after which lists show nothing more."""
     page_cap: int = 0
     """A list's page is no longer than this, whatever was asked."""
     incomplete: bool = False

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from trm.data.dataset import IGNORE
+from trm.digest import digest
 from trm.kernels import attention, channel_mlp, embedding, loss, norm, plain, token_mixer
 from trm.kernels.layout import CHUNK, PAD, pair_rows
 from trm.layers import rotary_tables
@@ -163,13 +164,21 @@ def others(report: Report) -> None:
     )
 
 
+def same_digest(report: Report) -> None:
+    """The digest of some state is the same text on this GPU and on the CPU."""
+    state = {"a": random(BATCH, LENGTH, WIDTH), "b": torch.randn(1001, device="cuda"), "c": torch.arange(7).cuda()}
+    there, here = (digest({name: value.to(device) for name, value in state.items()}, {}) for device in ("cuda", "cpu"))
+    report.failed |= there != here
+    print(f"{'digest':24} equal to the CPU's {there == here}")
+
+
 def main() -> None:
     """All kernels."""
     if not torch.cuda.is_available():
         sys.exit("kernel_errors checks kernels on a GPU, and torch sees none here")
     torch.manual_seed(0)
     report = Report()
-    for part in (mixer, channel, others):
+    for part in (mixer, channel, others, same_digest):
         part(report)
     sys.exit(report.failed)
 

@@ -9,8 +9,10 @@ shapes and types gives 64 hexadecimal digits. It guards against mistakes, not ag
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -34,17 +36,43 @@ def words(tensor: Tensor) -> Tensor:
 
 
 def lanes(name: str, tensor: Tensor) -> Tensor:
-    """int64 (LANES,) on the tensor's device."""
+    """int64 (LANES,) on the tensor's device: one kernel where there can be one, else plain operations."""
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
     content = words(tensor)
-    total = torch.zeros(LANES, dtype=torch.int64, device=tensor.device)
-    size = _CHUNK.get(tensor.device.type, 1 << 16)
+    return _kernel_lanes(seed, content) if _has_kernels(tensor.device) else plain_lanes(seed, content)
+
+
+def plain_lanes(seed: int, content: Tensor) -> Tensor:
+    """The definition, in plain operations."""
+    total = torch.zeros(LANES, dtype=torch.int64, device=content.device)
+    size = _CHUNK.get(content.device.type, 1 << 16)
     for start in range(0, len(content), size):
         part = content[start : start + size]
         for lane in range(LANES):
-            weight = rng.bits(seed, lane, 0, (len(part),), tensor.device, start)
+            weight = rng.bits(seed, lane, 0, (len(part),), content.device, start)
             total[lane] += ((weight | 1) * part).sum()
     return total
+
+
+def _kernel_lanes(seed: int, content: Tensor) -> Tensor:
+    """The same in one launch: training waits for a digest, and thousands of launches take longer than the sums."""
+    from trm.kernels.digest import lanes as sums
+
+    return sums(content, _keys(seed, content.device), *rng.constants())
+
+
+@cache
+def _keys(seed: int, device: torch.device) -> Tensor:
+    """One a lane; kept, because every checkpoint has the same names."""
+    return torch.tensor([rng.key(seed, lane, 0) for lane in range(LANES)], device=device)
+
+
+@cache
+def _has_kernels(device: torch.device) -> bool:
+    """A GPU that triton supports, and triton."""
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @torch.no_grad()

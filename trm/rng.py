@@ -68,12 +68,25 @@ def _mix(x: Tensor) -> Tensor:
     return x ^ _shift_right(x, _SHIFTS[2])
 
 
+def key(seed: int, step: int, stream: int) -> int:
+    """A hash of the three, as the integer of an int64."""
+    return _signed(_mix_int((_base(seed, stream) + step * GAMMA) & _MASK))
+
+
+def constants() -> tuple[int, tuple[int, int]]:
+    """GAMMA and the finalizer's factors as int64, for kernels that compute the same bits."""
+    return _signed(GAMMA), (_signed(_FACTORS[0]), _signed(_FACTORS[1]))
+
+
+def _base(seed: int, stream: int) -> int:
+    return _mix_int((_mix_int(seed & _MASK) + stream * GAMMA) & _MASK)
+
+
 def _key(seed: int, step: int | Tensor, stream: int, device: Device) -> Tensor:
     """0-d int64 on the device: a hash of the three."""
-    base = _mix_int((_mix_int(seed & _MASK) + stream * GAMMA) & _MASK)
     if not isinstance(step, Tensor):
-        return torch.full((), _signed(_mix_int((base + step * GAMMA) & _MASK)), dtype=torch.int64, device=device)
-    return _mix(step.to(device=device, dtype=torch.int64) * _signed(GAMMA) + _signed(base))
+        return torch.full((), key(seed, step, stream), dtype=torch.int64, device=device)
+    return _mix(step.to(device=device, dtype=torch.int64) * _signed(GAMMA) + _signed(_base(seed, stream)))
 
 
 def bits(

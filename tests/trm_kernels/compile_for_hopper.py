@@ -18,10 +18,11 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from trm.kernels import attention, channel_mlp, embedding, loss, norm, optimizer, token_mixer
+from trm import rng
+from trm.kernels import attention, channel_mlp, digest, embedding, loss, norm, optimizer, token_mixer
 from trm.layers import rotary_tables
 
-TYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.int32: "i32"}
+TYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.int32: "i32", torch.int64: "i64"}
 
 
 def compile_instead(kernel: Any, grid: tuple[int, ...]) -> Any:
@@ -83,6 +84,7 @@ def launch_all() -> None:
     ids = torch.zeros(2, 81, dtype=torch.int32)
     loss.loss_and_grad(torch.zeros(2, 97, 16).bfloat16(), ids, 16, 11, -100)
     embedding.token_grad(ids, torch.zeros(6, 2, 97, 512).bfloat16(), 16, 11)
+    digest.lanes(torch.zeros(8192, dtype=torch.int64), torch.zeros(4, dtype=torch.int64), *rng.constants())
     flat = torch.zeros(4096)
     optimizer.adam_atan2_ema_(flat, flat, flat, flat, flat, torch.zeros(3), (0.9, 0.95), 0.999)
 

@@ -1,0 +1,19 @@
+"""The digest's kernel gives the sums of its definition, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from trm import rng
+from trm.digest import LANES, plain_lanes
+from trm.kernels import digest
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # wrapping is meant; numpy tells of it
+@pytest.mark.parametrize("count", [0, 1, 5, digest.BLOCK - 1, digest.BLOCK, 2 * digest.BLOCK + 17])
+@pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
+def test_the_kernel_equals_the_definition(count: int, seed: int) -> None:
+    words = torch.randint(-(2**63), 2**63 - 1, (count,), generator=torch.Generator().manual_seed(count))
+    keys = torch.tensor([rng.key(seed, lane, 0) for lane in range(LANES)])
+    assert torch.equal(digest.lanes(words, keys, *rng.constants()), plain_lanes(seed, words))

@@ -137,6 +137,7 @@ def relay(args: argparse.Namespace) -> None:
 
 def save(args: argparse.Namespace, found: dict[str, Any], points: dict[int, dict[str, float]]) -> None:
     """Beside the run, for the next call, and in the results."""
+    found["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     found["points"], found["losses"] = dict(points), losses(found["log"], args.every)
     args.out.mkdir(parents=True, exist_ok=True)
     for folder in (args.folder, args.out):

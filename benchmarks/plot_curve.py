@@ -36,7 +36,8 @@ def draw(curve: dict[str, Any], rows: list[list[float]], path: Path) -> None:
     reference = [row[0] for row in rows]
     figure, ((a, b), (c, d)) = plt.subplots(2, 2, figsize=(10, 7), constrained_layout=True)
     a.plot(reference, [row[2] for row in rows], "o-", color=THEIRS, label="reference, one H100, n = 1")
-    a.plot(steps, exact, "o-", color=OURS, label=f"relayed through {len(curve['links'])} sessions, {curve['gpu'].split(',')[0]}, n = 1")
+    ours = f"relayed through {len(curve['links'])} sessions, {curve['gpu'].split(',')[0]}, n = 1"
+    a.plot(steps, exact, "o-", color=OURS, label=ours)
     b.plot([row[1] / 60 for row in rows], [row[2] for row in rows], "o-", color=THEIRS)
     b.plot([step * seconds / 60 for step in steps], exact, "o-", color=OURS)
     c.plot(reference, [row[3] for row in rows], "o-", color=THEIRS)

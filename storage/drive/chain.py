@@ -8,7 +8,8 @@ from typing import Protocol, cast
 from storage.base import Corrupt, Creates, LostEntry, Missing, Ref, Store
 from storage.drive.errors import UsedUp
 from storage.drive.frame import LIMIT, PAGE, SPAN, Frame, Newest, lengths, pack, unpack
-from storage.slots import LAST_SEQ, bisect, hint_name, slot_name
+from storage.log import ENTRY_LIMIT
+from storage.slots import LAST_SEQ, bisect, slot_name
 
 
 class Drive(Protocol):
@@ -42,9 +43,9 @@ class Closed(Exception):
 
 
 class ChainSlots:
-    """As slots.Slots (docs/decisions/0005-drive-slots.md). All requests go through `store`, which may be wrapped.
+    """Most of slots.Slots (docs/decisions/0005-drive-slots.md); requests go through `store`, which may be wrapped.
 
-    Any verb may raise Closed once the closing slot has been read.
+    `create` raises Closed where the chain has ended; the other verbs find nothing there.
     """
 
     def __init__(self, store: Store, drive: Drive, prefix: str, first: Callable[[bool], Ref]) -> None:
@@ -55,11 +56,12 @@ class ChainSlots:
         self._first = first
         self._composed: dict[int, Frame] = {}
         """What was made for slots that this client tried to create: an intent is sent again with the same bytes."""
-        self._closing: Closed | None = None
+        self._fetched: dict[int, bytes] = {}
+        """The tail, which was looked at before it is read: it is not asked for twice."""
+        self._open: set[int] = set()
+        """Slots that were seen not to be closing ones."""
 
     def ref(self, seq: int) -> Ref:
-        if self._closing and seq > self._closing.last:
-            raise self._closing
         if seq == 0:
             return self._first(False)
         if seq % PAGE == 0:
@@ -71,13 +73,36 @@ class ChainSlots:
     def create(self, seq: int, data: bytes) -> Ref:
         ref = self._first(True) if seq == 0 else self._following(seq - 1)
         frame = self._composed.get(seq) or self._composed.setdefault(seq, self._compose(seq))
-        return self.write(seq, ref, frame, data)
+        self._write(seq, ref, frame, data)
+        self._open = {seq}
+        return ref
 
     def close(self, seq: int, data: bytes, onward: Ref) -> Ref:
-        """As `create`, for the last slot of a chain."""
-        return self.write(seq, self._following(seq - 1), Frame(self._prefix, seq, None, onward=onward), data)
+        """As `create`, for the last slot of a chain; slot 0 still says where the folder is."""
+        ref = self._first(True) if seq == 0 else self._following(seq - 1)
+        folder = self._drive.folder if seq == 0 else None
+        return self._write(seq, ref, Frame(self._prefix, seq, None, onward=onward, folder=folder), data)
 
-    def write(self, seq: int, ref: Ref, frame: Frame, data: bytes) -> Ref:
+    def closed_at(self, seq: int) -> Closed | None:
+        """Whether a taken slot is the closing one."""
+        if seq in self._open:
+            return None
+        raw = self._raw(seq)
+        self._fetched = {seq: raw}
+        try:
+            frame = self._opened(seq, self.ref(seq), raw)[0]
+        except ValueError:
+            return None
+        if frame.onward:
+            return Closed(seq, frame.onward)
+        self._open = {seq}
+        return None
+
+    def write_file(self, ref: Ref, name: str, data: bytes) -> None:
+        """A file that is no slot."""
+        cast(Creates, self._store).create(ref, name, data)
+
+    def _write(self, seq: int, ref: Ref, frame: Frame, data: bytes) -> Ref:
         """Create a slot's file. A burnt id proves that an entry was there."""
         name = slot_name(self._prefix, seq)
         try:
@@ -90,10 +115,9 @@ class ChainSlots:
             ) from error
 
     def read(self, seq: int, length: int) -> bytes:
-        ref = self.ref(seq)
-        raw = self._store.read_range(ref, 0, LIMIT + 1 + length)
+        raw = self._fetched.pop(seq, None) or self._raw(seq)
         try:
-            data = self._opened(seq, ref, raw)[1]
+            data = self._opened(seq, self.ref(seq), raw)[1]
         except ValueError:
             data = raw  # as it is: the reader of entries finds nothing in it
         return data[:length]
@@ -121,16 +145,8 @@ class ChainSlots:
         """The slot after the next has its id mostly already; a point read is better evidence than any listing."""
         return (tail + 1) % PAGE != 0 and self.taken(tail + 2)
 
-    def put_advice(self, data: bytes) -> None:
-        hint = self._hint()
-        name = hint_name(self._prefix)
-        self._drive.claim(name, hint)
-        self._store.put(name, data)
-
-    def advice(self, limit: int) -> bytes:
-        return self._store.get(self._hint(), limit=limit)
-
-    def _hint(self) -> Ref:
+    def hint(self) -> Ref:
+        """Where the log's hint lies. Raises Missing."""
         hint = self._head(0).hint
         if hint is None:
             raise Missing(f"{self._store.address}: the log under {self._prefix} has no hint.")
@@ -138,17 +154,23 @@ class ChainSlots:
 
     def _following(self, seq: int) -> Ref:
         """Where the slot after a taken one is, as that one says; its page says it where that one cannot be read."""
+        if seq in self._open:
+            return self.ref(seq + 1)
         frame = self._frame(seq)
+        if frame and frame.onward:
+            raise Closed(seq, frame.onward)
         return (frame.next if frame else None) or self.ref(seq + 1)
 
     def _frame(self, seq: int) -> Frame | None:
         if seq % PAGE == 0:
             return self._head(seq)
-        ref = self.ref(seq)
         try:
-            return self._opened(seq, ref, self._store.read_range(ref, 0, LIMIT))[0]
+            return self._opened(seq, self.ref(seq), self._fetched.get(seq) or self._raw(seq))[0]
         except ValueError:
             return None
+
+    def _raw(self, seq: int) -> bytes:
+        return self._store.read_range(self.ref(seq), 0, LIMIT + 1 + ENTRY_LIMIT + 1)
 
     def _head(self, seq: int) -> Frame:
         """The frame of a page's head, read once. Raises Missing, or Corrupt where it leads nowhere."""
@@ -162,6 +184,8 @@ class ChainSlots:
                     f"{self._store.address}: {slot_name(self._prefix, seq)} is damaged ({error}), so nothing after it "
                     "can be found. Restore an earlier version of that file in Drive (Manage versions), or fork."
                 ) from error
+        if known.onward:
+            raise Missing(f"{self._store.address}: the chain under {self._prefix} ends with slot {seq}.")
         return known
 
     def _opened(self, seq: int, ref: Ref, raw: bytes) -> tuple[Frame, bytes]:
@@ -173,8 +197,6 @@ class ChainSlots:
             raise ValueError("its frame contradicts an earlier one")
         if frame.ids:
             self._drive.frames[ref] = frame
-        if frame.onward:
-            self._closing = Closed(seq, frame.onward)
         return frame, data
 
     def _page_after(self, head: int) -> Ref | None:

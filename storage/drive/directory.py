@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from storage.base import BadAddress, Corrupt, Creates, Missing, Ref, Store, check_name
@@ -21,6 +21,7 @@ OWN = (PREFIX, "directory.hint")
 """Names that no listing shows: they are the store's, not its user's."""
 MOST = 1200
 """Names of a store at most: the whole table must fit into an entry."""
+WAYS = ("chain", "newest")
 _RACES = 50
 _FORMAT = 1
 
@@ -36,12 +37,14 @@ class Table:
     """An id for the next account's probe, and …"""
     by: str | None = None
     """… the account whose client asked for it."""
+    way: str = "chain"
+    """How logs are to go on: 'chain', or 'newest' from each one's next entry on."""
 
     def encode(self) -> bytes:
         """With a nonce, which makes the bytes unique to this intent."""
         said = {
             "format": _FORMAT, "nonce": secrets.token_hex(16), "names": self.names, "members": self.members,
-            "spare": self.spare, "by": self.by,
+            "spare": self.spare, "by": self.by, "way": self.way,
         }  # fmt: skip
         return json.dumps(said, sort_keys=True).encode()
 
@@ -52,15 +55,15 @@ def decode(data: bytes) -> Table | None:
         said = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict) or set(said) != {"format", "nonce", "names", "members", "spare", "by"}:
+    if not isinstance(said, dict) or set(said) != {"format", "nonce", "names", "members", "spare", "by", "way"}:
         return None
     if said["format"] != _FORMAT or not _texts(said["names"]) or not _texts(said["members"]):
         return None
     if not all(_is_name(name) and ID.fullmatch(ref) for name, ref in said["names"].items()):
         return None
-    if any(not isinstance(said[key], str | None) for key in ("spare", "by")):
+    if any(not isinstance(said[key], str | None) for key in ("spare", "by")) or said["way"] not in WAYS:
         return None
-    return Table(said["names"], said["members"], said["spare"], said["by"])
+    return Table(said["names"], said["members"], said["spare"], said["by"], said["way"])
 
 
 class Reserves(Store, Creates, Protocol):
@@ -76,10 +79,21 @@ class Directory:
         self._lock = threading.RLock()
         self._table = Table()
         self._tail = -1
+        self._way = "chain"
 
-    def begin(self) -> None:
-        """Write the first, empty table; only who makes a store does."""
-        self._log.append(0, Table().encode())
+    def begin(self, table: Table) -> None:
+        """Write the first table; only who makes a store does."""
+        self._log.append(0, self._about_to_write(table))
+
+    @property
+    def way(self) -> str:
+        """How logs go on, as the table says that was read last, or is being written."""
+        return self._way
+
+    @property
+    def own_way(self) -> str:
+        """How the directory itself goes on, as far as it was read."""
+        return str(getattr(self._log.slots, "way", "chain"))
 
     def table(self) -> Table:
         """The newest table. Raises BadAddress where there is no directory at all."""
@@ -93,6 +107,7 @@ class Directory:
                 )
             if tail > self._tail:
                 self._table, self._tail = self._newest(tail), tail
+            self._way = self._table.way
             return self._table
 
     def find(self, name: str) -> Ref:
@@ -111,7 +126,7 @@ class Directory:
         def bound(table: Table) -> Table | None:
             if name in table.names:
                 return None
-            return Table({**table.names, name: self._reserve(1)[0]}, table.members, table.spare, table.by)
+            return replace(table, names={**table.names, name: self._reserve(1)[0]})
 
         return self.change(bound).names[name]
 
@@ -124,12 +139,16 @@ class Directory:
                     return self._table
                 if len(new.names) > MOST:
                     raise BadAddress(f"{self._log.store.address} has {MOST} names already. Use a new store.")
-                seq, data = self._tail + 1, new.encode()
+                seq, data = self._tail + 1, self._about_to_write(new)
                 if isinstance(self._log.append(seq, data), Won):
                     self._table, self._tail = new, seq
                     self._log.publish_hint(seq, "0" * 64)
                     return new
         raise BadAddress(f"{self._log.store.address}: {_RACES} others wrote to the directory first. Run again.")
+
+    def _about_to_write(self, table: Table) -> bytes:
+        self._way = table.way
+        return table.encode()
 
     def _newest(self, tail: int) -> Table:
         """The newest entry that is a table: what is none was written by nobody who knows how."""

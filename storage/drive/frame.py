@@ -45,12 +45,12 @@ class Newest:
 
     log: str
     slot: int
-    parent: Ref | None
-    """Of slot-1; None for slot 0."""
-    back: Ref | None
-    """Of the slot's number without its lowest set bit, or of the first slot written this way if that is later."""
-    first: int = 0
-    """The first slot written this way."""
+    first: int
+    """The chain's closing slot, which this file held at first; what was before it is found by the chain."""
+    parent: Ref | None = None
+    """Of slot-1; None in the first one."""
+    back: Ref | None = None
+    """Of the slot that `back_from` tells; None in the first one."""
 
 
 def pack(frame: Frame | Newest, data: bytes) -> bytes:
@@ -101,13 +101,19 @@ def _newest(said: dict[str, Any]) -> Newest:
     frame = Newest(
         log=_text(said.pop("log", None)),
         slot=_number(said.pop("slot", None)),
+        first=_number(said.pop("first", None)),
         parent=_id(said.pop("parent", None)),
         back=_id(said.pop("back", None)),
-        first=_number(said.pop("first", 0)),
     )
-    if said or (frame.parent is None) != (frame.slot == 0) or frame.first > frame.slot:
+    begins = frame.first == frame.slot
+    if said or frame.first > frame.slot or (frame.parent is None) != begins or (frame.back is None) != begins:
         raise ValueError("its frame contradicts itself")
     return frame
+
+
+def back_from(slot: int, first: int) -> int:
+    """Which slot's Ref a slot names besides its parent's: so any slot is reached in a logarithm of steps."""
+    return max(slot & (slot - 1), first)
 
 
 def lengths(slot: int) -> tuple[int, int]:

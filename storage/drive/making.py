@@ -7,6 +7,7 @@ from typing import Any
 
 from storage.base import Exists
 from storage.drive.client import Client
+from storage.drive.directory import Table
 from storage.drive.ids import Ids
 from storage.drive.place import Place
 from storage.drive.store import DriveStore
@@ -26,5 +27,6 @@ def make(client: Client, parent: str) -> DriveStore:
     with suppress(Exists):  # our own, whose first reply was lost
         client.ask("making the folder", create)
     store = DriveStore(Place(folder, first), client)
-    store.directory.begin()
+    me = store.account()
+    store.directory.begin(Table(members={me: "began"}, spare=store.reserve(1)[0], by=me))
     return store

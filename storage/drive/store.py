@@ -63,6 +63,7 @@ class DriveStore:
         self._spots = Spots()
         self._in_use: set[Ref] = set()
         """Ids that Drive called in use."""
+        self._joined = False
         self.directory = Directory(self)
 
     def put(self, name: str, data: bytes | Path) -> Ref:
@@ -154,7 +155,7 @@ class DriveStore:
 
     def slots(self, store: Store, prefix: str) -> Slots:
         """As slots.MakesSlots."""
-        return DriveSlots(store, self, prefix, self._first_of(prefix))
+        return DriveSlots(store, self, prefix, self._first_of(prefix), self._closing)
 
     def reserve(self, count: int) -> builtins.list[Ref]:
         """As base.Creates."""
@@ -163,6 +164,29 @@ class DriveStore:
     def claim(self, name: str, ref: Ref) -> None:
         """As base.Creates."""
         self._spots.claim(name, ref)
+
+    def join(self) -> None:
+        """Before this client's first entry: try and record whether this account can write. Raises BadAddress (78)."""
+        from storage.drive.members import join
+
+        if not self._joined:
+            join(self)
+            self._joined = True
+
+    def tag(self, ref: Ref) -> str:
+        """The etag of a file, for `replace`."""
+        with self._knowing(ref) as file:
+            return self.files.tag(file)
+
+    def replace(self, ref: Ref, data: bytes, tag: str) -> None:
+        """Replace a file's content if its etag is still this one. Raises Changed if it is not."""
+        self._check_writable(ref)
+        with self._knowing(ref) as file, self._explaining_quota():
+            self.files.replace(file, data, tag)
+
+    def _closing(self) -> bool:
+        """Whether a chain is to end with its next entry, as the directory said last."""
+        return self.directory.way == "newest"
 
     def _first_of(self, prefix: str) -> Callable[[bool], Ref]:
         """Where slot 0 of a log is, or will be."""

@@ -1,0 +1,85 @@
+"""Who takes part in a store on Drive, whether ids asked for by others serve them, and changing the way of its logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from storage.base import BadAddress, Exists
+from storage.drive.directory import Table
+from storage.drive.errors import NotOurs
+from storage.drive.store import DriveStore
+
+Verdict = Literal["began", "chain", "bound"]
+"""began: made the store. chain: ids that another account asked for serve this one. bound: they do not."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What is known of the Drive accounts of a store."""
+
+    way: str
+    """How its logs go on: 'chain' or 'newest'."""
+    accounts: dict[str, str]
+    """Verdict by the digest of an account."""
+    source: str
+    """Where our credentials come from, never what they are."""
+
+    @property
+    def lines(self) -> list[str]:
+        """For people: what holds, and what nobody has tried."""
+        way = {"chain": "a chain of ids", "newest": "compare-and-set of one file"}[self.way]
+        said = [f"log: {way}; {len(self.accounts)} Drive account{'s' if len(self.accounts) != 1 else ''}"]
+        if len(self.accounts) > 1:
+            bound = sum(verdict == "bound" for verdict in self.accounts.values())
+            tried = f"ids do not serve {bound} of them" if bound else "ids of one served the others when they joined"
+            said.append(f"several Drive accounts are experimental: {tried}; races between accounts are unproven")
+        return said
+
+
+def join(store: DriveStore) -> str:
+    """The verdict on this account, tried now if it is new here, and recorded in the directory.
+
+    Raises BadAddress (78) with what a member can do, if this account can write to no log.
+    """
+    table, me = store.directory.table(), store.account()
+    if me in table.members:
+        return table.members[me]
+    verdict = _probe(store, table, me)
+    if verdict == "bound" and store.directory.own_way == "chain":
+        raise BadAddress(
+            f"{store.address}: Google does not let this account write at ids that another account's client asked for, "
+            f"and the store goes that way. Ask a member to run `python -m storage.drive newest {store.address}` once, "
+            "then one session or command that writes; or use the members' own token."
+        )
+
+    def joined(table: Table) -> Table | None:
+        if me in table.members:
+            return None
+        return replace(table, members={**table.members, me: verdict}, spare=store.reserve(1)[0], by=me)
+
+    return store.directory.change(joined).members[me]
+
+
+def go_on_by_newest(store: DriveStore) -> None:
+    """From its next entry on, each log is one file replaced by compare-and-set; the directory at once."""
+    store.directory.change(lambda table: None if table.way == "newest" else replace(table, way="newest"))
+
+
+def membership(store: DriveStore) -> Membership:
+    """As the directory has it. Raises StoreError."""
+    table = store.directory.table()
+    return Membership(table.way, dict(table.members), store.credentials_source())
+
+
+def _probe(store: DriveStore, table: Table, me: str) -> Verdict:
+    """Create a small file at the id that a member published for this; it stays for ever."""
+    if table.spare is None:
+        return "chain"
+    try:
+        store.create(table.spare, f"directory/joined-{me}", b"joined")
+    except NotOurs:
+        return "bound"
+    except Exists:
+        pass  # another newcomer's, or our own sent twice: an id that answers so is no reason against us
+    return "chain"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from email.message import Message
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +19,10 @@ from googleapiclient.errors import HttpError, ResumableUploadError
 from googleapiclient.http import MediaFileUpload, MediaIoBaseUpload
 
 from tests.storage.drive.fake.checked import Services, refused
+from tests.storage.drive.fake.files import Call
+from tests.storage.drive.fake.media import run
+from tests.storage.drive.fake.schema import find
+from tests.storage.drive.fake.world import Access, Grant, World, scopes
 from tests.storage.drive.handle import Fake, Person, running
 from tests.storage.drive.processes import SPAWN, race_etag, race_ids, send, small, start
 
@@ -174,6 +181,23 @@ def test_an_upload_goes_on_in_another_process(fake: Fake, person: Person, sdk: A
     assert person.look()["counts"]["v3.upload/put"] <= 22, "nothing that was held is sent again"
 
 
+def test_what_arrived_of_a_part_that_broke_off_is_held_in_whole_units(fake: Fake, person: Person, sdk: Any) -> None:
+    uri = begin(sdk)
+    with closing(http.client.HTTPConnection("127.0.0.1", fake.port)) as line:
+        line.putrequest("PUT", uri.removeprefix("https://www.googleapis.com"), skip_host=True)
+        line.putheader("Host", "www.googleapis.com")
+        line.putheader("Authorization", f"Bearer {person.holds['access_token']}")
+        line.putheader("Content-Range", f"bytes 0-{len(DATA) - 1}/{len(DATA)}")
+        line.putheader("Content-Length", str(len(DATA)))
+        line.endheaders(DATA[: 2 * UNIT + 9])
+    for _ in range(500):
+        held = put(sdk, uri, b"", "bytes */*")[1]
+        if held:
+            break
+        time.sleep(0.01)
+    assert held == f"bytes=0-{2 * UNIT - 1}"
+
+
 def test_contents_of_a_file_are_replaced_in_parts_too(sdk: Any) -> None:
     id_ = sdk.files().create(body={"name": "a"}, media_body=small(b"old")).execute()["id"]
     assert sdk.files().update(fileId=id_, media_body=parts(), fields="size").execute() == {"size": str(len(DATA))}
@@ -223,6 +247,21 @@ def test_v2_writes_only_over_the_etag_it_was_given(services: Services, person: P
     guarded(update(fileId=file["id"], media_body=small(b"3")), "*").execute()
     unguarded = update(fileId=file["id"], media_body=small(b"4")).execute()
     assert guarded(v2.files().delete(fileId=file["id"]), unguarded["etag"]).execute() == "" != second
+
+
+def test_a_method_has_the_world_for_itself() -> None:
+    world = World()
+    grant = Grant(world.account("a"), "c", scopes(["drive"]))
+    found = find("POST", "/drive/v3/files")
+    assert found
+    call = Call(Access(world, grant, False), found[0], {}, {}, Message(), {"name": "n"}, None, "", 0.0)
+    thread = threading.Thread(target=run, args=(call,))
+    with world.lock:
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive() and len(world.tree.files) == 1
+    thread.join()
+    assert len(world.tree.files) == 2
 
 
 @pytest.mark.parametrize("way", ["ids", "etag"])

@@ -16,14 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import relay
 from relay.errors import BadData, RelayError, UsageError
+from relay.names import FRAGMENT
+from relay.redact import redact
 
 RELAYED, UNBROKEN = "relayed", "unbroken"
 PROGRESS = re.compile(r"step ([\d,]+)/")
+COMMITTED = re.compile(r"Step ([\d,]+) is committed")
 PATIENCE_S = 600
 LEFT = ("relay_store", "sync", "data")
 """What sessions leave in a folder."""
+SETTINGS = "demo.yaml"
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,8 @@ class Demo:
     overrides: tuple[str, ...]
     environ: Mapping[str, str]
     tell: Callable[[str], None]
+    remote: bool = False
+    """Whether the runs live in a store outside the folder, where only `init` begins one."""
 
     @property
     def every(self) -> int:
@@ -43,6 +51,8 @@ class Demo:
 
     def play(self) -> dict[str, Any]:
         """All acts; relay.demo/1. Raises RelayError if a session fails."""
+        if self.remote:
+            self._begin()
         for account, label in (("account_1", "Ana"), ("account_2", "Ben"), ("account_3", "nobody interrupted")):
             self._relay("register", account, label, "--owner", account, "--provider", "local", "--yes", run=RELAYED)
         self.tell(f"1. account_1 trains {RELAYED} to step {self.steps:,}, committing every {self.every:,} steps")
@@ -53,7 +63,8 @@ class Demo:
         self._session(RELAYED, "account_2")
         self.tell(f"4. account_3 trains {UNBROKEN}: the same thing, never interrupted")
         self._session(UNBROKEN, "account_3")
-        heads = {run: self._status(run)["head"] for run in (RELAYED, UNBROKEN)}
+        ends = {run: self._status(run) for run in (RELAYED, UNBROKEN)}
+        heads = {run: ends[run]["head"] for run in ends}
         hashes = {run: heads[run]["state_hash"] for run in heads}
         return {
             "schema": "relay.demo/1",
@@ -62,9 +73,23 @@ class Demo:
             "resumed_from_step": head,
             "state_hash": hashes,
             "equal": len(set(hashes.values())) == 1 and all(h["step"] == self.steps for h in heads.values()),
-            "links": self._status(RELAYED)["links"],
+            "links": ends[RELAYED]["links"],
             "folder": str(self.folder),
+            "store": self.store,
         }
+
+    @property
+    def store(self) -> str | None:
+        """Address of the store outside the folder, with its identity once it has begun; None if there is none."""
+        address: str | None = _settings(self.folder)["storage"]["url"] if self.remote else None
+        return address
+
+    def _begin(self) -> None:
+        """Both runs, in a store that is told by its whole address from then on."""
+        for run in (RELAYED, UNBROKEN):
+            begun = json.loads(self._relay("init", *self._settings_of_training(), "--json", run=run))
+            configure(self.folder, begun["address"])
+            self.tell(f"0. begun {run} in {redact(begun['address'])}")
 
     def report(self, run: str = RELAYED) -> str:
         """The box of one run."""
@@ -73,11 +98,11 @@ class Demo:
     def _killed_session(self) -> int:
         """Train until half way between the second and the third commit, then SIGKILL; the step it was at."""
         aim = 2 * self.every + (self.every + 1) // 2
-        seen = ""
+        seen, durable = "", 0
         with self._trained(RELAYED, "account_1") as child:
             for line, step in self._followed(child):
-                seen = line
-                if step >= aim and self._status(RELAYED)["step"] >= 2 * self.every:
+                seen, durable = line, max(durable, _number(COMMITTED, line))
+                if step >= aim and durable >= 2 * self.every:
                     child.send_signal(signal.SIGKILL)
                     child.wait()
                     return step
@@ -114,8 +139,7 @@ class Demo:
         assert child.stderr is not None
         tenth = 0
         for line in child.stderr:
-            found = PROGRESS.search(line)
-            step = int(found[1].replace(",", "")) if found else 0
+            step = _number(PROGRESS, line)
             if 10 * step // self.steps > tenth:
                 tenth = 10 * step // self.steps
                 self.tell(f"   step {step:,} of {self.steps:,}")
@@ -124,8 +148,11 @@ class Demo:
     def _training(self) -> tuple[str, ...]:
         return (
             *("--target-steps", str(self.steps), "--checkpoint-every", str(self.every), "--new"),
-            *("--progress-seconds", "0.2", "evaluation.every_commits=0", *self.overrides),
+            *("--progress-seconds", "0.2", *self._settings_of_training()),
         )
+
+    def _settings_of_training(self) -> tuple[str, ...]:
+        return ("evaluation.every_commits=0", *self.overrides)
 
     def _status(self, run: str) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self._relay("status", "--json", run=run))
@@ -154,7 +181,7 @@ class Demo:
             words[0],
             *where,
             "--config",
-            str(self.folder / "demo.yaml"),
+            str(self.folder / SETTINGS),
             *words[1:],
         ]
 
@@ -174,16 +201,45 @@ class Demo:
         }
 
 
-def prepare(folder: Path) -> None:
+def _number(pattern: re.Pattern[str], line: str) -> int:
+    """The step that a line tells, 0 if it tells none."""
+    found = pattern.search(line)
+    return int(found[1].replace(",", "")) if found else 0
+
+
+def prepare(folder: Path, store: str | None = None) -> None:
     """An empty folder with a configuration of its own; only what an earlier demonstration left is removed.
 
-    Raises UsageError if the folder holds anything else.
+    The runs live in the folder, or in `store`. Raises UsageError if the folder holds anything else.
     """
     if folder.exists() and any(folder.iterdir()):
-        if not (folder / "demo.yaml").is_file():
+        if not (folder / SETTINGS).is_file():
             raise UsageError(f"{folder} is not empty. Name a folder that does not exist yet.")
-        for name in (*LEFT, "demo.yaml"):
+        for name in (*LEFT, SETTINGS):
             path = folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "demo.yaml").write_text("project: demo\n", encoding="utf-8")
+    configure(folder, store)
+
+
+def configure(folder: Path, store: str | None) -> None:
+    """Write the demonstration's own configuration."""
+    settings: dict[str, Any] = {"project": "demo"} | ({"storage": {"url": store}} if store else {})
+    (folder / SETTINGS).write_text(yaml.safe_dump(settings), encoding="utf-8")
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    return dict(yaml.safe_load((folder / SETTINGS).read_text(encoding="utf-8")))
+
+
+def place_beneath(url: str, token: str) -> str:
+    """Address of a new folder for one demonstration beneath a store's, of which nothing else is touched.
+
+    Raises UsageError for a store of Drive that exists: its folders have no address of their own.
+    """
+    bare, mark, query = url.partition(FRAGMENT)[0].partition("?")
+    if bare.startswith("drive://"):
+        if not bare.startswith("drive://new"):
+            raise UsageError("On Google Drive the demonstration makes a folder of its own. Say --store drive://new.")
+        return bare
+    return f"{bare.rstrip('/')}/demo-{token[:12]}{mark}{query}"

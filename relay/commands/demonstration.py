@@ -10,9 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from relay.commands.common import JsonOption, Overrides, emit, say, speaks_utf8, surroundings
-from relay.demo import RELAYED, UNBROKEN, Demo, prepare
+from relay.commands.common import App, JsonOption, Overrides, emit, say, speaks_utf8, surroundings
+from relay.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
 from relay.errors import Exit
+from relay.redact import redact
 from relay.wording import duration
 
 
@@ -23,24 +24,36 @@ def demo(
     folder: Annotated[
         Path | None, typer.Option(help="Keep everything here; emptied first.", show_default=False)
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Keep the runs in a new folder beneath this address, e.g. s3://…", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train, kill the session between two commits, resume under another account, and compare with an unbroken run."""
     app = surroundings(context)
     with tempfile.TemporaryDirectory(prefix="trm-relay-demo-", ignore_cleanup_errors=True) as scratch:
         place = app.cwd / folder if folder else Path(scratch) / "demo"
-        prepare(place)
-        if folder is None:
+        there = place_beneath(absolute(app, store), app.runtime.token()) if store else None
+        prepare(place, there)
+        if there:
+            say(f"The runs live in {redact(there)}, a new folder that stays; nothing else there is touched.")
+        elif folder is None:
             say("Everything happens in a folder that is removed at the end; nothing outlives the demonstration.")
         say(f"Two trainings of {steps:,} steps, one of them in two sessions: some minutes on a CPU.")
         began = app.runtime.monotonic()
-        played = Demo(place, steps, tuple(overrides or ()), app.environ, say)
+        played = Demo(place, steps, tuple(overrides or ()), app.environ, say, remote=bool(there))
         found = played.play()
         say(f"All of it took {duration(app.runtime.monotonic() - began)}.")
         emit(as_json, found, "" if as_json else played.report())
     if not as_json:
         show(found)
     raise typer.Exit(Exit.OK if found["equal"] else Exit.BAD_DATA)
+
+
+def absolute(app: App, store: str) -> str:
+    """A plain path as an address: the demonstration's sessions run in another folder."""
+    return store if "://" in store else (app.cwd / Path(store).expanduser()).absolute().as_uri()
 
 
 def show(found: dict[str, Any]) -> None:
@@ -51,6 +64,8 @@ def show(found: dict[str, Any]) -> None:
     table.add_row(RELAYED, sessions, _short(found["state_hash"][RELAYED]))
     table.add_row(UNBROKEN, "one, unbroken", _short(found["state_hash"][UNBROKEN]))
     console.print(table)
+    if found.get("store"):
+        console.print(f"Both runs stay in {redact(found['store'])}", soft_wrap=True, markup=False)
     if found["equal"]:
         console.print(
             "EQUAL: killed, handed over and resumed, the training state is the same, bit for bit.",

@@ -23,7 +23,7 @@ from relay.commands.common import (
 from relay.commands.opening import Opening, target_of
 from relay.context import Context, Outcome
 from relay.errors import Exit, RelayError
-from relay.identity import begins_by_itself, open_run
+from relay.identity import begins_by_itself, open_run, require_run
 from relay.interrupts import heed, listening
 from relay.lease import refuse_halted
 from relay.links import briefly
@@ -122,9 +122,11 @@ def send(opening: Opening) -> Outcome:
 
 
 def found(opening: Opening) -> RunState | None:
-    """The run as it stands, before anything is loaded. Raises BadData (65) if it is halted."""
+    """The run as it stands, before anything is loaded. Raises BadData (65) if it is halted, BadConfig (78) if only
+    `init` could begin it."""
     app, settings = opening.app, opening.resolved.settings
-    known = open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session)
+    opened = open_run if begins_by_itself(opening.stores.ledger) else require_run  # else `init` comes before `register`
+    known = opened(opening.stores, settings.project, settings.run, app.runtime, session=app.session)
     if known is None:
         return None
     refuse_halted(known.view.state)

@@ -1,70 +1,89 @@
-"""The demonstration on real S3 servers: killed, resumed by a second account, the same bytes as never interrupted."""
+"""Commands on a bucket in the order that a team types them: refused, begun, trained, cleared; no secret anywhere."""
 
 from __future__ import annotations
 
-import json
-import os
-import time
-from collections.abc import Iterator
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from relay.clock import RealRuntime
 from relay.names import Names
-from tests.acceptance.processes import Relay, run_args
+from tests.relay.cli import Desk
 from tests.storage.s3.conftest import opened
-from tests.storage.s3.servers import BUCKET, ENVIRONMENT, server
+from tests.storage.s3.servers import BUCKET, ENVIRONMENT, Server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
+
+PROJECT = "sudoku_pretrain_multiaccount"
 
 
 @pytest.fixture
-def relay(tmp_path: Path) -> Iterator[Relay]:
-    relay = Relay(tmp_path)
-    yield relay
-    for process in relay.started:
-        process.kill()
-        process.communicate()
+def desk(ministack: Server, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setattr(RealRuntime, "sleep", lambda self, seconds: None)
+    return Desk(tmp_path / "desk", {"RELAY_STORE": ministack.address(f"{prefix}-sessions")})
 
 
-@pytest.mark.parametrize("name", os.environ.get("RELAY_S3_SERVERS", "ministack").split(","))
-def test_a_killed_session_is_gone_on_with_by_another_account_bit_for_bit(relay: Relay, name: str, prefix: str) -> None:
-    bare = server(name).address(f"{prefix}-demo")
-    relay.call("register", "account_1", "Ana", "--provider", "local", "--yes", code=78, RELAY_STORE=bare)
-    assert "init" in relay.last_error, "only init begins a run here"
-    relay.call("init", "--run", "unbroken", RELAY_STORE=bare)
-    begun = json.loads(relay.call("init", "--run", "relayed", "--json", RELAY_STORE=bare))
-    assert begun["address"].startswith(bare + "#")
-    place = {"RELAY_STORE": begun["address"]}
-    for number in (1, 2, 3):
-        relay.call("register", f"account_{number}", "Somebody", "--provider", "local", "--yes", **place)
-    session = relay.start(*run_args("relayed", "account_1", 100_000, 6), **place)
+def advised(text: str) -> list[str]:
+    """The first command between backquotes, as words for the program."""
+    found = re.search(r"`python rotate_accounts\.py ([^`]*)`", text)
+    assert found, text
+    return shlex.split(found[1])
 
-    def status(run: str) -> dict[str, object]:
-        return dict(json.loads(relay.call("status", "--run", run, "--json", **place)))
 
-    while session.poll() is None and int(str(status("relayed")["step"])) < 12:
-        time.sleep(1)
-    session.kill()
-    _, errors = session.communicate()
-    assert session.returncode == -9, errors
-    durable = int(str(status("relayed")["step"]))
-    relay.call(*run_args("relayed", "account_2", durable + 8, 1000), **place)  # no wait: one machine
-    relay.call(*run_args("unbroken", "account_3", durable + 8, 1000), **place)
-    heads = [status(run)["head"] for run in ("relayed", "unbroken")]
-    assert heads[0]["state_hash"] == heads[1]["state_hash"]  # type: ignore[index]
-    relay.call("verify", "--run", "relayed", **place)
-    names, sdk = Names("sudoku_pretrain_multiaccount", "relayed"), server(name).sdk()
-    for key in (names.checkpoint(1, 1), names.checkpoint(1, 2)):
-        sdk.create_multipart_upload(Bucket=BUCKET, Key=f"{prefix}-demo/{key}model.safetensors")
-    relay.call("gc", "--run", "relayed", **place)
-    assert [left for left, _ in opened(bare).unfinished("")] == [names.checkpoint(1, 2) + "model.safetensors"], (
-        "parts of a superseded epoch go, those of the newest may still become a file"
+def test_what_is_advised_leads_from_an_empty_bucket_to_a_trained_run_as_it_is_printed(desk: Desk) -> None:
+    """`run` on a store that has not begun names the next command; so does each one after it."""
+    words = ["run", "--run", "r", "--account", "account_1", "--target-steps", "3"]
+    said = []
+    for _ in range(4):
+        done = desk(*words, code=None)
+        if done.code == 0:
+            break
+        assert done.code == 78
+        command = advised(done.err)
+        said.append(command[0])
+        desk(*command)
+    assert said == ["init", "register"], "in this order: only init begins a store"
+    assert desk.status()["step"] == 3
+
+
+def test_only_init_begins_a_store_and_its_address_is_what_everybody_uses(desk: Desk) -> None:
+    bare = desk.environ["RELAY_STORE"]
+    assert "init" in desk("register", "account_1", "Ana", "--provider", "local", "--yes", code=78).err
+    begun = desk("init", "--run", "r", "--json").json
+    assert begun["address"].startswith(bare + "#id=")
+    desk.environ["RELAY_STORE"] = begun["address"]
+    desk("register", "account_1", "Ana", "--provider", "local", "--yes")
+    desk.train(3)
+    other = bare.replace("-sessions", "-other")
+    assert (
+        "not the store that your address names"
+        in desk.train(6, f"storage.url={other}#{begun['address'].partition('#')[2]}", code=78).err
     )
-    found = relay.call("doctor", "--run", "relayed", **place)
+
+
+def test_gc_gives_up_the_parts_of_superseded_epochs_only(desk: Desk, ministack: Server, prefix: str) -> None:
+    desk("init", "--run", "r")
+    for number in (1, 2):
+        desk("register", f"account_{number}", "Somebody", "--provider", "local", "--yes")
+        desk.train(3 * number, account=f"account_{number}")
+    names, sdk = Names(PROJECT, "r"), ministack.sdk()
+    for key in (names.checkpoint(1, 1), names.checkpoint(1, 2)):
+        sdk.create_multipart_upload(Bucket=BUCKET, Key=f"{prefix}-sessions/{key}model.safetensors")
+    desk("gc", "--run", "r")
+    left = [name for name, _ in opened(ministack.address(f"{prefix}-sessions")).unfinished("")]
+    assert left == [names.checkpoint(1, 2) + "model.safetensors"], "those of the newest may still become a file"
+
+
+def test_doctor_tells_whose_credentials_and_how_fast_and_no_secret_is_on_any_disk(desk: Desk) -> None:
+    desk("init", "--run", "r")
+    desk("register", "account_1", "Ana", "--provider", "local", "--yes")
+    desk.train(3)
+    found = desk("doctor", "--run", "r").out
     assert "credentials: environment variables" in found and "MB/s" in found and "self-test passed" in found
     assert "put-if-absent: works" in found and "sessions until full: unknown: the store does not tell" in found
-    assert ENVIRONMENT["AWS_SECRET_ACCESS_KEY"] not in found
-    written = [path for path in relay.folder.rglob("*") if path.is_file()]
-    secret = ENVIRONMENT["AWS_SECRET_ACCESS_KEY"].encode()
-    assert all(secret not in path.read_bytes() for path in written), "no secret on any disk"
+    secret = ENVIRONMENT["AWS_SECRET_ACCESS_KEY"]
+    assert secret not in found
+    written = [path for path in desk.folder.rglob("*") if path.is_file()]
+    assert written and all(secret.encode() not in path.read_bytes() for path in written)

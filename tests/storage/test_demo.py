@@ -1,0 +1,68 @@
+"""The demonstration on each kind of storage: killed, resumed by another account, the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relay.demo import place_beneath
+from relay.errors import UsageError
+from storage.base import open_store
+from tests.storage.dropbox.handle import ROOT
+from tests.storage.shared import SHARED
+
+SMALL = ("--steps", "160", "arch.hidden_size=32", "batch_size=8")
+"""As little training as a demonstration allows."""
+
+
+@pytest.mark.parametrize(
+    ("store", "place"),
+    [
+        ("s3://b", "s3://b/demo-abcdef012345"),
+        ("s3://b/p?region=x#id=" + "0" * 32, "s3://b/p/demo-abcdef012345?region=x"),
+        ("dropbox:///relay/", "dropbox:///relay/demo-abcdef012345"),
+        ("file:///x", "file:///x/demo-abcdef012345"),
+        ("drive://new", "drive://new"),
+    ],
+)
+def test_each_demonstration_has_a_folder_of_its_own_beneath_the_address(store: str, place: str) -> None:
+    assert place_beneath(store, "abcdef0123456789") == place
+
+
+def test_a_store_of_drive_that_others_use_is_not_touched() -> None:
+    with pytest.raises(UsageError, match="drive://new"):
+        place_beneath("drive://someones_folder/someones_first_slot", "abcdef0123456789")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("name", [name for name in SHARED if name != "local"])
+def test_killed_resumed_and_unbroken_end_in_the_same_bytes_on(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = SHARED[name](tmp_path)
+    for variable, value in shared.environ.items():
+        monkeypatch.setenv(variable, value)
+    shared.store.put("another/thing", b"of somebody")
+    (tmp_path / "here").mkdir()
+    command = [sys.executable, str(ROOT / "rotate_accounts.py"), "demo", *SMALL, "--store", shared.address, "--json"]
+    environ = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path / "here")}
+    done = subprocess.run(
+        command, cwd=tmp_path / "here", env=environ, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["equal"] and found["resumed_from_step"] < found["killed_at_step"] < 160
+    assert [link["account"] for link in found["links"]] == ["account_1", "account_2"]
+    place, _, identity = found["store"].partition("#id=")
+    assert len(identity) == 32 and "/demo-" in place and place.partition("?")[0] in done.stderr
+    prefix = place.partition("?")[0].rpartition("/")[2] + "/"
+    left = {stat.name for stat in shared.store.list("")}
+    assert {name for name in left if not name.startswith(prefix)} == {"another/thing"}
+    assert any(stat.name.endswith("manifest.json") for stat in open_store(place).list("checkpoints/demo/relayed/"))
+    assert not list((tmp_path / "here").glob("trm-relay*")), "nothing on this machine"

@@ -55,8 +55,7 @@ class Reach:
     credentials: str | None = None
     """Where they come from; '' where none are needed."""
     exclusive: bool | None = None
-    """Whether of several put_if_absent by two clients exactly one won."""
-    unique_names: bool = True
+    """Whether of several exclusive writes by two clients exactly one won."""
     skew_s: float | None = None
     clock_is_local: bool = False
     upload: float | None = None
@@ -77,7 +76,7 @@ def reach(store: Store, second: Store, found: Reach, runtime: Runtime) -> Iterat
     Raises StoreError at the first thing that stops a session; what was found until then stays in `found`.
     """
     yield from _credentials(store, found)
-    found.answer_s, found.unique_names = _answer(store, runtime), store.unique_names
+    found.answer_s = _answer(store, runtime)
     yield from _promises(store, second, found, runtime)
     found.skew_s, found.clock_is_local = skew(store, runtime), store.clock_is_local
     yield from clocks(found.skew_s)
@@ -119,7 +118,7 @@ def _promises(store: Store, second: Store, found: Reach, runtime: Runtime) -> It
     except BadAddress:
         found.exclusive = False
         raise
-    found.exclusive = True if store.unique_names else None
+    found.exclusive = True
     yield Finding("store", True, f"{found.address} keeps its promises (self-test passed)")
 
 

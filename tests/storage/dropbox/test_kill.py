@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,18 +15,21 @@ from tests.storage.dropbox.conftest import MIB
 from tests.storage.dropbox.handle import Fake, Person
 from tests.storage.dropbox.processes import send, start
 
-SIZES = {"sequence": (8 * MIB + 5, MIB), "side by side": (32 * MIB + 5, 4 * MIB)}
+SIZES = {"sequence": (8 * MIB + 5, MIB), "side by side": (20 * MIB + 5, 4 * MIB)}
 """Bytes of the file and of a part."""
 
 
 def test_a_killed_upload_goes_on(fake: Fake, person: Person, tmp_path: Path) -> None:
-    _kill_and_go_on(fake, person, tmp_path, "sequence", kills=2, chance=Random(1))
-    _kill_and_go_on(fake, fake.account(), tmp_path, "side by side", kills=2, chance=Random(2))
+    _kill_and_go_on(fake, person, tmp_path, "sequence", kills=1, chance=Random(1))
+    _kill_and_go_on(fake, fake.account(), tmp_path, "side by side", kills=1, chance=Random(2))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", SIZES)
-def test_uploads_killed_at_twenty_random_points_go_on(fake: Fake, tmp_path: Path, way: str) -> None:
+def test_uploads_killed_at_twenty_random_points_go_on(
+    fake: Fake, tmp_path: Path, way: str, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("kills", 5 * 4)
     chance = Random(way)
     for _ in range(5):
         _kill_and_go_on(fake, fake.account(), tmp_path, way, kills=4, chance=chance)

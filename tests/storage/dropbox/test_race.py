@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from tests.storage.dropbox.handle import Fake
 from tests.storage.dropbox.processes import SPAWN, payload, race, start
 
 RACERS = 8
+SLOTS = int(os.environ.get("RELAY_RACES", "50"))
+"""Slots raced for in the long tests."""
 
 
 @pytest.mark.parametrize(
@@ -18,13 +22,14 @@ RACERS = 8
     [
         (10, False),
         (10, True),
-        pytest.param(200, False, marks=pytest.mark.slow),
-        pytest.param(200, True, marks=pytest.mark.slow),
+        pytest.param(SLOTS, False, marks=pytest.mark.slow, id="long"),
+        pytest.param(SLOTS, True, marks=pytest.mark.slow, id="long-faults"),
     ],
 )
 def test_of_racing_processes_exactly_one_wins_each_slot_and_knows_it(
-    fake: Fake, tmp_path: Path, slots: int, faults: bool
+    fake: Fake, tmp_path: Path, slots: int, faults: bool, record_property: Callable[[str, object], None]
 ) -> None:
+    record_property("races", slots)
     people = [fake.account(), fake.account()]
     shared = f"7{people[0].name.split('-')[0][6:]}"
     fake.control("share", id=shared, accounts={people[0].name: "/ours", people[1].name: "/from a friend"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,15 +51,19 @@ def check_slots(address: str, winners: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("name", "quick"), [("ministack", 40), ("seaweedfs", 6)])
-def test_each_slot_has_one_winner_which_knows_it(name: str, quick: int, prefix: str, tmp_path: Path) -> None:
+def test_each_slot_has_one_winner_which_knows_it(
+    name: str, quick: int, prefix: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("races", SLOTS or quick)
     address = server(name).address(prefix)
     check_slots(address, run_race(address, SLOTS or quick, tmp_path))
 
 
 @pytest.mark.parametrize(("name", "quick"), [("ministack", 25), ("seaweedfs", 4)])
 def test_so_it_does_when_answers_are_lost_after_the_server_wrote(
-    name: str, quick: int, prefix: str, tmp_path: Path
+    name: str, quick: int, prefix: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
+    record_property("races", SLOTS or quick)
     running = server(name)
     with proxy_to(running.endpoint_url) as proxy:
         proxy.fail("after", lambda request: request.conditional, every=3)

@@ -98,6 +98,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         workers=plan.workers,
         make_room=housekeeper.make_room,
         in_a_hurry=lambda: ctx.signal.hurry,
+        show=ctx.listener.transfer,
     )
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)

@@ -17,6 +17,7 @@ from relay.manifest import MANIFEST, FileEntry, Manifest, encode
 from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed, fsync_folder, hashed
 from relay.state import Certified, Checkpoint, NextDigest, RunState
+from relay.transfers import Show, silent
 from relay.workload import StepDigest
 from storage.base import Corrupt, QuotaExceeded, Store
 from storage.transfer import Uploaded, upload
@@ -62,6 +63,7 @@ class Writer:
     """Runs before each append."""
     in_a_hurry: Callable[[], bool] = lambda: False
     """Whether a signal ends the session."""
+    show: Show = silent
     backup: tuple[int, int] | None = None
     """Key of the newest committed checkpoint on this machine's disk."""
     commits: int = 0
@@ -129,7 +131,8 @@ class Writer:
         began, prefix = self.runtime.monotonic(), self.names.checkpoint(*packed.key)
         keys = {file.name: prefix + file.name for file in packed.files}
         folder = self.outbox.folder(packed.key)
-        files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item))
+        sent = self.show(f"sending step {packed.step:,}", sum(file.size for file in packed.files))
+        files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item), sent=sent)
         self.budget.measured.add("upload", self.runtime.monotonic() - began)
         return files
 

@@ -19,6 +19,7 @@ from relay.samehost import HostLocks
 from relay.signals import StopSignal
 from relay.startup import Startup
 from relay.state import Certified, RunState
+from relay.transfers import Show, silent
 from relay.workload import Progress, Workload
 from storage.base import Store
 
@@ -57,6 +58,8 @@ class Listener:
     progress: Callable[[Progress], None] = lambda progress: None
     held: Callable[[Held], None] = lambda held: None
     """Countdown while another session holds the lease."""
+    transfer: Show = silent
+    """How far a checkpoint is on its way, from any thread."""
 
 
 @dataclass

@@ -126,7 +126,8 @@ def _restore(parts: Parts) -> Restored:
     ctx, lease = parts.ctx, parts.lease
     began = ctx.runtime.monotonic()
     store, names, workers = ctx.checkpoint_store, ctx.names, ctx.plan.workers
-    restored = restore(lease.state, store, names, ctx.outbox, ctx.workload, workers, lambda: _heed(parts))
+    go_on, show = (lambda: _heed(parts)), ctx.listener.transfer
+    restored = restore(lease.state, store, names, ctx.outbox, ctx.workload, workers, go_on, show)
     parts.budget.measured.add("restore", ctx.runtime.monotonic() - began)
     parts.writer.backup = restored.checkpoint.key
     if restored.damaged:

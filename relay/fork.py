@@ -15,6 +15,7 @@ from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed
 from relay.restore import fetch_unheld
 from relay.state import Checkpoint, Origin, RunState
+from relay.transfers import Show, silent
 from relay.trouble import speaking
 from relay.workload import StepDigest
 from storage.base import Exists, Store, TooLong
@@ -31,6 +32,7 @@ def copy_checkpoint(
     run_id: str,
     code_version: str,
     scratch: Path,
+    show: Show = silent,
 ) -> tuple[Checkpoint, Origin]:
     """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under `names`.
 
@@ -45,17 +47,25 @@ def copy_checkpoint(
         raise BadData(f"Run {state.run} retains no checkpoint of step {key[0]:,}. It retains steps {steps}.")
     outbox = Outbox(scratch)
     try:
-        manifest = fetch_unheld(checkpoint, ledger, state, source, outbox)
+        manifest = fetch_unheld(checkpoint, ledger, state, source, outbox, show)
         with speaking(target, "The checkpoint could not be copied"):
             _claim(target, names, {"manifest": checkpoint.sha256, "code_version": code_version})
-            head = _store(manifest, outbox.folder(key), target, names, run_id, code_version, checkpoint.metric)
+            place = outbox.folder(key)
+            head = _store(manifest, place, target, names, run_id, code_version, checkpoint.metric, show)
     finally:
         outbox.remove(key)
     return head, _origin(parent, manifest)
 
 
 def copy_unsent(
-    parent: View, packed: Packed, outbox: Outbox, target: Store, names: Names, run_id: str, code_version: str
+    parent: View,
+    packed: Packed,
+    outbox: Outbox,
+    target: Store,
+    names: Names,
+    run_id: str,
+    code_version: str,
+    show: Show = silent,
 ) -> tuple[Checkpoint, Origin]:
     """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
 
@@ -63,7 +73,7 @@ def copy_unsent(
     """
     with speaking(target, "The checkpoint could not be copied"):
         _claim(target, names, {"unsent": digest(dumps(packed.model_dump(mode="json"))), "code_version": code_version})
-        head = _store(packed, outbox.folder(packed.key), target, names, run_id, code_version, None)
+        head = _store(packed, outbox.folder(packed.key), target, names, run_id, code_version, None, show)
     return head, _origin(parent, packed)
 
 
@@ -112,10 +122,12 @@ def _store(
     run_id: str,
     code_version: str,
     metric: float | None,
+    show: Show,
 ) -> Checkpoint:
     """The files in `folder` under the new run's own prefix, and their manifest."""
     keys = {file.name: names.checkpoint(copied.step, 0) + file.name for file in copied.files}
-    files = upload(target, folder, keys)
+    sent = show(f"sending step {copied.step:,}", sum(file.size for file in copied.files))
+    files = upload(target, folder, keys, sent=sent)
     packed = Packed(
         project=names.project,
         run=names.run,

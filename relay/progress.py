@@ -17,6 +17,8 @@ from relay.workload import Progress as Step
 SHOWN = {"lm_loss": "loss", "loss": "loss", "exact_accuracy": "exact", "accuracy": "acc"}
 """What people watch, by what it is called where there is little room."""
 SHORTEST_BAR, LONGEST_BAR = 8, 40
+IDLE_S = 3.0
+"""Without a step for so long the line shows the transfer that everybody waits for."""
 
 
 class Display(Protocol):
@@ -34,6 +36,10 @@ class Display(Protocol):
         """One line for people."""
         ...
 
+    def transfer(self, text: str) -> None:
+        """How far a long transfer is, from any thread; empty once it is over."""
+        ...
+
     def close(self) -> None:
         """The session is over."""
         ...
@@ -48,6 +54,10 @@ class Pace:
         self.step = 0
         self.rate = 0.0
         """0 until two steps were seen."""
+
+    def now(self) -> float:
+        """The time now."""
+        return self._monotonic()
 
     def add(self, step: int) -> float:
         """The time now."""
@@ -79,6 +89,13 @@ class Lines:
         """Show this target from now on."""
         self._target = target
 
+    def transfer(self, text: str) -> None:
+        """A line if none came for a while."""
+        now = self._pace.now()
+        if text and (self._shown_at is None or now - self._shown_at >= self._every_s):
+            self._shown_at = now
+            self.tell(text)
+
     def tell(self, line: str) -> None:
         """Print at once."""
         print(harmless(redact(line)), file=sys.stderr, flush=True)
@@ -95,11 +112,22 @@ class Bar:
         self._metrics: Mapping[str, float] = {}
         self._console = console or Console(stderr=True)
         self._live: Live | None = None
+        self._stepped_at = -IDLE_S
+        self._transfer = ""
 
     def step(self, progress: Step) -> None:
         """Move the bar."""
-        self._pace.add(progress.step)
+        self._stepped_at = self._pace.add(progress.step)
         self._metrics = progress.metrics
+        self._start()
+
+    def transfer(self, text: str) -> None:
+        """Instead of the bar while no step is made: a checkpoint is fetched, or the last one sent."""
+        self._transfer = text
+        if text:
+            self._start()
+
+    def _start(self) -> None:
         if self._live is None:  # one made earlier would first show what it was made with
             self._live = Live(console=self._console, get_renderable=self._line)
             self._live.start()
@@ -118,6 +146,8 @@ class Bar:
             self._live.stop()
 
     def _line(self) -> Text:
+        if self._transfer and self._pace.now() - self._stepped_at >= IDLE_S:
+            return Text(self._transfer, no_wrap=True, overflow="crop")
         text = bar_line(self._pace, self._target, self._metrics, self._console.width, self._console.options.ascii_only)
         return Text(text, no_wrap=True, overflow="crop")
 

@@ -14,6 +14,7 @@ from relay.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed
 from relay.state import Checkpoint, RunState
+from relay.transfers import Show, silent
 from relay.trouble import LOOK, speaking
 from relay.workload import Workload
 from storage.base import Corrupt, Missing, Ref, Store, TooLong
@@ -46,6 +47,7 @@ def restore(
     workload: Workload,
     workers: int = 4,
     go_on: Callable[[], None] = lambda: None,
+    show: Show = silent,
 ) -> Restored:
     """Load the newest sound checkpoint into the workload.
 
@@ -59,7 +61,7 @@ def restore(
         with speaking(store, f"Checkpoint {name} could not be read, which proves no damage"):
             try:
                 go_on()
-                manifest = fetch(checkpoint, state, store, names, outbox, workers, go_on)
+                manifest = fetch(checkpoint, state, store, names, outbox, workers, go_on, show)
                 _load(state.run, workload, outbox, checkpoint)
             except Damaged as evidence:
                 found.append((checkpoint.key, f"{name}: {evidence}"))
@@ -81,6 +83,7 @@ def fetch(
     outbox: Outbox,
     workers: int = 4,
     go_on: Callable[[], None] = lambda: None,
+    show: Show = silent,
 ) -> Manifest:
     """Bring a checkpoint's files, verified, from the store into its outbox folder.
 
@@ -89,11 +92,17 @@ def fetch(
     proved.
     """
     manifest = read_manifest(checkpoint, state, store, names)
+    arrived = show(f"fetching step {checkpoint.step:,}", sum(file.size for file in manifest.files))
+
+    def piece(count: int) -> None:
+        arrived(count)
+        go_on()
+
     with os_errors(outbox.root, reading=False):
         incoming = outbox.incoming()
         try:
             wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
-            download(store, wanted, incoming, workers=workers, progress=lambda _: go_on())
+            download(store, wanted, incoming, workers=workers, progress=piece)
         except (Missing, Corrupt) as error:
             raise Damaged(_evidence(manifest, error)) from error
         else:
@@ -103,7 +112,9 @@ def fetch(
     return manifest
 
 
-def fetch_unheld(checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox) -> Manifest:
+def fetch_unheld(
+    checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Show = silent
+) -> Manifest:
     """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
 
     Raises BadData (65) that says whether it is damaged or was retired meanwhile, StorageUnreachable (69).
@@ -111,7 +122,7 @@ def fetch_unheld(checkpoint: Checkpoint, ledger: RunLedger, state: RunState, sto
     what = f"Step {checkpoint.step:,} of run {state.run}"
     try:
         with speaking(store, f"{what} could not be read"):
-            return fetch(checkpoint, state, store, ledger.names, outbox)
+            return fetch(checkpoint, state, store, ledger.names, outbox, show=show)
     except Damaged as evidence:
         if retained(ledger, checkpoint):
             others = ", ".join(f"{c.step:,}" for c in state.undamaged if c.key != checkpoint.key) or "none"

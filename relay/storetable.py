@@ -13,7 +13,7 @@ from rich.table import Table
 from relay.reach import RACERS, Reach
 from relay.redact import printable
 from relay.skew import MOST_S
-from relay.wording import duration
+from relay.wording import duration, size
 
 MANY = 10_000
 UNKNOWN = "unknown"
@@ -105,14 +105,6 @@ def _sessions(found: Reach) -> str:
     if found.sessions == 0:
         return "0: no room for one more"
     return f"over {MANY:,}" if found.sessions > MANY else f"about {found.sessions:,}"
-
-
-def size(count: float) -> str:
-    """45 kB, 4.5 MB, 1.2 GB, 3.4 TB."""
-    for unit, word in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {word}"
-    return f"{count / 1e3:.0f} kB"
 
 
 def _whole(number: float | None) -> int | None:

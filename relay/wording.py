@@ -59,6 +59,14 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
+def size(count: float) -> str:
+    """45 kB, 4.5 MB, 1.2 GB, 3.4 TB."""
+    for unit, word in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {word}"
+    return f"{count / 1e3:.0f} kB"
+
+
 def sum_up(ok: bool, known: int) -> str:
     """What verify found, in one sentence that is true of all of it; `known` damaged checkpoints are not in use."""
     if not ok:

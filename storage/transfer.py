@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
 import os
 import threading
@@ -16,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from storage.base import BlockHash, Corrupt, Missing, Ref, Store, StoreError, check_name
 from storage.oserrors import os_errors
+from storage.sent import listening
 
 CHUNK = 8 << 20
 """Bytes of a piece; one for each worker is in memory for each file in flight."""
@@ -58,17 +60,30 @@ def upload(
     *,
     workers: int = 4,
     progress: Progress = lambda _: None,
+    sent: Progress = lambda _: None,
 ) -> list[Uploaded]:
     """Store the files `folder/name` under `keys[name]` and verify each by the store's own hash or by reading it back.
 
     What is there already with the same bytes is not sent again. A key must not be named by any entry yet: other bytes
     under it are replaced. Results are in the order of `keys`. With `workers=1` no thread is started.
+    `progress` is told of whole files and may raise to stop what follows; `sent`, for showing only, also of parts.
     Raises Corrupt if a file twice does not arrive as sent, StoreError if it cannot be read, else the store's errors.
     """
-    tell = _one_at_a_time(progress)
-    return in_parallel(
-        lambda item: _upload(store, folder / check_name(item[0]), *item, tell, workers > 1), keys.items(), workers
-    )
+    tell, show = _one_at_a_time(progress), _one_at_a_time(sent)
+
+    def one(item: tuple[str, str]) -> Uploaded:
+        gone: list[int] = []
+
+        def count(more: int) -> None:
+            gone.append(more)
+            show(more)
+
+        with listening(count):
+            done = _upload(store, folder / check_name(item[0]), *item, tell, workers > 1)
+        show(max(0, done.size - sum(gone)))
+        return done
+
+    return in_parallel(one, keys.items(), workers)
 
 
 def download(
@@ -239,7 +254,8 @@ def begin(work: Callable[[T], R], item: T) -> Future[R]:
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             future.set_exception(error)
 
-    threading.Thread(target=run, name="transfer", daemon=True).start()
+    context = contextvars.copy_context()
+    threading.Thread(target=lambda: context.run(run), name="transfer", daemon=True).start()
     return future
 
 

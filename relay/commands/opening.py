@@ -35,6 +35,7 @@ from relay.skew import ADVICE, skew, skew_text
 from relay.standing import Standing, rows
 from relay.startup import Startup
 from relay.state import RunState
+from relay.transfers import through
 from relay.wording import duration
 from relay.workload import Workload
 from storage.base import Store, StoreError, open_store
@@ -157,7 +158,9 @@ class Opening:
             outbox=claimed_outbox(sync, opened.view.state.run_id),
             locks=FileHostLocks(default_folder()),
             signal=self.stop,
-            listener=Listener(self.tell, self.shown.step, self._waiting),
+            listener=Listener(
+                self.tell, self.shown.step, self._waiting, through(lambda text: self.shown.transfer(text), app.runtime)
+            ),
             startup=self.startup,
             other_runs=lambda: other_runs(opened.registry, opened.names, app),
             successor=lambda state: successor(known, state, settings.account),

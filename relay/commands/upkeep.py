@@ -30,6 +30,7 @@ from relay.redact import redact, secrets_of
 from relay.salvage import pinned_config
 from relay.signals import StopSignal
 from relay.state import Checkpoint, Origin
+from relay.transfers import showing
 from storage.base import Store, make_store
 from storage.selftest import self_test
 
@@ -137,15 +138,16 @@ def copied(
     outbox = outbox_of(resolved.path(settings.sync_dir) / settings.project / settings.run, view.state.run_id)
     here = {packed.step: packed for packed in only_here(outbox, view.state)}
     if step in here and step not in {c.step for c in view.state.undamaged}:
-        return copy_unsent(view, here[step], outbox, target, names, fresh, relay.__version__)
+        with showing(say, app.runtime) as show:
+            return copy_unsent(view, here[step], outbox, target, names, fresh, relay.__version__, show)
     try:
         chosen = choose(view.state, step)
     except BadData as error:
         only = f" This machine alone also has {', '.join(f'{n:,}' for n in here)}." if here else ""
         raise BadData(f"{error}{only}") from error
-    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
         return copy_checkpoint(
-            parent.ledger, view, chosen.key, target, target, names, fresh, relay.__version__, Path(scratch)
+            parent.ledger, view, chosen.key, target, target, names, fresh, relay.__version__, Path(scratch), show
         )
 
 

@@ -18,6 +18,7 @@ from relay.identity import Opened, Pair
 from relay.outbox import Outbox
 from relay.restore import fetch_unheld
 from relay.state import Checkpoint, RunState
+from relay.transfers import showing
 from relay.wording import counted, duration, metric
 from relay.workload import Workload
 
@@ -65,7 +66,7 @@ def evaluate(
     workload = app.kind.build(app.kind.pinned(pinned, wanted), app.kind.device(resolved.settings.device), data)
     chosen = choose(opened.view.state, step)
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        load(workload, bring(chosen, opened, stores, Path(scratch)))
+        load(workload, bring(app, chosen, opened, stores, Path(scratch)))
     metrics = measure(app, workload, split, rows)
     which = role(opened.view.state, chosen)
     document = {"schema": "relay.evaluate/1", "run": resolved.settings.run, "step": chosen.step, "which": which}
@@ -91,7 +92,7 @@ def export(
     chosen = choose(opened.view.state, step)
     place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        folder = bring(chosen, opened, stores, Path(scratch))
+        folder = bring(app, chosen, opened, stores, Path(scratch))
         files = list(app.kind.export(folder, place, opened.ledger.genesis().config, raw))
     document = {"schema": "relay.export/1", "step": chosen.step, "files": files, "exact": False}
     note = "Weights only: training cannot go on exactly from these files; `fork` does that."
@@ -118,10 +119,11 @@ def role(state: RunState, checkpoint: Checkpoint) -> str:
     return "best on validation" if checkpoint.key == state.best else "retained checkpoint"
 
 
-def bring(checkpoint: Checkpoint, opened: Opened, stores: Pair, scratch: Path) -> Path:
+def bring(app: App, checkpoint: Checkpoint, opened: Opened, stores: Pair, scratch: Path) -> Path:
     """The checkpoint's files, verified, on this machine. Raises BadData (65), StorageUnreachable (69)."""
     outbox = Outbox(scratch)
-    fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, outbox)
+    with showing(say, app.runtime) as show:
+        fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, outbox, show)
     return outbox.folder(checkpoint.key)
 
 

@@ -12,6 +12,7 @@ from storage.base import Missing, Unavailable
 from storage.dropbox.client import Client
 from storage.dropbox.progress import Progress
 from storage.retry import patiently
+from storage.sent import sent
 from storage.source import Source
 from storage.transfer import in_parallel
 
@@ -91,6 +92,7 @@ class Upload:
                 raise SessionLost
             progress.done = {expected}
             progress.save()
+            sent(max(0, expected - offset))
 
     def _side_by_side(self) -> None:
         """All parts but the last in any order, then the last, which closes the session."""
@@ -105,6 +107,7 @@ class Upload:
         with self._lock:
             self._progress.done.add(offset)
             self._progress.save()
+        sent(min(BLOCK, self._source.size - offset))
 
     def _append(self, offset: int, close: bool) -> int:
         """Send the part at an offset; the offset that the server wants next."""

@@ -16,6 +16,7 @@ from storage.base import Missing, StoreError, Unavailable
 from storage.s3.checksums import b64_sha256, sha_hex
 from storage.s3.client import Clients
 from storage.s3.errors import Failure, code_of, s3_errors, translate
+from storage.sent import sent
 from storage.transfer import in_parallel
 
 PART = 8 << 20
@@ -85,7 +86,9 @@ class Multipart:
             def send(number: int) -> Part:
                 with self._in_memory:
                     data = os.pread(file.fileno(), step, (number - 1) * step)
-                    return self._send(upload, number, data, kept.get(number), verified)
+                    part = self._send(upload, number, data, kept.get(number), verified)
+                    sent(len(data))
+                    return part
 
             parts = in_parallel(send, range(1, -(-size // step) + 1), SENDERS)
         self._finish(upload, parts, verified)
@@ -144,10 +147,10 @@ class Multipart:
         checks = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256} if sha256 else {}
         place = {"Bucket": self._bucket, "Key": upload.key, "UploadId": upload.id, "PartNumber": number}
         try:
-            sent = self._clients.patient.upload_part(**place, Body=data, **checks)
+            answer = self._clients.patient.upload_part(**place, Body=data, **checks)
         except Failure as error:
             raise self._meant(error, upload) from error
-        return Part(number, sent["ETag"], sha256)
+        return Part(number, answer["ETag"], sha256)
 
     def _finish(self, upload: Unfinished, parts: list[Part], verified: bool) -> None:
         """Make the parts one object. An answer that is lost, or an upload that is gone, may mean that it is one."""

@@ -9,7 +9,8 @@ import pytest
 from relay.clock import RealRuntime
 from relay.doctor import Finding
 from relay.reach import LONG_ENOUGH_S, SIZES, Reach, reach
-from relay.storetable import document, size, table
+from relay.storetable import document, table
+from relay.wording import size
 from storage.base import BadAddress, Denied, Ref, Unavailable
 from storage.local import LocalStore
 from storage.memory import MemoryStore

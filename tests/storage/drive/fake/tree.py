@@ -120,13 +120,12 @@ class Tree:
         return any(above.trashed for above in self.lineage(file))
 
     def role(self, user: str, file: File) -> str | None:
-        """What a user is to a file: the most that is given on it or on a folder above. What lies in its owner's
-        trash is nobody else's."""
+        """What a user is to a file: the most that is given on it or on a folder above, whose owner may edit what
+        others put there. What lies in its owner's trash is nobody else's."""
         if file.owner != user and file.owner is not None and self.is_trashed(file):
             return None
         given = {above.permissions.get(user) for above in self.lineage(file)} - {"owner"}
-        if file.owner == user:
-            given.add("owner")
+        given.update("owner" if above is file else "writer" for above in self.lineage(file) if above.owner == user)
         return max((role for role in given if role), key=ROLES.index, default=None)
 
     def roles(self, file: File) -> dict[str, str]:

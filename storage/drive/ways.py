@@ -52,13 +52,14 @@ class DriveSlots:
         except Closed as closed:
             return self._follow(closed).create(seq, data)
         except Missing:
-            if newest or self.tail(-1) < seq - 1 or self._newest is None:
-                raise  # nobody has written the slot before
-            return self._newest.create(seq, data)
+            return self._really(newest, seq - 1).create(seq, data)
 
     def read(self, seq: int, length: int) -> bytes:
         newest = self._beyond(seq)
-        return newest.read(seq, length) if newest else self._chain.read(seq, length)
+        try:
+            return newest.read(seq, length) if newest else self._chain.read(seq, length)
+        except Missing:
+            return self._really(newest, seq).read(seq, length)
 
     def taken(self, seq: int) -> bool:
         newest = self._beyond(seq)
@@ -97,6 +98,12 @@ class DriveSlots:
         onward = self._drive.reserve(1)[0]
         self._chain.write_file(onward, f"{self._prefix}newest.json", pack(Newest(self._prefix, seq, seq), data))
         return self._chain.close(seq, data, onward)
+
+    def _really(self, asked: NewestSlots | None, seq: int) -> NewestSlots:
+        """Where a slot is that the chain does not have; inside an `except`: raises again if nobody has written it."""
+        if asked or self.tail(-1) < seq or self._newest is None:
+            raise
+        return self._newest
 
     def _beyond(self, seq: int) -> NewestSlots | None:
         return self._newest if self._newest and seq > self._last else None

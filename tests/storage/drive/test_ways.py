@@ -1,0 +1,175 @@
+"""Two ways of a log, several accounts, ids bound to a user: what is probed, recorded, and said."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.base import BadAddress, Exists, Store
+from storage.drive import __main__ as command
+from storage.drive.directory import Table, decode
+from storage.drive.errors import NotOurs, UsedUp
+from storage.drive.members import go_on_by_newest, join, membership
+from storage.drive.store import DriveStore
+from storage.log import Log, Lost, Won
+from storage.wrapper import CountingStore
+from tests.storage.drive.handle import Fake, Person
+from tests.storage.drive.stores import Drive, connect, holding
+
+PREFIX = "runs/p/r/ledger/"
+
+
+def log_on(store: Store) -> Log:
+    return Log(store, PREFIX, sleep=lambda _: None)
+
+
+@pytest.fixture
+def friends(fake: Fake) -> tuple[Person, Person]:
+    """Two people with tokens of their own accounts, of the whole scope."""
+    return fake.person(("drive",)), fake.person(("drive",))
+
+
+def shared(fake: Fake, friends: tuple[Person, Person]) -> tuple[DriveStore, DriveStore]:
+    """One store in a folder that the first shares with the second."""
+    ana, ben = friends
+    drive = Drive(ana, own=True)
+    ana.share(drive.address.split("/")[2], **{ben.name: "writer"})
+    return drive.store(), connect(ben, drive.address, own=True)
+
+
+def test_a_log_changes_over_and_whoever_reads_it_follows(drive: Drive) -> None:
+    old = log_on(drive.store())
+    for seq in range(5):
+        old.append(seq, b"chain %d" % seq)
+    go_on_by_newest(drive.store())
+    writer = log_on(drive.store())
+    assert writer.tail() == 4
+    for seq in range(5, 30):
+        assert isinstance((writer if seq % 2 else old).append(seq, b"newest %d" % seq), Won)
+        assert (old if seq % 2 else writer).append(seq, b"late") == Lost(b"newest %d" % seq)
+    reader = log_on(drive.store())
+    assert reader.tail() == reader.tail(3) == 29
+    assert [reader.read(seq) for seq in (0, 4, 5, 6, 17, 28, 29)] == [
+        b"chain 0", b"chain 4", b"newest 5", b"newest 6", b"newest 17", b"newest 28", b"newest 29",
+    ]  # fmt: skip
+    assert reader.gaps(29) == []
+    reader.publish_hint(29, "a" * 64)
+    assert log_on(drive.store()).tail() == 29
+
+
+def test_a_log_that_begins_this_way_costs_few_requests(drive: Drive) -> None:
+    go_on_by_newest(drive.store())
+    writer = log_on(drive.store())
+    for seq in range(70):
+        writer.append(seq, b"%d" % seq)
+    counting = CountingStore(drive.store())
+    reader = log_on(counting)
+    assert reader.tail() == 69
+    before = counting.reads
+    assert reader.read(0) == b"0" and reader.read(69) == b"69" and reader.read(68) == b"68"
+    assert counting.reads - before <= 3 * 2 + 7, "a logarithm of the slots between"
+
+
+def test_lost_replies_of_a_compare_and_set(drive: Drive) -> None:
+    go_on_by_newest(drive.store())
+    log = log_on(drive.store())
+    log.append(0, b"genesis")
+    for seq, kind in enumerate(("drop-after", "500-after", "429", "drop-before"), start=1):
+        drive.person.fault(kind, route="v2.files.update", retry_after=0)
+        assert isinstance(log.append(seq, b"%d" % seq), Won)
+    assert [log.read(seq) for seq in range(1, 5)] == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_moved_etag_alone_loses_nothing(drive: Drive, fake: Fake) -> None:
+    go_on_by_newest(drive.store())
+    log = log_on(drive.store())
+    log.append(0, b"genesis")
+    log.append(1, b"one")
+    fake.control("touch", file=log.ref(1))
+    assert isinstance(log.append(2, b"two"), Won)
+
+
+def test_two_accounts_share_a_chain_where_ids_serve_everybody(fake: Fake, friends: tuple[Person, Person]) -> None:
+    mine, theirs = shared(fake, friends)
+    assert isinstance(log_on(mine).append(0, b"genesis"), Won)
+    assert isinstance(log_on(theirs).append(1, b"theirs"), Won)
+    assert log_on(mine).append(1, b"late") == Lost(b"theirs")
+    found = membership(mine)
+    assert sorted(found.accounts.values()) == ["began", "chain"] and found.way == "chain"
+    text = " ".join(found.lines)
+    assert "2 Drive accounts" in text and "experimental" in text and "unproven" in text
+    assert friends[0].name not in str(found) and "@" not in str(found)
+    spare = mine.directory.table().spare
+    assert spare is not None
+    joined = [f for f in friends[1].look()["files"].values() if "joined-" in f["name"]]
+    assert len(joined) == 1, "the file of the probe stays"
+
+
+def test_where_ids_are_bound_a_newcomer_is_told_what_a_member_can_do(
+    fake: Fake, friends: tuple[Person, Person], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, theirs = shared(fake, friends)
+    with fake.ways(ids="owner"):
+        log = log_on(mine)
+        log.append(0, b"genesis")
+        with pytest.raises(BadAddress, match=rf"python -m storage\.drive newest {mine.address}"):
+            log_on(theirs).append(1, b"theirs")
+        (ref,) = mine.reserve(1)
+        with pytest.raises(NotOurs, match="another account's client"):
+            theirs.create(ref, "a", b"")
+        for name, value in holding(friends[0], own=True).items():
+            monkeypatch.setenv(name, value)
+        assert command.main(["newest", mine.address + "#id=" + "0" * 32]) == 0
+        assert command.main(["newest", mine.address]) == 0, "twice is once"
+        assert "compare-and-set" in capsys.readouterr().out
+        member = connect(friends[0], mine.address, own=True)
+        assert isinstance(log_on(member).append(1, b"a member's next entry closes the chain"), Won)
+        newcomer = connect(friends[1], mine.address, own=True)
+        assert log_on(newcomer).tail() == 1
+        assert isinstance(log_on(newcomer).append(2, b"theirs"), Won)
+        assert log_on(member).read(2) == b"theirs"
+        assert isinstance(Log(newcomer, "runs/p/new/ledger/", sleep=lambda _: None).append(0, b"genesis"), Won)
+        assert sorted(membership(member).accounts.values()) == ["began", "bound"]
+        assert "do not serve 1 of them" in " ".join(membership(member).lines)
+
+
+def test_the_default_is_one_account_and_says_so(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    for client in (drive.store(), drive.store()):
+        assert join(client) == "began"
+    found = membership(drive.store(read_only=True))
+    assert found.lines == ["log: a chain of ids; 1 Drive account"] and found.source == "RELAY_DRIVE_TOKEN"
+
+
+def test_the_command_refuses_wrong_words_and_tells_errors(drive: Drive, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["members"]) == 2 and command.main(["other", drive.address]) == 2
+    assert command.main(["members", drive.address]) == 69
+    assert "no Google Drive credentials" in capsys.readouterr().err
+
+
+def test_names_are_bound_once_whoever_asks_first(drive: Drive) -> None:
+    a, b = drive.store(), drive.store()
+    ref = a.put_if_absent("trm-relay.store.json", b"first")
+    with pytest.raises(Exists):
+        b.put_if_absent("trm-relay.store.json", b"second")
+    assert b.ref("trm-relay.store.json") == ref and b.get(ref) == b"first"
+    a.delete(ref)
+    with pytest.raises(UsedUp, match="does not take this id"):
+        b.put_if_absent("trm-relay.store.json", b"third")
+
+
+def test_an_address_that_leads_nowhere_says_so(drive: Drive, fake: Fake) -> None:
+    folder = drive.address.split("/")[2]
+    (unused,) = drive.store().reserve(1)
+    with pytest.raises(BadAddress, match="no store that this token can see"):
+        connect(drive.person, f"drive://{folder}/{unused}").ref("a")
+    stranger = fake.person()
+    with pytest.raises(BadAddress, match="sees no folder"):
+        connect(stranger, drive.address).ref("a")
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"[" * 9999, b'{"format":1}'])
+def test_a_table_is_strict(data: bytes) -> None:
+    assert decode(data) is None
+    good = Table({"a": "x" * 20}, {"m": "began"}, None, None, "newest")  # type: ignore[dict-item]
+    assert decode(good.encode()) == good
+    assert decode(good.encode().replace(b'"a"', b'"../a"')) is None
+    assert decode(good.encode().replace(b"newest", b"other!")) is None

@@ -134,11 +134,10 @@ def _known_time(state: RunState, listed: list[Stat]) -> float:
 def sweep_signs(store: Store, names: Names, epoch: int) -> None:
     """Delete heartbeats and stop requests of epochs below `epoch`. Nobody needs them; one that stays is harmless."""
     with suppress(StoreError):
-        for name in (names.heartbeat, names.stop):
-            prefix = name(0).removesuffix("0")
+        for prefix in names.signs:
             for stat in store.list(prefix):
-                number = stat.name.removeprefix(prefix)
-                if number.isdecimal() and stat.name == name(int(number)) and int(number) < epoch:
+                number = names.parse_sign(stat.name)
+                if number is not None and number < epoch:
                     store.delete(stat.ref)
 
 

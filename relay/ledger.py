@@ -224,10 +224,9 @@ class RunLedger:
         for stat in checkpoints.list(self.names.checkpoints):
             if key := self.names.parse_checkpoint(stat.name):
                 yield key[1], stat.name
-        heartbeats = self.names.heartbeat(0)[:-1]
-        for stat in self.store.list(heartbeats):
-            if (epoch := stat.name.removeprefix(heartbeats)).isdecimal():
-                yield int(epoch), stat.name
+        for stat in self.store.list(self.names.signs[0]):
+            if (epoch := self.names.parse_sign(stat.name)) is not None:
+                yield epoch, stat.name
 
 
 def check_fence(state: RunState, session: str, epoch: int) -> None:

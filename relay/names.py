@@ -18,6 +18,7 @@ REGISTRY = "registry/"
 REGISTRY_LEDGER = REGISTRY + "ledger/"
 CHECKPOINTS = "checkpoints/"
 _FILE = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})/([a-z0-9][a-z0-9._-]{0,127})")
+_SIGN = re.compile(r"(heartbeat|stop)\.(0|[1-9][0-9]{0,15})")
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,16 @@ class Names:
     def stop(self, epoch: int) -> str:
         """A request to the holder of that epoch to end as planned."""
         return f"{self.home}stop.{epoch}"
+
+    @property
+    def signs(self) -> tuple[str, str]:
+        """Prefixes of all heartbeats and of all stop requests."""
+        return self.heartbeat(0)[:-1], self.stop(0)[:-1]
+
+    def parse_sign(self, name: str) -> int | None:
+        """The epoch if `name` is exactly that of a heartbeat or a stop request of this run, else None."""
+        found = _SIGN.fullmatch(name.removeprefix(self.home)) if name.startswith(self.home) else None
+        return int(found[2]) if found else None
 
     def history(self, epoch: int) -> str:
         """Links that left the state; `epoch` is that of the newest one inside."""

@@ -13,7 +13,7 @@ from relay.errors import BadData
 from relay.ledger import Point, RunLedger, View
 from relay.state import RunState
 from relay.trouble import speaking
-from storage.log import Log
+from storage.slots import listed
 
 
 def salvage(ledger: RunLedger) -> View | None:
@@ -22,7 +22,7 @@ def salvage(ledger: RunLedger) -> View | None:
     None if nothing intact is there. Raises StorageUnreachable (69), NewerFormat (78).
     """
     with speaking(ledger.store):
-        tail = max(_slots(ledger.chain.log), default=-1)
+        tail = max(listed(ledger.store, ledger.names.ledger), default=-1)
         start = _oldest_intact(ledger, tail)
         point = ledger.chain.reader.through(start, tail) if start else None
     if point is None or point.state is None or point.entry is None:
@@ -42,12 +42,6 @@ def pinned_config(ledger: RunLedger) -> dict[str, object]:
             f"with, is damaged. Nothing was changed. Restore that file from a backup of the storage."
         )
     return dict(Genesis.model_validate_json(dumps(entry.change)).config)
-
-
-def _slots(log: Log) -> list[int]:
-    """Slots that a listing shows."""
-    numbers = (stat.name.removeprefix(log.prefix).removesuffix(".json") for stat in log.store.list(log.prefix))
-    return [int(number) for number in numbers if number.isdecimal() and len(number) == 20 and int(number) < 2**53]
 
 
 def _oldest_intact(ledger: RunLedger, tail: int) -> Point[RunState] | None:

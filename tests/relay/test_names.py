@@ -26,6 +26,15 @@ def test_every_name_can_be_stored_and_a_checkpoint_name_reads_back(p: str, r: st
     )
 
 
+@given(good, good, numbers)
+def test_a_sign_of_life_and_a_stop_request_read_back_and_lie_under_their_prefixes(p: str, r: str, epoch: int) -> None:
+    names = Names(p, r)
+    for name, prefix in zip((names.heartbeat(epoch), names.stop(epoch)), names.signs, strict=True):
+        assert name.startswith(prefix) and names.parse_sign(name) == epoch
+        assert names.parse_sign(prefix) is names.parse_sign(prefix + "00") is names.parse_sign(name + ".bak") is None
+        assert Names(p, r + "x" if len(r) < 64 else r[:-1]).parse_sign(name) is None
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -59,6 +59,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
     believed_s = BELIEVED * max(0.0, plan.limits.deadline - now())
     budget, verdict = Budget(plan.limits, Measured(lease.state.metrics, believed_s)), Verdict()
     holder = lease.state.holder
+    budget.size = lease.state.head.bytes if lease.state.head else 0
     heartbeat = Heartbeat(
         ctx.runtime,
         ctx.heartbeat_store,

@@ -13,6 +13,8 @@ from typing import Literal
 
 Kind = Literal["step", "snapshot", "save", "upload", "append", "evaluate", "restore"]
 KINDS: tuple[Kind, ...] = ("step", "snapshot", "save", "upload", "append", "evaluate", "restore")
+TRANSFERS: tuple[Kind, ...] = ("upload", "restore")
+"""Kinds that move a checkpoint's bytes, and so have a bandwidth."""
 SAMPLES = 20
 UNMEASURED_S = 10.0
 """Assumed for an upload nobody has measured yet; at most a tenth of the budget."""
@@ -62,6 +64,7 @@ class Measured:
         It counts only until this session has measured the kind itself.
         """
         self._seen: dict[Kind, deque[float]] = {kind: deque(maxlen=SAMPLES) for kind in KINDS}
+        self._rates: dict[Kind, deque[float]] = {kind: deque(maxlen=SAMPLES) for kind in TRANSFERS}
         self._inherited: set[Kind] = set()
         self._doubtful: set[Kind] = set()
         for kind in KINDS:
@@ -71,13 +74,38 @@ class Measured:
                 self._inherited.add(kind)
                 if value > believed_s:
                     self._doubtful.add(kind)
+        for kind in TRANSFERS:
+            rate = (past or {}).get(f"{kind}_bytes_s", 0.0)
+            if kind in self._inherited - self._doubtful and 0 < rate < math.inf:
+                self._rates[kind].append(rate)
+        self._believed_s = believed_s
 
-    def add(self, kind: Kind, seconds: float) -> None:
+    def add(self, kind: Kind, seconds: float, size: int = 0) -> None:
+        """What took how long; of a transfer also the bytes that were moved."""
         if kind in self._inherited:
             self._seen[kind] = deque(maxlen=SAMPLES)  # another thread may be reading the old one
+            if kind in self._rates:
+                self._rates[kind] = deque(maxlen=SAMPLES)
             self._inherited.discard(kind)
             self._doubtful.discard(kind)
         self._seen[kind].append(max(0.0, seconds))
+        if size > 0 and seconds > 0 and kind in self._rates:
+            self._rates[kind].append(size / seconds)
+
+    def here(self, kind: Kind) -> bool:
+        """Whether this session has measured it itself."""
+        return bool(self._seen[kind]) and kind not in self._inherited
+
+    def foreseen(self, kind: Kind, size: int, unmeasured: float) -> float:
+        """`high` of moving `size` bytes: longer than before, by the lowest bandwidth seen, if there are more of them.
+
+        Fewer bytes are not taken to be faster: of a small file, most of the time is waiting.
+        """
+        high, rates = self.high(kind, unmeasured), self._rates[kind]
+        if not rates or not self._seen[kind]:
+            return high
+        by_size = size / min(rates)
+        return max(high, (by_size if self.here(kind) else min(by_size, self._believed_s)) * (1 + 1 / len(rates)))
 
     def known(self, kind: Kind) -> bool:
         """Whether it was measured, here or, within what is believed, by an earlier session."""
@@ -94,8 +122,9 @@ class Measured:
         return seen[len(seen) // 2] if seen else 0.0
 
     def summary(self) -> dict[str, float]:
-        """What the next session may start from: `{"upload_s": 1.2, ...}`, the largest of each kind."""
-        return {f"{kind}_s": round(max(seen), 6) for kind, seen in self._seen.items() if seen}
+        """What the next session may start from: `{"upload_s": 1.2, ...}`, the longest of each kind, and bandwidths."""
+        found = {f"{kind}_s": round(max(seen), 6) for kind, seen in self._seen.items() if seen}
+        return found | {f"{kind}_bytes_s": round(min(rates), 3) for kind, rates in self._rates.items() if rates}
 
 
 class Budget:
@@ -104,6 +133,8 @@ class Budget:
     def __init__(self, limits: Limits, measured: Measured | None = None) -> None:
         self.limits = limits
         self.measured = measured or Measured()
+        self.size = 0
+        """Bytes of the newest checkpoint, and so about those of the next."""
         self._cut = math.inf
 
     @property
@@ -115,10 +146,17 @@ class Budget:
         self._cut = min(self._cut, at)
 
     def transfer(self) -> float:
-        """Seconds from a snapshot in memory to files and manifest verified in the store."""
+        """Seconds from a snapshot in memory to files and manifest verified in the store.
+
+        What another machine measured says little of this one's line: as long as nothing was sent from here, sending
+        is taken to be no faster than fetching was.
+        """
+        measured = self.measured
         assumed = min(UNMEASURED_S, 0.1 * (self.limits.budget_s or math.inf))
-        upload = self.measured.high("upload", max(assumed, 2 * self.measured.high("restore")))
-        return self.measured.high("save") + upload
+        upload = measured.foreseen("upload", self.size, max(assumed, 2 * measured.high("restore")))
+        if not measured.here("upload") and measured.here("restore"):
+            upload = max(upload, measured.median("restore"))
+        return measured.high("save") + upload
 
     def reserve(self) -> float:
         """Seconds to keep for the end: snapshot, upload (one more step runs beside it), commit and release, margin."""

@@ -124,6 +124,7 @@ class Writer:
                 item.packed = pack(item, self.lease, self.outbox, self.facts)
                 item.snapshot = None
                 self.budget.measured.add("save", self.runtime.monotonic() - began)
+                self.budget.size = item.packed.bytes
             return item.packed
 
     def _upload(self, item: Item, packed: Packed) -> list[Uploaded]:
@@ -133,7 +134,7 @@ class Writer:
         folder = self.outbox.folder(packed.key)
         sent = self.show(f"sending step {packed.step:,}", sum(file.size for file in packed.files))
         files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item), sent=sent)
-        self.budget.measured.add("upload", self.runtime.monotonic() - began)
+        self.budget.measured.add("upload", self.runtime.monotonic() - began, packed.bytes)
         return files
 
     def _tell(self, item: Item, packed: Packed) -> Told:

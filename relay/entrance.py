@@ -128,7 +128,7 @@ def _restore(parts: Parts) -> Restored:
     store, names, workers = ctx.checkpoint_store, ctx.names, ctx.plan.workers
     go_on, show = (lambda: _heed(parts)), ctx.listener.transfer
     restored = restore(lease.state, store, names, ctx.outbox, ctx.workload, workers, go_on, show)
-    parts.budget.measured.add("restore", ctx.runtime.monotonic() - began)
+    parts.budget.measured.add("restore", ctx.runtime.monotonic() - began, restored.checkpoint.bytes)
     parts.writer.backup = restored.checkpoint.key
     if restored.damaged:
         change = Rewind(damaged=restored.damaged, to=restored.checkpoint.key, evidence=restored.evidence)

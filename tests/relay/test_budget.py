@@ -100,6 +100,51 @@ def test_what_another_machine_measured_is_believed_only_so_far_and_until_measure
     assert measured.known("upload") and measured.high("upload") == 4.0 and measured.summary()["upload_s"] == 2.0
 
 
+def test_a_larger_checkpoint_is_foreseen_by_the_bandwidth_and_a_smaller_one_not_believed_faster() -> None:
+    measured = Measured()
+    for _ in range(SAMPLES):
+        measured.add("upload", 10.0, 1_000_000)
+    it = Budget(Limits(started=0.0, budget_s=1000.0), measured)
+    for size, seconds in ((0, 10.0), (500_000, 10.0), (1_000_000, 10.0), (3_000_000, 30.0)):
+        it.size = size
+        assert it.transfer() == pytest.approx(seconds * (1 + 1 / SAMPLES))
+    late = 1000 - 3 - 2 - 30 * (1 + 1 / SAMPLES)
+    assert not it.should_stop(late - 1.0) and it.should_stop(late + 1.0), "when to stop goes by it"
+
+
+def test_the_bandwidth_is_remembered_for_the_next_session_within_what_is_believed() -> None:
+    first = Measured()
+    first.add("upload", 4.0, 2_000_000)
+    first.add("upload", 1.0, 2_000_000)
+    first.add("restore", 2.0, 2_000_000)
+    told = first.summary()
+    assert (told["upload_bytes_s"], told["restore_bytes_s"]) == (500_000.0, 1_000_000.0)
+    it = Budget(Limits(started=0.0, budget_s=1000.0), Measured(told, believed_s=BELIEVED * 1000))
+    it.size = 4_000_000
+    assert it.transfer() == pytest.approx(2 * 8.0)
+    it.size = 4_000_000_000
+    assert it.transfer() == pytest.approx(2 * BELIEVED * 1000), "no more is believed of another machine"
+    odd = Measured(told | {"upload_bytes_s": -1.0, "restore_bytes_s": float("inf")})
+    assert odd.foreseen("upload", 10**12, 0.0) == 2 * 4.0, "what makes no sense is not used"
+
+
+def test_a_slower_line_than_the_last_machines_shows_when_the_checkpoint_is_fetched() -> None:
+    measured = Measured({"upload_s": 1.0, "restore_s": 1.0}, believed_s=50.0)
+    it = Budget(Limits(started=0.0, budget_s=1000.0), measured)
+    assert it.transfer() == 2.0
+    measured.add("restore", 80.0, 1_000_000)
+    assert it.transfer() == 80.0, "sending is no faster than fetching was"
+    measured.add("upload", 5.0, 1_000_000)
+    assert it.transfer() == 10.0, "until it was measured here"
+
+
+def test_a_session_measures_and_commits_its_bandwidth(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=20))
+    metrics, head = lab.state().metrics, lab.state().head
+    assert metrics["upload_bytes_s"] > 0 or metrics["upload_s"] == 0
+    assert head is not None and head.bytes > 0
+
+
 def test_a_slow_machine_spoils_nobodys_budget(lab: Lab) -> None:
     slow = lab.session(workload=ToyWorkload(step_s=10.0), target_steps=40, every_steps=20, patience_s=9000)
 

@@ -1,6 +1,7 @@
 """Writes docs/backends.md from each backend's declared promises and a run's JUnit report; tests nothing itself.
 
-`python -m pytest tests/storage --junitxml=report.xml`, then `python -m tests.storage.backend_table report.xml`.
+`python -m pytest tests/storage --junitxml=report.xml`, then `python -m tests.storage.backend_table report.xml`. More reports may
+follow, e.g. of the races alone with RELAY_RACES=200: the last one that holds a test counts.
 """
 
 from __future__ import annotations
@@ -50,18 +51,19 @@ class Case:
     """What it recorded, e.g. how many slots were raced for."""
 
 
-def cases(report: Path) -> list[Case]:
-    """All tests of a JUnit report; one that was skipped is not there."""
-    found = []
-    for one in ElementTree.parse(report).getroot().iter("testcase"):
+def cases(*reports: Path) -> list[Case]:
+    """All tests of JUnit reports, the last word on each; one that was skipped is not there."""
+    found = {}
+    for one in (one for report in reports for one in ElementTree.parse(report).getroot().iter("testcase")):
         if one.find("skipped") is not None:
             continue
         told = {p.get("name", ""): p.get("value", "") for p in one.iter("property")}
         place = one.get("classname", "").replace(".", "/")
         passed = one.find("failure") is None and one.find("error") is None
         numbers = {name: int(value) for name, value in told.items() if value.isdecimal()}
-        found.append(Case(f"{place}::{one.get('name')}", passed, numbers))
-    return found
+        case = Case(f"{place}::{one.get('name')}", passed, numbers)
+        found[case.id] = case
+    return list(found.values())
 
 
 def of(tested: Tested, run: Iterable[Case]) -> list[Case]:
@@ -114,8 +116,8 @@ None of them was tried on the real service of Amazon, Dropbox or Google: servers
 ## How it was tried
 {measured(run)}
 
-The rows come from one run of `tests/storage` and this page from
-`python -m tests.storage.backend_table report.xml`. Kills are SIGKILLs of a process that uploads. In half of the races
+The rows come from a run of `tests/storage` (the races with `RELAY_RACES=200`), this page from
+`python -m tests.storage.backend_table report.xml races.xml`. Kills are SIGKILLs of a process that uploads. In half of the races
 the answer to the write was lost after the server had committed: the winner knows all the same that it won.
 """
 
@@ -128,4 +130,4 @@ def _version(package: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(cases(Path(sys.argv[1]))), encoding="utf-8")
+    PAGE.write_text(page(cases(*map(Path, sys.argv[1:]))), encoding="utf-8")

@@ -11,6 +11,7 @@ from storage.base import BadAddress, Denied, check_name, open_store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.mounts import evaporates
+from tests.relay.cli import Desk
 
 
 def test_folders_open_by_url_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +111,19 @@ def test_a_mounted_cloud_drive_is_refused_with_the_address_to_use(tmp_path: Path
         with pytest.raises(BadAddress, match=r"mounted cloud drive .*drive://"):
             LocalStore(tmp_path / folder, mounts=table)
     assert LocalStore(tmp_path / "My Drives", mounts=table).put("a", b"") == "a"
+
+
+@pytest.mark.parametrize("setting", ["RELAY_STORE", "RELAY_LEDGER_STORE", "RELAY_CHECKPOINT_STORE"])
+def test_drive_as_colab_mounts_it_is_no_store_whatever_it_is_to_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    table = mounts(tmp_path, "drive /content/drive fuse.drive rw,nosuid,nodev,relatime 0 0")
+    monkeypatch.setitem(LocalStore.__init__.__kwdefaults__, "mounts", table)
+    desk = Desk(tmp_path / "desk")
+    for folder in ("/content/drive", "/content/drive/MyDrive/relay", "file:///content/drive/Shareddrives/x"):
+        for command in ("run", "init", "status"):
+            refused = desk(command, "--run", "r", code=78, **{setting: folder})
+            assert "mounted cloud drive (fuse.drive at /content/drive)" in refused.err and "drive://" in refused.err
 
 
 def test_other_mounts_are_allowed(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ import torch
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from step_time import SIZES, grids  # noqa: E402
+from step_time import SIZES, compile_model, grids  # noqa: E402
 
 from trm.fingerprint import fingerprint  # noqa: E402
 from trm.kernels.fast_step import FastStep, unavailable  # noqa: E402
@@ -51,7 +51,7 @@ def one_row(method: Method, args: argparse.Namespace) -> dict[str, Any]:
     data, state = grids().to(device), TrainState(config, SIZES, device)
     step: Step = FastStep(parts=found.parts) if method == "fused" else EagerStep(found.parts)
     if method == "compiled":
-        state.model.inner.compile()
+        compile_model(state)
     losses, times = [], []
     for _ in range(args.steps):
         began = time.perf_counter()

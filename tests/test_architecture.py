@@ -45,6 +45,12 @@ def is_backend(path: Path) -> bool:
     return path.relative_to(ROOT).parts[:2] in {("storage", name) for name in ("s3", "dropbox")}
 
 
+def test_a_session_starts_without_torch_s_compiler() -> None:
+    """Importing it takes as long as the rest of torch, and a session compiles nothing with it."""
+    code = "import sys, trm.workload; assert not {'torch._dynamo', 'sympy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_one_way(path: Path) -> None:
     package = path.relative_to(ROOT).parts[0]

@@ -50,7 +50,6 @@ def emulated_bf16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def slow_bf16(device: torch.device) -> bool:
     """Whether this device has no bfloat16 product of its own: such a CPU takes 4 to 10 times longer over it."""
     if device.type == "cuda":

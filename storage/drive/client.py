@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
@@ -31,12 +32,13 @@ class Wire:
 
         self.http = build_http()
         self.http.timeout = TIMEOUT_S
-        self._heard = heard
+        self._heard = weakref.WeakMethod(heard)  # a client that nobody holds any more is closed at once
 
     def request(self, uri: str, *args: Any, **kwargs: Any) -> tuple[Any, bytes]:
         """As httplib2.Http.request."""
         reply, content = self.http.request(uri, *args, **kwargs)
-        self._heard(uri, str(reply.get("date", "")), reply, content)
+        if heard := self._heard():
+            heard(uri, str(reply.get("date", "")), reply, content)
         return reply, content
 
     def close(self) -> None:
@@ -58,29 +60,37 @@ class Client:
         self._local = threading.local()
         self._scopes: frozenset[str] | None = None
         self._vetted = False
+        weakref.finalize(self, _close, self._idle)
 
     def ask(self, what: str, make: Callable[[Any], Any]) -> Any:
         """The answer to the request that `make` builds of the v3 service. Raises StoreError."""
-        return self.run(what, lambda wire: make(self._v3).execute(http=wire))
+        return self.run(what, lambda wire: document(make(self._v3).execute(http=wire)))
+
+    def tell(self, what: str, make: Callable[[Any], Any]) -> None:
+        """The same for a request whose answer is empty."""
+        self.run(what, lambda wire: nothing(make(self._v3).execute(http=wire)))
 
     def ask_old(self, what: str, make: Callable[[Any], Any]) -> Any:
         """The same of the v2 service, which alone knows etags."""
-        return self.run(what, lambda wire: make(self._v2).execute(http=wire))
+        return self.run(what, lambda wire: document(make(self._v2).execute(http=wire)))
 
     def run(self, what: str, call: Callable[[Any], Any]) -> Any:
         """What `call` gets with a connection; `what` begins the text of an error. Raises StoreError."""
         with self._telling(what), self._lent() as wire:
             return call(wire)
 
-    def range(self, what: str, make: Callable[[Any], Any], start: int, length: int) -> bytes:
-        """What a request for a range of bytes brings; b"" where it starts behind the end. Raises StoreError."""
+    def fetch(self, what: str, make: Callable[[Any], Any]) -> tuple[bytes, bool]:
+        """What a request for bytes brings, and whether these are all there are; b"" behind the end. Raises StoreError.
+
+        A page of HTML is none of our files, which have no type.
+        """
         from googleapiclient.errors import HttpError
 
-        whole = []
+        replies: list[Any] = []
 
         def fetch(wire: Any) -> bytes:
             request = make(self._v3)
-            request.add_response_callback(lambda reply: whole.append(int(reply.status) == _WHOLE))
+            request.add_response_callback(replies.append)
             try:
                 return bytes(request.execute(http=wire))
             except HttpError as error:
@@ -89,7 +99,9 @@ class Client:
                 raise
 
         data: bytes = self.run(what, fetch)
-        return data[start : start + length] if whole[0] else data[:length]
+        if str(replies[0].get("content-type", "")).startswith("text/html"):
+            raise told(ValueError(), f"{self.address}: {what}", self.credentials)
+        return data, int(replies[0].status) == _WHOLE
 
     @property
     def v3(self) -> Any:
@@ -102,16 +114,6 @@ class Client:
             return parsedate_to_datetime(getattr(self._local, "date", "")).timestamp()
         except ValueError as error:
             raise Unavailable(f"{self.address}: Google's reply tells no time. Is a proxy in the way?") from error
-
-    def close(self) -> None:
-        """Close the connections that nobody uses."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for wire in idle:
-            wire.close()
-
-    def __del__(self) -> None:
-        self.close()
 
     @cached_property
     def _google(self) -> Any:
@@ -181,6 +183,24 @@ class Client:
             yield
         except (Error, GoogleAuthError, HttpLib2Error, http.client.HTTPException, OSError, ValueError, KeyError) as e:
             raise told(e, f"{self.address}: {what}", self.credentials) from e
+
+
+def document(answer: Any) -> Any:
+    """The answer if it is a JSON object. Raises ValueError: the SDK hands on whatever text came with a 200."""
+    if not isinstance(answer, dict):
+        raise ValueError("no JSON object")
+    return answer
+
+
+def nothing(answer: Any) -> None:
+    """Raises ValueError if the answer is anything."""
+    if answer:
+        raise ValueError("an answer where none was due")
+
+
+def _close(idle: list[Any]) -> None:
+    for wire in idle:
+        wire.close()
 
 
 def _service(version: str) -> Any:

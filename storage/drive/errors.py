@@ -23,6 +23,10 @@ class NotOurs(BadAddress):
     """Drive refuses the id to this account (400 fileIdNotUsable)."""
 
 
+class NotAllowed(Denied):
+    """This account may not do this to this file."""
+
+
 class Changed(Unavailable):
     """The file is not what it was when its etag was read (412)."""
 
@@ -50,7 +54,7 @@ _REASONS: dict[str, tuple[type[StoreError], str]] = {
     "sharingRateLimitExceeded": (Throttled, "too many requests"),
     "accessNotConfigured": (Denied, "the Drive API is off in the Google Cloud project of this token. Enable it there"),
     "insufficientPermissions": (Denied, f"the token lacks the permission {NARROW.rpartition('/')[2]}. Make a new one"),
-    "insufficientFilePermissions": (Denied, "this account may not change it. Ask its owner to let you edit"),
+    "insufficientFilePermissions": (NotAllowed, "this account may not do this to it. Ask its owner to let you edit"),
     "insufficientParentPermissions": (Denied, "this account may not add files here. Ask the folder's owner"),
     "appNotAuthorizedToFile": (Denied, "another OAuth client or account made it, and a narrow token cannot change it"),
     "domainPolicy": (Denied, "the administrator of this Google domain has turned Drive apps off"),

@@ -11,6 +11,7 @@ from typing import Any
 from storage.base import BadAddress, Denied, Missing, Ref, Stat, Unavailable, check_name
 from storage.drive import upload
 from storage.drive.client import Client
+from storage.drive.errors import NotAllowed
 from storage.drive.upload import FIELDS, TYPE
 
 GONE = "trmRelayDeleted"
@@ -51,11 +52,7 @@ class Files:
 
     def read(self, file: str) -> bytes:
         """The whole content."""
-        return bytes(
-            self.client.ask(
-                f"reading {file}", lambda drive: drive.files().get_media(fileId=file, supportsAllDrives=True)
-            )
-        )
+        return self.client.fetch(f"reading {file}", lambda drive: _media(drive, file))[0]
 
     def read_range(self, file: str, start: int, length: int) -> bytes:
         """Part of the content; b"" behind its end."""
@@ -65,7 +62,8 @@ class Files:
             request.headers["Range"] = f"bytes={start}-{start + length - 1}"
             return request
 
-        return self.client.range(f"reading {file}", ranged, start, length)
+        data, whole = self.client.fetch(f"reading {file}", ranged)
+        return data[start : start + length] if whole else data[:length]
 
     def stat(self, file: str) -> Stat:
         """Raises Missing, also for a file that we put into the bin; Denied for what has no bytes."""
@@ -83,10 +81,10 @@ class Files:
         body = {"trashed": True, "properties": {GONE: "1"}}
         with suppress(Missing):
             try:
-                self.client.ask(
+                self.client.tell(
                     f"deleting {file}", lambda drive: drive.files().delete(fileId=file, supportsAllDrives=True)
                 )
-            except Denied:  # members of a shared drive may often do no more
+            except NotAllowed:  # members of a shared drive may often do no more
                 self.client.ask(
                     f"deleting {file}",
                     lambda drive: drive.files().update(fileId=file, body=body, fields="id", supportsAllDrives=True),

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from storage.base import Exists, Missing, Ref, Unavailable
-from storage.drive.client import Client
+from storage.drive.client import Client, document
 from storage.drive.errors import UsedUp
 from storage.drive.ids import Ids
 from storage.drive.progress import Progress
 from storage.retry import patiently
+from storage.sent import sent
 from storage.source import Source
 from storage.transfer import begin
 
@@ -85,12 +86,16 @@ class Upload:
         request = self._client.v3.files().create(body=body, media_body=media, fields=FIELDS, supportsAllDrives=True)
         request.resumable_uri = self._progress.session or None
         request._in_error_state = bool(self._progress.session)  # ask how far it is, before sending anything
+        there = 0
         for _ in range(4 + 2 * (self._source.size // UNIT)):
             done, gone = patiently(
                 lambda: self._part(request), sleep=self._sleep, jitter=random.random, attempts=_ATTEMPTS
             )
             if done or gone:
+                sent(self._source.size - there if done else 0)
                 return done
+            sent(max(0, request.resumable_progress - there))
+            there = max(there, request.resumable_progress)
             media.part = PART
             if request.resumable_uri != self._progress.session:
                 self._progress.session = request.resumable_uri
@@ -105,7 +110,8 @@ class Upload:
 
         def step(wire: Any) -> tuple[dict[str, Any] | None, bool]:
             try:
-                return request.next_chunk(http=wire, num_retries=0)[1], False
+                done = request.next_chunk(http=wire, num_retries=0)[1]
+                return (document(done) if done is not None else None), False
             except HttpError as error:
                 request._in_error_state = True
                 if begun and int(error.resp.status) in _OVER:

@@ -83,6 +83,8 @@ class LedgerJudge:
             self.require(now not in run.holders, f"I4: epoch {now} was taken before")
             run.holders[now], run.leased_at[now], by.run = by, self.oracle.now, run.name
             run.strange = run.strange or by.impure != 0
+            if beat := body["state"]["holder"].get("beat"):  # where its heartbeats will be, if it lives to write one
+                self.oracle.sky.shelf.names[beat] = f"runs/{run.project}/{run.name}/heartbeat.{now}"
         else:
             self.require(now == before, f"I4: {body['kind']} changes the epoch from {before} to {now}")
         self.require(body["epoch"] == now, f"I4: an entry of epoch {body['epoch']} in epoch {now}")
@@ -165,16 +167,18 @@ class LedgerJudge:
 
         step, epoch = key_of(checkpoint)
         folder = f"{run.prefix}step_{step}.e{epoch}/"
-        self.require(checkpoint["manifest"] == folder + "manifest.json", f"I3: {checkpoint['manifest']} is elsewhere")
-        raw = self.oracle.sky.raw
-        manifest = raw(checkpoint["manifest"])
-        self.require(manifest is not None, f"I3: {checkpoint['manifest']} is named before it is stored")
-        self.require(sha(manifest) == checkpoint["sha256"], f"I3: {checkpoint['manifest']} has another hash")
-        named = {checkpoint["manifest"]: sha(manifest)}
+        raw, where = self.oracle.sky.raw, folder + "manifest.json"
+        self.require(checkpoint["manifest"] == where, f"I3: {checkpoint['manifest']} is elsewhere")
+        manifest = raw(where)
+        self.require(manifest is not None, f"I3: {where} is named before it is stored")
+        self.require(self.oracle.sky.leads_to(checkpoint["ref"], where), f"I3: {where} has another Ref")
+        self.require(sha(manifest) == checkpoint["sha256"], f"I3: {where} has another hash")
+        named = {where: sha(manifest)}
         for file in json.loads(manifest or b"")["files"]:
             self._named(run, (step, epoch), file["key"])
             found = raw(file["key"])
             self.require(found is not None, f"I3: {file['key']} is named before it is stored")
+            self.require(self.oracle.sky.leads_to(file["ref"], file["key"]), f"I3: {file['key']} has another Ref")
             promised = (file["sha256"], file["size"])
             self.require((sha(found), len(found or b"")) == promised, f"I3: {file['key']} is not as promised")
             named[file["key"]] = file["sha256"]

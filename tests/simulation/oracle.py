@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage.base import Ref
 from tests.simulation.actor import Actor
 from tests.simulation.end_judge import EndJudge
 from tests.simulation.ledger_judge import LedgerJudge
@@ -177,9 +176,9 @@ class Oracle:
     def damage(self, run: Run, name: str, data: bytes | None) -> None:
         """The storage itself spoils a file of a committed checkpoint; None removes it."""
         if data is None:
-            self.sky.store.delete(Ref(name))
+            self.sky.store.delete(self.sky.shelf.refs[name])
         else:
-            self.sky.store.put(name, data)
+            self.sky.spoil(name, data)
         run.damaged[name] = self.now
         self.sky.summary.faults["damage"] += 1
         self.trace.note(self.now, "world", f"damages {name}")

@@ -1,7 +1,7 @@
 """Which seeds a run of the tests lives through, and on which stores: the usual ones, one alone, or tens of thousands.
 
 RELAY_SIM_SEED=123 replays one seed, RELAY_SIM_SEEDS=20000 is the long mode; both on memory, or on the backend that
-RELAY_SIM_STORE names: any of `stores`.
+RELAY_SIM_STORE names (`stores.STORES`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ CI: dict[str, Sequence[int]] = {
     "local": range(20),
     "s3-ministack": FEW,
     "dropbox": FEW,
+    "drive": FEW,
 }
-"""A new backend is entered here, by its name in tests/storage/backends.py."""
+"""By the names in `stores.STORES`."""
 MOST = {MEMORY: 25, "local": 10}
 """Seeds of one test at most: small tests are shared out evenly over any number of workers."""
 MOST_OF_A_SERVER = 2

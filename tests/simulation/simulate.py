@@ -17,7 +17,7 @@ from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Fleet, Machine, Order, Pace
 from tests.simulation.oracle import Oracle
 from tests.simulation.reckoning import reckon
-from tests.simulation.stores import MEMORY, opened
+from tests.simulation.stores import MEMORY, STORES
 from tests.simulation.trace import Summary, Trace, Violation
 from tests.simulation.weather import Episode, Sky
 
@@ -61,7 +61,7 @@ def _scene(seed: int, on: str, folder: Path, summary: Summary) -> Fleet:
     random = Random(f"scene {seed}")
     world = World(seed)
     trace = Trace(seed, world.now, on)
-    sky = Sky(world, Random(f"sky {seed}"), trace, summary, opened(on, folder))
+    sky = Sky(world, Random(f"sky {seed}"), trace, summary, STORES[on](folder))
     oracle = Oracle(sky, trace)
     machines = [
         Machine(f"m{n}", folder / f"m{n}", random.choice((0.0, 0.0, -5 * 3600.0, 7200.0)), random.choice((0.01, 0.2)))

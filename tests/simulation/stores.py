@@ -1,37 +1,25 @@
 """The store beneath a world: a new one of any backend, living on the virtual clock; knows nothing of what befalls it.
 
-Backends are those of the contract suite (tests/storage/backends.py) and those of memory below. A backend that is
-registered there can be simulated on by its name (`RELAY_SIM_STORE`), and is by CI once it is in `seeds.CI`.
+What `STORES` names can be simulated on (`RELAY_SIM_STORE`), and is in CI once it is in `seeds.CI`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
-from storage.base import Exists, Ref, Stat, Store
+from storage.base import Exists, Ref, Stat, Store, open_store
+from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
 
-Clients = tuple[Store, Store]
-"""Of one new store."""
+Opener = Callable[[], Store]
+"""Opens another client of one store."""
 
-
-def opened(on: str, folder: Path) -> Clients:
-    """Two clients of a new store of the backend named `on`; one on a disk lies in `folder`."""
-    if on in MEMORIES:
-        store = MEMORIES[on](MemoryStore())
-        return store, store
-    from tests.storage.backends import BACKENDS  # other backends need their SDKs and servers
-
-    return BACKENDS[on](folder)
-
-
-def like(on: str) -> str:
-    """The memory that promises what this backend does: a seed goes the same way on both, action by action."""
-    return next((name for name in MEMORIES if name.endswith(f"-as-{on.partition('-')[0]}")), MEMORY)
+_number = count()
 
 
 class AsS3(Wrapper):
@@ -53,45 +41,119 @@ class AsDropbox(AsS3):
             return self.inner.ref(name)
 
 
+def in_memory(kind: Callable[[Store], Store]) -> Callable[[Path], Opener]:
+    def new(_: Path) -> Opener:
+        store = kind(MemoryStore())
+        return lambda: store
+
+    return new
+
+
+def local(folder: Path) -> Opener:
+    return lambda: LocalStore(folder / "store")
+
+
+def s3(name: str) -> Callable[[Path], Opener]:
+    def new(_: Path) -> Opener:
+        from tests.storage.s3.servers import server
+
+        address = server(name).address(f"simulation-{next(_number)}")
+        return lambda: open_store(address)
+
+    return new
+
+
+def dropbox(_: Path) -> Opener:
+    from tests.storage.dropbox.handle import running
+
+    return running().account().store
+
+
+def drive(_: Path) -> Opener:
+    from tests.storage.drive.handle import running
+    from tests.storage.drive.stores import Drive
+
+    return Drive(running().person()).store
+
+
 MEMORY = "memory"
-MEMORIES: dict[str, Callable[[Store], Store]] = {MEMORY: Wrapper, "memory-as-s3": AsS3, "memory-as-dropbox": AsDropbox}
-"""By what another kind of store promises beyond the contract."""
+STORES: dict[str, Callable[[Path], Opener]] = {
+    MEMORY: in_memory(Wrapper),
+    "memory-as-s3": in_memory(AsS3),
+    "memory-as-dropbox": in_memory(AsDropbox),
+    "local": local,
+    "s3-ministack": s3("ministack"),
+    "s3-seaweedfs": s3("seaweedfs"),
+    "dropbox": dropbox,
+    "drive": drive,
+}
+"""Each makes a new store; one on a disk lies in the folder given. SDKs and servers are imported only where used."""
+
+
+def like(on: str) -> str:
+    """The memory that promises what this backend does: a seed goes the same way on both, action by action.
+
+    None is like Drive, where the log finds its slots by ids: other requests, so other chances for each to fail.
+    """
+    if on == "drive" or on.startswith(MEMORY):
+        return on
+    return next((name for name in STORES if name.endswith(f"-as-{on.partition('-')[0]}")), MEMORY)
+
+
+@dataclass
+class Shelf:
+    """What all clients of a store have put there."""
+
+    clock: Callable[[], float]
+    dates: dict[Ref, float] = field(default_factory=dict)
+    names: dict[Ref, str] = field(default_factory=dict)
+    refs: dict[str, Ref] = field(default_factory=dict)
+    """The newest of each name."""
+
+    def written(self, name: str, ref: Ref) -> Ref:
+        """Something lies there from now on."""
+        self.names[ref], self.refs[name], self.dates[ref] = name, ref, self.clock()
+        return ref
+
+    def name(self, ref: Ref) -> str:
+        """What lies, or lay, at a Ref."""
+        return self.names.get(ref, "what is not there")
+
+    def dated(self, stat: Stat) -> Stat:
+        """By the virtual clock."""
+        return replace(stat, modified=self.dates[stat.ref])
 
 
 class Dated(Wrapper):
     """A client of a store that lives on the virtual clock: `now`, and the dates of what was written through it."""
 
-    def __init__(self, inner: Store, clock: Callable[[], float], dates: dict[Ref, float]) -> None:
-        """`dates` is shared by all clients of a store."""
+    def __init__(self, inner: Store, shelf: Shelf) -> None:
         super().__init__(inner)
-        self._clock, self._dates = clock, dates
+        self._shelf = shelf
 
     @property
     def clock_is_local(self) -> bool:
         return False
 
     def put(self, name: str, data: bytes | Path) -> Ref:
-        ref = super().put(name, data)
-        self._dates[ref] = self._clock()
-        return ref
+        return self._shelf.written(name, super().put(name, data))
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         ref = super().put_if_absent(name, data)
-        self._dates.setdefault(ref, self._clock())  # it may have been there, the same
-        return ref
+        return ref if ref in self._shelf.dates else self._shelf.written(name, ref)  # it may have been there, the same
+
+    def create(self, ref: Ref, name: str, data: bytes) -> Ref:
+        return self._shelf.written(name, super().create(ref, name, data))
+
+    def stat(self, ref: Ref) -> Stat:
+        return self._shelf.dated(super().stat(ref))
 
     def delete(self, ref: Ref) -> None:
         super().delete(ref)
-        self._dates.pop(ref, None)
-
-    def stat(self, ref: Ref) -> Stat:
-        return self._dated(super().stat(ref))
+        self._shelf.dates.pop(ref, None)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
-        return map(self._dated, super().list(prefix, after=after))
+        return map(self._shelf.dated, super().list(prefix, after=after))
 
     def now(self) -> float:
-        return self._clock()
-
-    def _dated(self, stat: Stat) -> Stat:
-        return replace(stat, modified=self._dates[stat.ref])
+        return self._shelf.clock()

@@ -37,7 +37,7 @@ def nobodys_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_seed_breaks_an_invariant(chunk: seeds.Chunk, record_property: Callable[[str, object], None]) -> None:
     """I1–I9 after every effect on the store; at the end a newcomer finishes each run, the state as if unbroken.
 
-    On every other store a seed goes the same way, action by action, as on a memory that promises the same.
+    On every other store a seed goes the same way, action by action, as on a memory that promises the same (`like`).
     """
     total, broken = Summary(chunk.store), []
     for seed in chunk.seeds:

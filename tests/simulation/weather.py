@@ -5,6 +5,7 @@ Everything within what storage/base.py allows: point reads by Ref see each write
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from storage.base import Exists, Missing, QuotaExceeded, Ref, Stat, StoreError, 
 from storage.wrapper import Wrapper
 from tests.relay.fake_runtime import Process, World
 from tests.simulation.actor import Actor
-from tests.simulation.stores import Clients, Dated
+from tests.simulation.stores import Dated, Opener, Shelf
 from tests.simulation.trace import Summary, Trace
 
 Kind = Literal["down", "full", "throttled", "rough", "hiding"]
@@ -43,8 +44,8 @@ class Sky:
     random: Random
     trace: Trace
     summary: Summary
-    plain: Clients
-    """The store, untouched by weather."""
+    another: Opener
+    """Opens a client of the store, untouched by weather."""
     episodes: list[Episode] = field(default_factory=list)
     rough: float = 0.0
     """Chance that a call outside episodes goes wrong."""
@@ -62,12 +63,12 @@ class Sky:
     """Whether the store is at work: what it changes on a disk is not on the disk of whoever asked it."""
 
     def __post_init__(self) -> None:
-        dates: dict[Ref, float] = {}
-        self.first, self.store = (Dated(client, self.clock, dates) for client in self.plain)
+        self.shelf = Shelf(self.clock)
+        self.store = self.client()
 
-    def client(self, machine: str) -> Dated:
-        """The store as a machine reaches it: one of the machines by a client of its own."""
-        return self.first if machine == "m0" else self.store
+    def client(self) -> Dated:
+        """A client of one process."""
+        return Dated(self.another(), self.shelf)
 
     def clock(self) -> float:
         """The store's."""
@@ -88,10 +89,23 @@ class Sky:
 
     def raw(self, name: str) -> bytes | None:
         """The stored bytes now, None if there are none; asked by nobody but the judge."""
+        ref = self.shelf.refs.get(name)
         try:
-            return self.store.get(self.store.ref(name))
+            data = self.store.get(ref) if ref else None
         except Missing:
             return None
+        framed = data and not self.store.unique_names and "/ledger/" in name
+        return data.partition(b"\n")[2] if framed else data  # a line that leads to other slots
+
+    def leads_to(self, ref: str, name: str) -> bool:
+        """Whether that is the Ref of the newest of that name."""
+        return self.shelf.refs.get(name) == ref
+
+    def spoil(self, name: str, data: bytes) -> None:
+        """Put other bytes where something lies."""
+        if not self.store.unique_names:
+            self.store.claim(name, self.shelf.refs[name])
+        self.store.put(name, data)
 
     def now_is(self, kind: Kind, machine: str) -> bool:
         now = self.world.now
@@ -103,7 +117,7 @@ class Sky:
             return self._at_the_store(act)
         old = self.raw(name)
         if verb == "delete" and old is not None:
-            self.graves[name] = (self.store.stat(self.store.ref(name)), self.world.now)
+            self.graves[name] = (self.store.stat(self.shelf.refs[name]), self.world.now)
         result = self._at_the_store(act)
         new = self.raw(name)
         if verb != "put_if_absent" or old != new:  # a store may say yes to the same bytes again
@@ -123,7 +137,7 @@ class Weathered(Wrapper):
     """The store of a sky through one process's network."""
 
     def __init__(self, sky: Sky, process: Process, actor: Actor, random: Random, delay_s: float) -> None:
-        super().__init__(sky.client(actor.machine))
+        super().__init__(sky.client())
         self.sky, self.process, self.actor, self.random, self.delay_s = sky, process, actor, random, delay_s
 
     def put(self, name: str, data: bytes | Path) -> Ref:
@@ -141,33 +155,45 @@ class Weathered(Wrapper):
         return self._do("put", name, send)
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
+        return self._if_absent(name, data, lambda: self.inner.put_if_absent(name, data))
+
+    def create(self, ref: Ref, name: str, data: bytes) -> Ref:
+        return self._if_absent(name, data, lambda: self.inner.create(ref, name, data))
+
+    def _if_absent(self, name: str, data: bytes, send: Callable[[], Ref]) -> Ref:
         try:
-            return self._do("put_if_absent", name, lambda: self.inner.put_if_absent(name, data))
+            return self._do("put_if_absent", name, send)
         except Exists:
-            self._count("lost-race" if self.sky.raw(name) != data else "own-exists")
+            self._count("own-exists" if data.endswith(self.sky.raw(name) or b"?") else "lost-race")
             raise
 
+    def reserve(self, count: int) -> builtins.list[Ref]:
+        return self._do("reserve", str(count), lambda: self.inner.reserve(count))
+
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
-        return self._do("get", ref, lambda: self.inner.get(ref, limit=limit))
+        return self._do("get", self._name(ref), lambda: self.inner.get(ref, limit=limit))
 
     def read_range(self, ref: Ref, start: int, length: int) -> bytes:
-        return self._do("read_range", ref, lambda: self.inner.read_range(ref, start, length))
+        return self._do("read_range", self._name(ref), lambda: self.inner.read_range(ref, start, length))
 
     def stat(self, ref: Ref) -> Stat:
         try:
-            found = self._do("stat", ref, lambda: self.inner.stat(ref))
+            found = self._do("stat", self._name(ref), lambda: self.inner.stat(ref))
         except StoreError as error:
-            self.actor.looked(ref, None, error, self.sky.world.now)
+            self.actor.looked(self._name(ref), None, error, self.sky.world.now)
             raise
-        self.actor.looked(ref, found.modified, None, self.sky.world.now)
+        self.actor.looked(found.name, found.modified, None, self.sky.world.now)
         return found
 
     def delete(self, ref: Ref) -> None:
-        self._do("delete", ref, lambda: self.inner.delete(ref))
+        self._do("delete", self._name(ref), lambda: self.inner.delete(ref))
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
         listed = self._do("list", prefix, lambda: list(self.inner.list(prefix, after=after)))
         return iter(self._aged(prefix, after, listed))
+
+    def _name(self, ref: Ref) -> str:
+        return str(ref) if self.unique_names else self.sky.shelf.name(ref)
 
     def now(self) -> float:
         found = self._do("now", "", self.inner.now)

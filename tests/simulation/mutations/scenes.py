@@ -16,7 +16,7 @@ from tests.simulation.actor import Actor, Fate
 from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Command, Fleet, Machine, Order, Pace
 from tests.simulation.oracle import Oracle, Run
-from tests.simulation.stores import MEMORY, opened
+from tests.simulation.stores import MEMORY, STORES
 from tests.simulation.trace import Summary, Trace, Violation
 from tests.simulation.weather import Episode, Sky
 from tests.simulation.workload import Crash
@@ -74,7 +74,7 @@ def _calm_world(seed: int) -> Iterator[Fleet]:
     """One run, two machines, no weather; whatever else goes wrong is a violation too."""
     world, summary = World(seed), Summary(seeds=1)
     trace = Trace(seed, world.now)
-    sky = Sky(world, Random(f"sky {seed}"), trace, summary, opened(MEMORY, Path()))
+    sky = Sky(world, Random(f"sky {seed}"), trace, summary, STORES[MEMORY](Path()))
     with tempfile.TemporaryDirectory() as folder:
         machines = [Machine(f"m{n}", Path(folder) / f"m{n}", 0.0, 0.01) for n in range(2)]
         pace = Pace(target=12, step_s=3.0, every_steps=3, ttl_s=60.0)

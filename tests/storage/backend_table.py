@@ -1,7 +1,9 @@
-"""Writes docs/backends.md from each backend's declared promises and a run's JUnit report; tests nothing itself.
+"""Writes docs/backends.md from each backend's declared promises and a run's JUnit reports; tests nothing itself.
 
-`python -m pytest tests/storage --junitxml=report.xml`, then `python -m tests.storage.backend_table report.xml`. More reports may
-follow, e.g. of the races alone with RELAY_RACES=200: the last one that holds a test counts.
+    python -m pytest tests/storage -o junit_family=xunit1 --junitxml=report.xml
+    python -m tests.storage.backend_table report.xml
+
+More reports may follow, e.g. of the races alone with RELAY_RACES=200: the last one that holds a test counts.
 """
 
 from __future__ import annotations
@@ -74,13 +76,10 @@ def of(tested: Tested, run: Iterable[Case]) -> list[Case]:
 
 
 def declared() -> str:
-    """The table of promises, a section a question, so that no cell is wider than a line of a terminal."""
-    lines = [BEGIN, ""]
-    for field, question in QUESTIONS.items():
-        lines += [f"**{question[:1].upper()}{question[1:]}**", ""]
-        lines += [f"- *{kind}*: {getattr(promises, field)}" for kind, promises in PROMISES.items()]
-        lines.append("")
-    return "\n".join([*lines, END])
+    """The table of promises, a row a question and a column a kind."""
+    rows = [["", *PROMISES], ["---"] * (1 + len(PROMISES))]
+    rows += [[question, *(getattr(p, field) for p in PROMISES.values())] for field, question in QUESTIONS.items()]
+    return "\n".join([BEGIN, *(f"| {' | '.join(row)} |" for row in rows), END])
 
 
 def measured(run: list[Case]) -> str:
@@ -117,8 +116,8 @@ None of them was tried on the real service of Amazon, Dropbox or Google: servers
 {measured(run)}
 
 The rows come from a run of `tests/storage` (the races with `RELAY_RACES=200`), this page from
-`python -m tests.storage.backend_table report.xml races.xml`. Kills are SIGKILLs of a process that uploads. In half of the races
-the answer to the write was lost after the server had committed: the winner knows all the same that it won.
+`python -m tests.storage.backend_table`, which says how. Kills are SIGKILLs of a process that uploads. In half of the
+races answers to writes were lost after the server had committed: the winner knows all the same that it won.
 """
 
 

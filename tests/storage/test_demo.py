@@ -16,7 +16,7 @@ from storage.base import open_store
 from tests.storage.dropbox.handle import ROOT
 from tests.storage.shared import SHARED
 
-SMALL = ("--steps", "160", "arch.hidden_size=32", "batch_size=8")
+SMALL = ("--steps", "160", "arch.hidden_size=32", "arch.H_cycles=1", "arch.L_cycles=1", "batch_size=4")
 """As little training as a demonstration allows."""
 
 

@@ -1,0 +1,49 @@
+"""docs/backends.md says what the backends declare, and its counts come from reports as pytest writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.base import BadAddress, open_store
+from storage.promises import PROMISES, QUESTIONS, Promises
+from tests.storage.backend_table import PAGE, TESTED, Case, cases, declared, measured, of
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="tests.storage.test_contract" name="test_a[s3-ministack]"/>
+<testcase classname="tests.storage.test_contract" name="test_a[s3-seaweedfs]"><failure message="x"/></testcase>
+<testcase classname="tests.storage.s3.test_race" name="test_b[ministack-40]">
+  <properties><property name="races" value="40"/><property name="summary" value="not a number"/></properties></testcase>
+<testcase classname="tests.storage.dropbox.test_kill" name="test_k">
+  <properties><property name="kills" value="20"/></properties></testcase>
+<testcase classname="tests.storage.test_contract" name="test_a[local]"><skipped/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_what_the_page_declares_is_what_the_code_declares() -> None:
+    """If this fails: run tests/storage with --junitxml, then `python -m tests.storage.backend_table report.xml`."""
+    assert declared() in PAGE.read_text(encoding="utf-8")
+
+
+def test_every_kind_of_shared_storage_answers_every_question_and_was_tried() -> None:
+    assert {tested.kind for tested in TESTED} == set(PROMISES)
+    assert set(QUESTIONS) == set(Promises.__dataclass_fields__)
+    for promises in PROMISES.values():
+        assert all(getattr(promises, field) for field in QUESTIONS)
+    with pytest.raises(BadAddress) as refused:
+        open_store("nosuch://x")
+    for kind in set(PROMISES) - {"local"}:
+        assert f"{kind}://" in str(refused.value)
+
+
+def test_counts_are_those_of_the_report(tmp_path: Path) -> None:
+    (tmp_path / "report.xml").write_text(REPORT)
+    run = cases(tmp_path / "report.xml")
+    assert len(run) == 4 and run[2] == Case("tests/storage/s3/test_race::test_b[ministack-40]", True, {"races": 40})
+    counted = {
+        tested.against.split()[0]: (len(of(tested, run)), sum(c.passed for c in of(tested, run))) for tested in TESTED
+    }
+    assert counted["MiniStack"] == (2, 2) and counted["SeaweedFS"] == (1, 0)
+    rows = measured(run).splitlines()
+    assert "| 2 of 2 | 40 | - |" in rows[3] and "| 0 of 1 | - | - |" in rows[4] and "| 1 of 1 | - | 20 |" in rows[5]

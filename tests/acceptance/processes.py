@@ -77,8 +77,9 @@ class Relay:
 
 
 def run_args(run: str, account: str, target: int, every: int, *more: str) -> tuple[str, ...]:
-    """Arguments of one session of `run`."""
+    """Arguments of one session of `run`, which evaluates nothing."""
     return (
         *("run", "--account", account, "--run", run, "--new"),
-        *("--target-steps", str(target), "--checkpoint-every", str(every), *more),
+        *("--target-steps", str(target), "--checkpoint-every", str(every)),
+        *("evaluation.every_commits=0", *more),
     )

@@ -29,7 +29,7 @@ LARGE = {
     "late_files": Bounds(sessions=3, epochs=3, step=3, faults=Faults(files=1)),
     "damage": Bounds(sessions=3, epochs=3, step=3, faults=Faults(rot=1)),
     "lost_entries": Bounds(sessions=3, epochs=3, step=3, faults=Faults(holes=1)),
-    "everything": Bounds(sessions=2, epochs=3, step=3, faults=Faults(files=1, rot=1, holes=1)),
+    "everything": Bounds(sessions=3, epochs=3, step=3, faults=Faults(answers=1, files=1, rot=1, holes=1)),
 }
 """What `make model` visits."""
 CHOSEN = {"small": SMALL, "large": LARGE}[os.environ.get("RELAY_MODEL", "small")]

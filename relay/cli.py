@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from relay.workload import Workload
 from storage.base import StoreError
 from trm import presets
 from trm.config import TrainConfig
+from trm.launch import is_follower, launched
 
 UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
 """ClickException: newer typer carries its own click, older ones import it."""
@@ -224,7 +226,14 @@ app.add_typer(settings.app, name="config")
 
 
 def main() -> None:
-    """Entry point of trm-relay and rotate_accounts.py; exits."""
+    """Entry point of trm-relay and rotate_accounts.py; exits. Under torchrun only the first process has a session."""
+    if launched() > 1:
+        from trm.together import dismiss, follow
+
+        if is_follower():
+            follow()
+            return
+        atexit.register(dismiss)
     app()
 
 

@@ -43,6 +43,13 @@ class Carry:
         """Views of some rows."""
         return Carry(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
+    def replaced(self, rows: slice, by: Carry) -> Carry:
+        """A copy with some rows of another."""
+        new = {f.name: getattr(self, f.name).clone() for f in fields(self)}
+        for name, value in new.items():
+            value[rows] = getattr(by, name)
+        return Carry(**new)
+
 
 def joined(parts: list[Carry]) -> Carry:
     """One carry of all rows, in order; a single part as it is."""

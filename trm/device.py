@@ -21,6 +21,13 @@ def choose(wanted: str) -> str:
     return chosen
 
 
+def settle(threads: int) -> None:
+    """Process-wide settings that decide bits, of the calling thread: each thread has its own."""
+    torch.set_num_threads(threads)
+    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms(True) would import torch's compiler
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
 def launch(device: torch.device) -> None:
     """Run elementwise kernels and a matrix product of small integers. Raises RuntimeError if the device cannot."""
     x = torch.arange(16.0, device=device).view(4, 4)

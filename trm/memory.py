@@ -97,9 +97,14 @@ def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False) 
     return Need(_FIXED + weights + _CARRIES * latents, states + heads + own, beside)
 
 
-def fit(config: TrainConfig, sizes: Sizes, method: Method, free: int | None, wide: bool = False) -> Fit:
-    """The fewest parts that fit into `free` bytes (None: one part). Raises TaskError if even single rows do not."""
-    needed, batch = need(config, sizes, method, wide), config.batch_size
+def fit(
+    config: TrainConfig, sizes: Sizes, method: Method, free: int | None, wide: bool = False, processes: int = 1
+) -> Fit:
+    """The fewest parts that fit into `free` bytes (None: one part). Raises TaskError if even single rows do not.
+
+    processes: how many share the batch; each takes its rows in the parts found.
+    """
+    needed, batch = need(config, sizes, method, wide), config.batch_size // processes
     for parts in range(1, batch + 1):
         rows = -(-batch // parts)
         if free is None or needed.session(rows) * SLACK <= free:

@@ -11,9 +11,12 @@ import torch
 
 from trm.config import TrainConfig
 from trm.kernels.fast_step import choose
+from trm.launch import launched
 from trm.layers import emulated_bf16, slow_bf16
 from trm.memory import Method, fit, free_bytes
 from trm.model import Sizes
+from trm.peers import Peers, meet
+from trm.together import LeadingStep
 from trm.train import EagerStep, Step
 
 
@@ -28,12 +31,26 @@ class Strategy:
 
 def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
     """The fastest step there is here, in the fewest parts that fit into free memory. Raises TaskError if none do."""
-    step = choose(device, config.arch, sizes)
+    peers = meet() if launched() > 1 else None
+    step = choose(device, config.arch, sizes, peers)
     method: Method = "eager" if isinstance(step, EagerStep) else "fused"
-    found = fit(config, sizes, method, free_bytes(device), slow_bf16(device))
+    processes = peers.size if peers else 1
+    found = fit(config, sizes, method, free_bytes(device), slow_bf16(device), processes)
     step.parts = found.parts
-    remarks = (_old_card(device, config), found.remark)
-    return Strategy(step, tuple(remark for remark in remarks if remark))
+    remarks = (_old_card(device, config), _together(peers, config), found.remark)
+    return Strategy(LeadingStep(step, peers) if peers else step, tuple(remark for remark in remarks if remark))
+
+
+def _together(peers: Peers | None, config: TrainConfig) -> str | None:
+    """How the batch is shared. Raises TaskError if it cannot be shared evenly."""
+    if peers is None:
+        return None
+    mine = peers.rows(config.batch_size)
+    each = mine.stop - mine.start
+    return (
+        f"TOGETHER: {peers.size} processes share each batch of {config.batch_size}, {each} rows each. "
+        "It is the same function; beside sessions of another number the link is not bit-exact."
+    )
 
 
 def _old_card(device: torch.device, config: TrainConfig) -> str | None:

@@ -6,7 +6,7 @@ kernels or a captured graph can stand in for `EagerStep` on the same state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -80,27 +80,62 @@ class TrainState:
                 raise ValueError(f"carry/{name} holds values outside {low} .. {high - 1}")
 
 
+class Sharing(Protocol):
+    """The processes that share a batch (trm/peers.py)."""
+
+    size: int
+
+    def rows(self, batch: int) -> slice:
+        """This process's rows."""
+        ...
+
+    def exchange(self, sums: Sequence[Tensor], rows: Sequence[Tensor]) -> None:
+        """Add up `sums` over the processes; fill in the others' rows of `rows`."""
+        ...
+
+
 class Step(Protocol):
     """One way to compute a training step."""
 
     name: str
     """Goes into the digest's path: results of differently named steps are not expected to be the same bits."""
     parts: int
-    """Micro-batches that a step takes one after another; in the path too, unless it is 1."""
-    timings: Mapping[str, float]
-    """Seconds that the first step spent on what later ones do not: compile, capture."""
+    """Micro-batches that a process takes one after another."""
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        """Seconds that the first step spent on what later ones do not: compile, capture."""
+        ...
+
+    @property
+    def groups(self) -> str:
+        """How the batch is divided, for the path: '' if it is not."""
+        ...
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
         """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
         ...
 
 
-def slices(rows: int, parts: int) -> list[slice]:
-    """The rows in `parts` neighbouring groups whose sizes differ by one at most. Raises ValueError for too many."""
+def slices(rows: int, parts: int, first: int = 0) -> list[slice]:
+    """`rows` rows from `first` on in `parts` groups, alike but for one row. Raises ValueError for too many."""
     if not 0 < parts <= rows:
         raise ValueError(f"{rows} rows cannot be split into {parts} parts")
-    edges = [rows * index // parts for index in range(parts + 1)]
+    edges = [first + rows * index // parts for index in range(parts + 1)]
     return [slice(*edge) for edge in pairwise(edges)]
+
+
+def own_slices(batch: int, parts: int, peers: Sharing | None) -> list[slice]:
+    """This process's parts of the batch."""
+    mine = peers.rows(batch) if peers else slice(0, batch)
+    return slices(mine.stop - mine.start, parts, mine.start)
+
+
+def groups(parts: int, peers: Sharing | None) -> str:
+    """'/N' for N groups of rows whose gradients are added up in order; '/NxM' where N processes take M parts each."""
+    if peers is None:
+        return f"/{parts}" if parts > 1 else ""
+    return f"/{peers.size}x{parts}" if parts > 1 else f"/{peers.size}"
 
 
 class EagerStep:
@@ -112,9 +147,14 @@ class EagerStep:
 
     name = "eager"
 
-    def __init__(self, parts: int = 1) -> None:
-        self.parts = parts
+    def __init__(self, parts: int = 1, peers: Sharing | None = None) -> None:
+        self.parts, self.peers = parts, peers
         self.timings: Mapping[str, float] = {}
+
+    @property
+    def groups(self) -> str:
+        """How the batch is divided."""
+        return groups(self.parts, self.peers)
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
         config, model = state.config, state.model
@@ -125,15 +165,21 @@ class EagerStep:
         min_halt = exploration(config.arch, config.seed, state.step, config.batch_size, state.device)
         state.grads.buffer.zero_()
         after, metrics = [], []
-        for part in slices(config.batch_size, self.parts):
+        parts = own_slices(config.batch_size, self.parts, self.peers)
+        for part in parts:
             some = None if rows is None else rows[part]
             done = _forward_backward(model, carry.part(part), some, min_halt[part], config.batch_size)
             after.append(done[0])
             metrics.append(done[1])
-        state.carry = joined(after)
+        state.carry, total = joined(after), sum(metrics[1:], metrics[0])
+        row_grads = None if rows is None else rows.grad
+        if self.peers is not None:
+            state.carry = carry.replaced(slice(parts[0].start, parts[-1].stop), state.carry)
+            of_rows = [*vars(state.carry).values(), *([] if row_grads is None else [row_grads])]
+            self.peers.exchange([state.grads.buffer, total], of_rows)
         state.step += 1
-        update_weights(state, carry.puzzle_identifiers, None if rows is None else rows.grad)
-        return sum(metrics[1:], metrics[0])
+        update_weights(state, carry.puzzle_identifiers, row_grads)
+        return total
 
 
 def _forward_backward(

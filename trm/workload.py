@@ -16,6 +16,7 @@ from torch import Tensor
 
 from trm import statefile
 from trm.config import TrainConfig
+from trm.device import settle
 from trm.evaluate import EvalProgress, evaluate
 from trm.fingerprint import fingerprint, installed
 from trm.layers import slow_bf16
@@ -162,8 +163,7 @@ class TrmWorkload:
         dtype: str = config.arch.forward_dtype
         if dtype == "bfloat16" and slow_bf16(self.device):
             dtype = "bfloat16-as-float32"
-        split = f"/{self._step.parts}" if self._step.parts > 1 else ""
-        batch = f"{config.batch_size}{split}"
+        batch = f"{config.batch_size}{self._step.groups}"
         return f"{self._step.name} {self.device.type} {dtype} batch={batch} threads={config.threads}"
 
     def evaluate(
@@ -220,7 +220,5 @@ class TrmWorkload:
             in_flight.popleft().synchronize()
 
     def _prepare(self) -> None:
-        """Process-wide settings that decide bits; repeated by each entry point, because threads have their own."""
-        torch.set_num_threads(self._config.threads)
-        torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        """Repeated by each entry point, because threads have their own settings."""
+        settle(self._config.threads)

@@ -10,7 +10,7 @@ import importlib.util
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 
@@ -29,7 +29,7 @@ from trm.kernels.recursion import Recursion
 from trm.model import DTYPES, Sizes
 from trm.optim import sign_sgd_
 from trm.schedule import lr_scale
-from trm.train import EagerStep, Step, TrainState, slices
+from trm.train import EagerStep, Sharing, Step, TrainState, groups, own_slices
 
 
 def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | None:
@@ -55,42 +55,50 @@ def available(device: torch.device | str, arch: Arch, sizes: Sizes) -> bool:
     return unavailable(device, arch, sizes) is None
 
 
-def choose(device: torch.device | str, arch: Arch, sizes: Sizes) -> Step:
+def choose(device: torch.device | str, arch: Arch, sizes: Sizes, peers: Sharing | None = None) -> Step:
     """The fused step where this device can run it, else the plain one; TRM_FUSED=0 asks for the plain one.
 
     A link between the two is labelled by its path (P9). docs/records/2026-11-28_step_time has what was checked.
     """
     wanted = os.environ.get("TRM_FUSED", "1") != "0"
-    return FastStep() if wanted and available(device, arch, sizes) else EagerStep()
+    return FastStep(peers=peers) if wanted and available(device, arch, sizes) else EagerStep(peers=peers)
 
 
 @contextmanager
 def _as_captured() -> Iterator[None]:
     """Let torch record its plain kernels: this step is deterministic by construction, and the slower variants that
     torch chooses in its deterministic mode are not all made for graphs."""
-    wanted = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(False)
+    wanted = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("default")
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(wanted)
+        torch.set_deterministic_debug_mode(wanted)
 
 
 class FastStep:
     """A Step (trm/train.py). Buffers and graph are built at the first call and again when another state comes."""
 
-    def __init__(self, kernels: Parts | None = None, graph: bool = True, parts: int = 1) -> None:
-        """parts: micro-batches of a step; it may be set until the first call."""
+    def __init__(
+        self, kernels: Parts | None = None, graph: bool = True, parts: int = 1, peers: Sharing | None = None
+    ) -> None:
+        """parts: micro-batches of a step; it may be set until the first call. peers: who shares the batch."""
+        self.peers = peers
         self._kernels, self._graph = kernels or fused_parts(), graph
         self._bound: BoundStep | None = None
         self.name, self.parts = f"{self._kernels.name}{'-graph' if graph else ''}", parts
         self.timings: Mapping[str, float] = {}
 
+    @property
+    def groups(self) -> str:
+        """How the batch is divided."""
+        return groups(self.parts, self.peers)
+
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
         """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
         if self._bound is None or self._bound.state is not state:
             self._bound = None
-            self._bound = BoundStep(state, self._kernels, self._graph, self.parts)
+            self._bound = BoundStep(state, self._kernels, self._graph, self.parts, self.peers)
             self.timings = self._bound.timings
         return self._bound(batch)
 
@@ -98,10 +106,10 @@ class FastStep:
 class BoundStep:
     """The step of one TrainState: packed weights, buffers and the graph that reads and writes them."""
 
-    def __init__(self, state: TrainState, kernels: Parts, graph: bool, parts: int) -> None:
-        self.state, self.kernels = state, kernels
+    def __init__(self, state: TrainState, kernels: Parts, graph: bool, parts: int, peers: Sharing | None) -> None:
+        self.state, self.kernels, self.peers = state, kernels, peers
         config, device = state.config, state.device
-        self.rows = slices(config.batch_size, parts)
+        self.rows = own_slices(config.batch_size, parts, peers)
         arch, dtype = config.arch, DTYPES[config.arch.forward_dtype]
         params, grads = state.params.views, state.grads.views
         self.recursion = Recursion(arch, [self._block(index) for index in range(arch.L_layers)])
@@ -114,7 +122,8 @@ class BoundStep:
         self.metrics = torch.zeros(7, dtype=torch.float64, device=device)
         self.total = torch.zeros_like(state.grads.buffer) if parts > 1 else None
         self.timings: dict[str, float] = {}
-        self.graph = self._capture() if graph else None
+        self.table_grad = torch.zeros(config.batch_size, arch.puzzle_emb_ndim, device=device)
+        self.graphs = self._capture() if graph else ()
 
     def _block(self, index: int) -> FastBlock:
         """Layer `index` over the state's parameters."""
@@ -135,10 +144,13 @@ class BoundStep:
     def __call__(self, batch: Batch) -> Tensor:
         """One step; its METRICS."""
         self._load(batch)
-        if self.graph is None:
-            self._run()
-        else:
-            self.graph.replay()
+        phases = [graph.replay for graph in self.graphs] or self._phases()
+        phases[0]()
+        if self.peers is not None:
+            carry = [getattr(self.carry, f.name) for f in fields(Carry)]
+            self.peers.exchange([self.state.grads.buffer, self.metrics], [*carry, self.table_grad])
+        for phase in phases[1:]:
+            phase()
         self.state.step += 1
         return self.metrics.clone()
 
@@ -159,8 +171,16 @@ class BoundStep:
         self.rates[2].fill_(1 / math.sqrt(1 - config.beta2**t))
         self.table_lr.fill_(config.puzzle_emb_lr * scale)
 
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        """Compile and warm up on the real buffers, put the state back, and record the step."""
+    def _phases(self) -> list[Callable[[], None]]:
+        """The step; in two where processes exchange what they have found before anything is updated."""
+        return [self._run] if self.peers is None else [self._gradients, self._update]
+
+    def _watched(self) -> str:
+        """What may run while a graph is recorded: NCCL's own thread looks after the other GPUs meanwhile."""
+        return "global" if self.peers is None else "thread_local"
+
+    def _capture(self) -> list[torch.cuda.CUDAGraph]:
+        """Compile and warm up on the real buffers, put the state back, and record the step's phases."""
         began = time.perf_counter()
         live = [*self.state.tensors().values(), *(getattr(self.carry, f.name) for f in fields(Carry))]
         before = [tensor.clone() for tensor in live]
@@ -176,15 +196,22 @@ class BoundStep:
         torch.cuda.synchronize()
         compiled = time.perf_counter()
         torch.cuda.empty_cache()
-        graph = torch.cuda.CUDAGraph()
-        with _as_captured(), torch.cuda.graph(graph):
-            self._run()
+        graphs = []
+        for phase in self._phases():
+            graphs.append(torch.cuda.CUDAGraph())
+            with _as_captured(), torch.cuda.graph(graphs[-1], capture_error_mode=self._watched()):
+                phase()
         self.timings = {"compile": compiled - began, "capture": time.perf_counter() - compiled}
-        return graph
+        return graphs
 
-    @torch.no_grad()
     def _run(self) -> None:
         """The whole step, in the order of reference/trm.md 5.4, on this object's buffers."""
+        self._gradients()
+        self._update()
+
+    @torch.no_grad()
+    def _gradients(self) -> None:
+        """All but the update, for this process's rows."""
         state, config = self.state, self.state.config
         self.heads.pack()
         carry = state.model.refill(self.carry, self.batch)
@@ -192,13 +219,13 @@ class BoundStep:
         self.metrics.zero_()
         if self.total is not None:
             self.total.zero_()
-        table = [self._part(carry.part(rows), min_halt[rows], rows) for rows in self.rows]
+        for rows in self.rows:
+            self._part(carry.part(rows), min_halt[rows], rows)
         if self.total is not None:
             state.grads.buffer.copy_(self.total)
-        self._update(carry.puzzle_identifiers, table)
 
-    def _part(self, carry: Carry, min_halt: Tensor, rows: slice) -> Tensor | None:
-        """Some rows, refilled: their new carry, metrics and gradients; returns those of their puzzle embeddings."""
+    def _part(self, carry: Carry, min_halt: Tensor, rows: slice) -> None:
+        """Some rows, refilled: their new carry, metrics and gradients."""
         state, inner = self.state, self.state.model.inner
         for block in self.recursion.blocks:
             block.pack()
@@ -213,11 +240,10 @@ class BoundStep:
         grads = self.recursion.backward(tape, self.heads.backward(z_H, grad))
         for block in self.recursion.blocks:
             block.finish()
-        table = self._embedding_grads(carry, grads)
+        self._embedding_grads(carry, grads, rows)
         if self.total is not None:
             self.total.add_(state.grads.buffer)
         self._halt(carry, z_H, z_L, logits[:, 0, vocab].float(), losses, min_halt, rows)
-        return table
 
     def _halt(
         self, carry: Carry, z_H: Tensor, z_L: Tensor, q: Tensor, losses: Tensor, min_halt: Tensor, rows: slice
@@ -237,23 +263,23 @@ class BoundStep:
         counted = halted & (scored > 0)
         self.metrics.add_(torch.cat(((sums * counted).sum(-1), torch.stack((lm.sum(), q_loss.sum())))))
 
-    def _embedding_grads(self, carry: Carry, grads: Tensor) -> Tensor | None:
-        """Write the token table's gradient; return that of the puzzle rows. grads: (L_cycles, B, L, D)."""
+    def _embedding_grads(self, carry: Carry, grads: Tensor, rows: slice) -> None:
+        """Write the gradients of the token table and of the puzzle rows. grads: (L_cycles, B, L, D)."""
         state, arch = self.state, self.state.config.arch
         scale = math.sqrt(arch.hidden_size)
         tokens = self.kernels.embedding.token_grad(carry.inputs, grads, arch.prefix_len, state.sizes.vocab_size)
         state.grads.views["inner.embed_tokens.embedding_weight"].copy_(tokens * scale)
-        if not arch.puzzle_emb_ndim:
-            return None
-        return grads[:, :, : arch.prefix_len].float().sum(0).flatten(1)[:, : arch.puzzle_emb_ndim] * scale
+        if arch.puzzle_emb_ndim:
+            prefix = grads[:, :, : arch.prefix_len].float().sum(0).flatten(1)[:, : arch.puzzle_emb_ndim]
+            self.table_grad[rows] = prefix * scale
 
-    def _update(self, identifiers: Tensor, table_grads: list[Tensor | None]) -> None:
-        """Puzzle table, then parameters and EMA. table_grads: a tensor a part, or None."""
+    @torch.no_grad()
+    def _update(self) -> None:
+        """Puzzle table, then parameters and EMA."""
         state, config = self.state, self.state.config
-        rows = [grad for grad in table_grads if grad is not None]
-        if rows:
-            table = state.model.inner.puzzle_emb.weights
-            sign_sgd_(table, identifiers, torch.cat(rows), self.table_lr, config.puzzle_emb_weight_decay)
+        if config.arch.puzzle_emb_ndim:
+            table, identifiers = state.model.inner.puzzle_emb.weights, self.carry.puzzle_identifiers
+            sign_sgd_(table, identifiers, self.table_grad, self.table_lr, config.puzzle_emb_weight_decay)
         ema = None if state.ema is None else state.ema.buffer
         self.kernels.optimizer.adam_atan2_ema_(
             state.params.buffer, state.grads.buffer, state.m.buffer, state.v.buffer, ema, self.rates,

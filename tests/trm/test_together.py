@@ -1,0 +1,153 @@
+"""Several processes that share a batch: the bytes of one process with as many parts, and a label that says so."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from trm.kernels.fast_step import FastStep
+from trm.kernels.parts import plain_parts
+from trm.launch import is_follower, launched
+from trm.peers import Peers, _pack, _unpack
+from trm.presets import TaskError
+from trm.snapshot import state_hash
+from trm.train import EagerStep, groups
+
+ROOT = Path(__file__).parent.parent.parent
+LEADER = """
+import atexit, sys
+from pathlib import Path
+from trm.launch import is_follower, launched
+from trm.together import dismiss, follow
+from tests.trm.test_workload import small
+from trm.train import EagerStep
+from trm.workload import TrmWorkload
+if is_follower():
+    sys.exit(follow())
+if launched() > 1:
+    atexit.register(dismiss)
+root = Path(sys.argv[1])
+work = TrmWorkload(small(), root, "cpu", None if launched() > 1 else EagerStep(2))
+work.start()
+work.advance(3, lambda: False, lambda _: None)
+folder = root / f"checkpoint{launched()}"
+folder.mkdir()
+work.snapshot().save(folder)
+work.advance(5, lambda: False, lambda _: None)
+work.load(folder)
+work.advance(6, lambda: False, lambda _: None)
+print(work.digest().path, work.digest().digest, *work.remarks)
+"""
+
+
+class Twins:
+    """Two processes as two threads: what trm/peers.py promises, without a network."""
+
+    def __init__(self) -> None:
+        self.sent: dict[int, tuple] = {}
+        self.barrier = threading.Barrier(2, timeout=60)
+
+    def peer(self, rank: int) -> SimpleNamespace:
+        def rows(batch: int) -> slice:
+            return slice(rank * batch // 2, (rank + 1) * batch // 2)
+
+        def exchange(sums, of_rows) -> None:
+            self.sent[rank] = ([t.clone() for t in sums], [t[rows(len(t))].clone() for t in of_rows])
+            self.barrier.wait()
+            for index, total in enumerate(sums):
+                total.copy_(self.sent[0][0][index] + self.sent[1][0][index])
+            for index, tensor in enumerate(of_rows):
+                tensor.copy_(torch.cat((self.sent[0][1][index], self.sent[1][1][index])))
+            self.barrier.wait()
+
+        return SimpleNamespace(size=2, rows=rows, exchange=exchange)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("mlp_t", [True, False])
+def test_sharing_a_batch_gives_the_bytes_of_splitting_it(make, batch_at, fused: bool, mlp_t: bool) -> None:
+    """The plain step and the hand-written one, each process holding the whole state after each step."""
+
+    def step(**how):
+        return FastStep(plain_parts(), graph=False, **how) if fused else EagerStep(**how)
+
+    changes = {"mlp_t": mlp_t, "pos_encodings": "none", "halt_exploration_prob": 0.5}
+    split, shared, twins = make(0, **changes), [make(0, **changes), make(0, **changes)], Twins()
+
+    def run(rank: int) -> None:
+        torch.set_num_threads(1)
+        mine = step(peers=twins.peer(rank))
+        for number in range(4):
+            mine(shared[rank], batch_at(number))
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    alone = step(parts=2)
+    for number in range(4):
+        alone(split, batch_at(number))
+    for thread in threads:
+        thread.join(60)
+    hashes = [state_hash(state.canonical(), state.step, 0) for state in (split, *shared)]
+    assert hashes == [hashes[0]] * 3
+
+
+def test_groups_of_rows_are_named_for_the_path() -> None:
+    two = Twins().peer(0)
+    assert (groups(1, None), groups(3, None), groups(1, two), groups(3, two)) == ("", "/3", "/2", "/2x3")
+
+
+def test_packing_keeps_bytes_shapes_and_types() -> None:
+    tensors = [torch.arange(5.0), torch.tensor([True, False]), torch.randn(2, 3).bfloat16(), torch.zeros(0, 4)]
+    found = _unpack(_pack(tensors), tensors)
+    assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(found, tensors, strict=True))
+
+
+def test_a_batch_that_cannot_be_shared_evenly_is_refused() -> None:
+    peers = Peers.__new__(Peers)
+    peers.rank, peers.size = 1, 3
+    assert peers.rows(9) == slice(3, 6)
+    with pytest.raises(TaskError, match="batch of 8 cannot be shared evenly by 3 processes"):
+        peers.rows(8)
+
+
+def test_only_torchrun_makes_followers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters set RANK and WORLD_SIZE for their own purposes."""
+    for name, value in (("RANK", "1"), ("WORLD_SIZE", "4")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert (launched(), is_follower()) == (1, False)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    assert (launched(), is_follower()) == (4, True)
+    monkeypatch.setenv("RANK", "0")
+    assert not is_follower()
+
+
+@pytest.mark.slow
+def test_two_processes_train_save_and_load_as_one_with_two_parts(tmp_path) -> None:
+    """Over gloo; a state that was loaded reaches the follower, and the follower ends with the leader."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = {"TORCHELASTIC_RUN_ID": "t", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [_start(tmp_path, meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    processes.append(_start(tmp_path, {}))
+    said = [process.communicate(timeout=90)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    together, alone = said[0].split(), said[2].split()
+    assert together[:6] == alone[:6]
+    assert "batch=8/2" in together
+    assert "TOGETHER: 2 processes share each batch of 8, 4 rows each" in said[0]
+
+
+def _start(folder: Path, environ: dict[str, str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", LEADER, str(folder)]
+    return subprocess.Popen(command, cwd=ROOT, env=os.environ | environ, stdout=subprocess.PIPE, text=True)

@@ -1,0 +1,101 @@
+"""One training run by several processes: the first one trains as if alone, the others do the same steps on their rows.
+
+Every process holds the whole state, so the leader saves, compares and evaluates it by itself. Knows no files.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from trm.config import TrainConfig
+from trm.data.dataset import Batch
+from trm.device import settle
+from trm.kernels.fast_step import FastStep
+from trm.model import Sizes
+from trm.peers import Peers, meet
+from trm.train import EagerStep, Step, TrainState
+
+
+class LeadingStep:
+    """A step that the followers take too; they get a state whenever the leader's is not the one they left."""
+
+    def __init__(self, step: Step, peers: Peers) -> None:
+        self._step, self._peers = step, peers
+        self._known: tuple[TrainState, int] | None = None
+        self.name = step.name
+
+    @property
+    def parts(self) -> int:
+        """Micro-batches of each process."""
+        return self._step.parts
+
+    @parts.setter
+    def parts(self, value: int) -> None:
+        self._step.parts = value
+
+    @property
+    def groups(self) -> str:
+        """How the batch is divided."""
+        return self._step.groups
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        """Of the leader's own first step."""
+        return self._step.timings
+
+    def __call__(self, state: TrainState, batch: Batch) -> Tensor:
+        """Advance the state by one step in place."""
+        if self._known is None or self._known[0] is not state or self._known[1] != state.step:
+            self._hand_out(state)
+        self._peers.order({"do": "step"})
+        self._peers.share(list(vars(batch).values()))
+        metrics = self._step(state, batch)
+        self._known = state, state.step
+        return metrics
+
+    def _hand_out(self, state: TrainState) -> None:
+        self._peers.order({
+            "do": "load", "config": state.config.plain(), "sizes": vars(state.sizes), "step": state.step,
+            "fused": isinstance(self._step, FastStep), "parts": self.parts,
+        })  # fmt: skip
+        self._peers.share(list(state.tensors().values()))
+
+
+def dismiss() -> None:
+    """The leader is about to end: the followers end too, also where they were never needed."""
+    peers = meet()
+    peers.order({"do": "stop"})
+    peers.close()
+
+
+def follow() -> None:
+    """What every process but the first does, until the leader ends; signals are for the leader to obey."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+    peers = meet()
+    state: TrainState | None = None
+    step: Step = EagerStep()
+    while (order := peers.obey())["do"] != "stop":
+        if order["do"] == "load":
+            config, sizes = TrainConfig.model_validate(order["config"]), Sizes(**order["sizes"])
+            settle(config.threads)
+            state = TrainState(config, sizes, peers.device)
+            step = (FastStep if order["fused"] else EagerStep)(parts=order["parts"], peers=peers)
+            peers.share(list(state.tensors().values()))
+            state.step = order["step"]
+        else:
+            assert state is not None, "a state comes first"
+            batch = _room(state)
+            peers.share(list(vars(batch).values()))
+            step(state, batch)
+    peers.close()
+
+
+def _room(state: TrainState) -> Batch:
+    """A batch to be filled."""
+    carry = state.carry
+    return Batch(*(torch.empty_like(t) for t in (carry.inputs, carry.labels, carry.puzzle_identifiers)))

@@ -21,6 +21,8 @@ from storage.sent import listening
 
 CHUNK = 8 << 20
 """Bytes of a piece; one for each worker is in memory for each file in flight."""
+_SLICE = 1 << 20
+"""Bytes of a write to this disk: for longer ones the kernel looks for long stretches of memory, which takes longer."""
 _ATTEMPTS = 2
 """How often a file is sent, or read in full, before its bytes count as wrong."""
 
@@ -212,13 +214,13 @@ def _fetch(store: Store, file: Wanted, part: Path, progress: Progress, workers: 
     def read(at: int) -> bytes:
         return store.read_range(file.ref, at, min(CHUNK, file.size - at + 1))
 
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(part, flags, 0o666), "ab+") as out:
-        out.seek(0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(part, flags, 0o666), "r+b") as out:
         sha = hashlib.file_digest(out, "sha256")
         begun = done = out.tell()
         for piece in _ahead(read, range(begun, file.size + 1, CHUNK), workers):
-            out.write(piece)
+            for at in range(0, len(piece), _SLICE):
+                out.write(memoryview(piece)[at : at + _SLICE])
             sha.update(piece)
             done += len(piece)
             progress(len(piece))

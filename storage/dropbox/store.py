@@ -29,7 +29,6 @@ from storage.dropbox.upload import BLOCK, SMALL, Upload
 from storage.source import Source
 
 _PAGE = 2000
-_PIECE = 1 << 16
 _PARTIAL, _RANGE_NOT_SATISFIABLE = 206, 416
 
 
@@ -219,8 +218,8 @@ def _read_range(sdk: Any, path: str, start: int, length: int) -> bytes:
 
 
 def _body(response: Any) -> bytes:
-    """All of a reply; in larger pieces than `response.content` reads it, which takes half the time."""
-    return b"".join(response.iter_content(_PIECE))
+    """All of a reply, in one piece: `response.content` reads 10 KiB at a time, which takes three times as long."""
+    return b"".join(response.iter_content(None))
 
 
 def _stat(name: str, found: Any) -> Stat:

@@ -124,20 +124,21 @@ class Accounts:
 
         Raises BadConfig (78) for an unknown id or field, PolicyRefused (77).
         """
-        edited: list[tuple[Account, PutAccount]] = []
+        edited: list[tuple[Account, Ref]] = []
 
         def build(state: RegistryState) -> Change:
             old = self._existing(state, account)
             new = _with_fields(old, fields).model_copy(update={"revision": old.revision + 1})
             if (new.owner, new.provider) != (old.owner, old.provider):
                 self._check_policy(state, new)
-            edited.append((new, self._put(new, replaces=state.accounts[account].sha256)))
-            return edited[-1][1]
+            row = state.accounts[account]
+            edited.append((new, _where(account, row)))
+            return self._put(new, replaces=row.sha256)
 
         self.registry.append("account", build)
-        new, put = edited[-1]
+        new, old_object = edited[-1]
         with suppress(StoreError):  # advisory: `forget` removes whatever is left
-            self.store.delete(Ref(_name(account, put.replaces or "")))
+            self.store.delete(old_object)
         return new
 
     def set_status(
@@ -224,7 +225,7 @@ class Accounts:
             return None
         if row.sha256 not in self._read:
             try:
-                data = self.store.get(Ref(row.ref or _name(account, row.sha256)), limit=MAX_BYTES)
+                data = self.store.get(_where(account, row), limit=MAX_BYTES)
                 loads(data, MAX_BYTES)
                 found = Account.model_validate_json(data)
             except (Missing, TooLong, NotCanonical, ValidationError):
@@ -277,6 +278,11 @@ def _bytes(account: Account) -> bytes:
 
 def _folder(account: str) -> str:
     return f"{REGISTRY}accounts/{account}/"
+
+
+def _where(account: str, row: Row) -> Ref:
+    """Where an account's own object is."""
+    return Ref(row.ref or _name(account, row.sha256))
 
 
 def _name(account: str, sha256: str) -> str:

@@ -36,7 +36,7 @@ def test_of_racing_processes_exactly_one_wins_each_slot_and_knows_it(
     drive = Drive(person)
     if way == "newest":
         go_on_by_newest(drive.store())
-        slots = min(slots, 60)  # a slot costs five requests this way
+        slots = min(slots, 30)  # a slot costs five requests this way
     for kind, chance in LOST if faults else ():
         for route in ("v3.files.create", "v2.files.update"):
             person.fault(kind, route=route, chance=chance, times=-1, retry_after=0)

@@ -1,0 +1,72 @@
+"""What the relay keeps on a store whose names find nothing: accounts, heartbeats, the identity, a run's beginning."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.accounts import Accounts
+from relay.changes import Lease
+from relay.heartbeat import place_of_beats, sign_of_life
+from relay.identity import Pair, begin_run, open_run
+from relay.names import Names
+from relay.owners import infer
+from relay.policy import shipped
+from relay.registry import Registry
+from relay.state import Holder
+from storage.base import Ref
+from storage.memory import MemoryStore
+from tests.relay.runs import QuietRuntime, id_of
+from tests.storage.drive.stores import Drive
+
+NAMES = Names("p", "r")
+
+
+def test_an_edited_account_leaves_no_older_copy_and_a_forgotten_one_none(drive: Drive) -> None:
+    registry = Registry(drive.store(), QuietRuntime(1), session=id_of(1))
+    registry.begin(id_of(5))
+    known = Accounts(registry, shipped())
+    known.register("account_1", "Ana", infer("Ana", "ana", "local", {}, "ana", shipped()))
+    known.edit("account_1", label="Anna")
+    again = Accounts(Registry(drive.store(), QuietRuntime(2), session=id_of(2)), shipped())
+    assert again.get("account_1").label == "Anna"
+    assert len([name for name in drive.names() if name.startswith("registry/accounts/")]) == 1
+    again.forget("account_1")
+    assert not [name for name in drive.names() if name.startswith("registry/accounts/")]
+
+
+def test_heartbeats_are_found_though_no_listing_shows_them(drive: Drive) -> None:
+    drive.person.change(list_lag=1e6, name_lag=1e6)
+    holder, challenger = drive.store(), drive.store()
+    beat = place_of_beats(holder)
+    assert beat is not None and sign_of_life(challenger, NAMES, 3, beat) is None
+    holder.claim(NAMES.heartbeat(3), beat)
+    for _ in range(2):
+        holder.put(NAMES.heartbeat(3), b"{}")
+        seen = sign_of_life(challenger, NAMES, 3, beat)
+        assert seen is not None and abs(seen - challenger.now()) < 60
+    assert sign_of_life(challenger, NAMES, 3) is None, "by name there is none"
+    assert drive.names().count(NAMES.heartbeat(3)) == 1
+
+
+def test_where_names_find_objects_a_lease_says_nothing_of_it() -> None:
+    assert place_of_beats(MemoryStore()) is None
+    assert "beat" not in Lease().model_dump(mode="json") and Lease(beat="x").model_dump(mode="json")["beat"] == "x"
+    holder = Holder(session="a" * 32, account="a", epoch=1, since=1.0, ttl_s=9.0, latest_end=None, target_steps=1)
+    assert "beat" not in holder.model_dump(mode="json")
+    assert Holder.model_validate_json(holder.model_copy(update={"beat": "y"}).model_dump_json()).beat == "y"
+
+
+@pytest.mark.parametrize("lag", [0.0, 1e6])
+def test_a_run_is_begun_once_and_found_by_its_address_alone(drive: Drive, lag: float) -> None:
+    drive.person.change(list_lag=lag, name_lag=lag)
+    mine = drive.store()
+    begun = begin_run(Pair(mine, mine), "p", "r", {"a": 1}, QuietRuntime(1), session=id_of(1), init=True)
+    theirs = drive.store(read_only=True)
+    found = open_run(Pair(theirs, theirs, begun.view.state.ledger_store), "p", "r", QuietRuntime(2), session=id_of(2))
+    assert begun.begun and found is not None and found.view.state == begun.view.state
+    assert open_run(Pair(theirs, theirs), "p", "other", QuietRuntime(2), session=id_of(2)) is None
+    again = begin_run(
+        Pair(drive.store(), drive.store()), "p", "r", {"a": 1}, QuietRuntime(3), session=id_of(3), init=True
+    )
+    assert not again.begun and again.view.state == begun.view.state
+    assert Ref(begun.ledger.chain.log.ref(0)) == again.ledger.chain.log.ref(0)

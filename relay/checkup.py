@@ -13,7 +13,7 @@ from relay.outbox import Outbox
 from relay.reader import Damage
 from relay.state import RunState
 from relay.status import View
-from relay.verify import Checked, Incidental
+from relay.verification import Checked, Incidental
 from relay.wording import duration, iso
 
 COPIES_HERE = 4

@@ -59,6 +59,14 @@ def hole(run: str, intact: Sequence[int]) -> Verdict:
     return Verdict(meaning, f"{restore} If there is none, begin another run from the newest intact step: `{fork}`")
 
 
+def registry_hole() -> Verdict:
+    """An entry that the registry of a store has lost."""
+    return Verdict(
+        "No session of any run in this store can begin, and nothing is written or deleted, until the file is back.",
+        f"Restore it from {BACKUP}.",
+    )
+
+
 def oldest_lost() -> str:
     """What to add where the first slots are gone."""
     return (

@@ -1,88 +1,30 @@
-"""Re-reads every entry and every retained file of a run and says what is wrong; writes and decides nothing (P1)."""
+"""Re-reads every entry and every retained file of a run, and its store's registry; writes and decides nothing (P1)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from relay import verdict
+from relay.chain import Chain
+from relay.clock import Runtime
 from relay.errors import BadData
 from relay.ledger import Point, RunLedger
 from relay.manifest import FileEntry
 from relay.names import Names
-from relay.paragraphs import paragraph
+from relay.registry import Registry
 from relay.restore import Damaged, own_ref, read_manifest, retained
 from relay.salvage import salvage
 from relay.state import Checkpoint, RunState
 from relay.trouble import speaking
 from relay.verdict import NOTHING, Verdict
-from relay.wording import iso, sum_up
+from relay.verification import REGISTRY, Checked, Incidental, Verification
+from relay.wording import iso
 from storage.base import Missing, Store
+from storage.log import Log
+from storage.slots import listed
 from storage.transfer import digest
-
-
-@dataclass(frozen=True)
-class Checked:
-    """One retained checkpoint, read in full."""
-
-    step: int
-    epoch: int
-    ok: bool
-    reason: str
-    known: bool = False
-    """Marked as damaged by an earlier rewind: listed, but not held against the run."""
-    files: tuple[str, ...] = ()
-    """Names in the store of the files that are missing or not as they were written."""
-    by: str = ""
-    """Whose session committed it."""
-    verdict: Verdict = NOTHING
-
-
-@dataclass(frozen=True)
-class Incidental:
-    """Something a person should know: a recorded incident, or a slot of the log that is not as it was written."""
-
-    cause: str
-    text: str
-    step: int | None = None
-    epoch: int | None = None
-    at: str | None = None
-    against: bool = False
-    """Whether the run is not whole because of it."""
-    slot: int | None = None
-    file: str = ""
-    by: str = ""
-    verdict: Verdict = NOTHING
-
-
-@dataclass
-class Verification:
-    """What verify found."""
-
-    entries: int = 0
-    checkpoints: list[Checked] = field(default_factory=list)
-    incidents: list[Incidental] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether every entry and every checkpoint in use is as it was written."""
-        return all(c.ok or c.known for c in self.checkpoints) and not any(i.against for i in self.incidents)
-
-    @property
-    def intact(self) -> list[int]:
-        """Steps that can be loaded."""
-        return [c.step for c in self.checkpoints if c.ok and not c.known]
-
-    def document(self) -> dict[str, Any]:
-        """relay.verify/1."""
-        return {
-            "schema": "relay.verify/1",
-            "ok": self.ok,
-            "entries": self.entries,
-            "checkpoints": [_row(c) for c in self.checkpoints],
-            "incidents": [_line(i) for i in self.incidents],
-        }
 
 
 def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda _: None) -> Verification:
@@ -94,7 +36,7 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
         view = ledger.read()
         state, tail = view.state, view.seq
         tell(f"reading {tail + 1:,} entries")
-        _entries(ledger, tail, found)
+        _slots(ledger.chain, tail, found, "entry")
         ledger.check_epochs(store)
     except BadData as error:
         trouble, salvaged = str(error), salvage(ledger)
@@ -106,66 +48,35 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
         _checkpoints(ledger, state, store, found, tell)
         found.checkpoints = judged(state, found.checkpoints)
     if trouble:
-        found.incidents += lost(ledger, trouble, tail, found.intact)
+        found.incidents += lost(ledger.chain.log, trouble, tail, verdict.hole(ledger.names.run, found.intact))
+    _registry(ledger.store, ledger.chain.runtime, found)
     return found
 
 
-def text_of(found: Verification, width: int | None = None) -> str:
-    """For people, folded to `width` columns if there is one."""
-    lines = [f"{found.entries:,} ledger entries read."] if found.entries else []
-    lines += [_told(c, width) for c in found.checkpoints]
-    lines += [_explained(i, width) for i in found.incidents if i.against]
-    noted = [i for i in found.incidents if not i.against]
-    lines += [paragraph("noted", f"{i.at + ' ' if i.at else ''}{i.cause}: {i.text}", width, 9) for i in noted]
-    return "\n".join([*lines, sum_up(found.ok, sum(c.known for c in found.checkpoints))])
+def _registry(store: Store, runtime: Runtime, found: Verification) -> None:
+    """The log that lists the store's runs and accounts, if it has begun."""
+    chain, tail = Registry(store, runtime, session="").chain, -1
+    try:
+        view = chain.read()
+        tail = view.seq if view else -1
+        _slots(chain, tail, found, REGISTRY)
+    except BadData as error:
+        newest = max(listed(store, chain.log.prefix), default=-1)
+        found.incidents += lost(chain.log, str(error), newest, verdict.registry_hole(), REGISTRY)
 
 
-def _told(c: Checked, width: int | None) -> str:
-    name = f"step {c.step:,} (epoch {c.epoch}{', ' + c.by if c.by else ''})"
-    if c.ok:
-        return paragraph("ok", f"{name}: intact", width, 9)
-    lines = [paragraph("DAMAGED", name + (", known and not in use" if c.known else ""), width, 9)]
-    return "\n".join([*lines, *_details("", c.reason, "", c.verdict, width)])
-
-
-def _explained(i: Incidental, width: int | None) -> str:
-    name = i.cause if i.slot is None else f"ledger slot {i.slot}"
-    return "\n".join(
-        [paragraph("DAMAGED", name, width, 9), *_details(i.file, i.text, i.by, i.verdict, width)],
-    )
-
-
-def _details(file: str, what: str, by: str, judged: Verdict, width: int | None) -> list[str]:
-    rows = {"file": file, "what": what, "by": by, "means": judged.meaning, "to do": judged.advice}
-    return [paragraph(f"  {label}", text, width, 9) for label, text in rows.items() if text]
-
-
-def _row(c: Checked) -> dict[str, Any]:
-    words = {"meaning": c.verdict.meaning or None, "advice": c.verdict.advice or None}
-    row = {"step": c.step, "epoch": c.epoch, "ok": c.ok, "reason": c.reason, "known": c.known, "account": c.by or None}
-    return {**row, "files": list(c.files), **words}
-
-
-def _line(i: Incidental) -> dict[str, Any]:
-    words = {"meaning": i.verdict.meaning or None, "advice": i.verdict.advice or None}
-    line = {"cause": i.cause, "text": i.text, "step": i.step, "epoch": i.epoch, "at": i.at, "slot": i.slot}
-    return {**line, "file": i.file or None, "by": i.by or None, **words}
-
-
-def _entries(ledger: RunLedger, tail: int, found: Verification) -> None:
-    """Walk the log; a void slot that a later entry has recorded is known, anything else counts against the run."""
+def _slots(chain: Chain[Any], tail: int, found: Verification, cause: str) -> None:
+    """Walk a log; a void slot that a later entry has recorded is known, anything else counts against the run."""
     damage: dict[int, Incidental] = {}
     recorded: set[int] = set()
     before = ""
-    for point in ledger.walk(tail):
-        found.entries += 1
+    for point in chain.walk(tail):
+        found.entries += cause != REGISTRY
         for d in point.damage:
             rotted = d.slot < point.seq
             by = damage[d.slot].by if d.slot in damage else before
             means = verdict.rotted_entry() if rotted else verdict.void_entry(False)
-            damage[d.slot] = Incidental(
-                "entry", d.text, slot=d.slot, file=ledger.chain.log.name(d.slot), by=by, verdict=means
-            )
+            damage[d.slot] = Incidental(cause, d.text, slot=d.slot, file=chain.log.name(d.slot), by=by, verdict=means)
         recorded.update(_acknowledged(point))
         before = _in_charge(point)
     for slot, incident in sorted(damage.items()):
@@ -173,9 +84,11 @@ def _entries(ledger: RunLedger, tail: int, found: Verification) -> None:
         found.incidents.append(replace(incident, against=slot not in recorded, verdict=means))
 
 
-def _in_charge(point: Point[RunState]) -> str:
-    """Who could write the next slot."""
-    holder = point.state.holder if point.state else None
+def _in_charge(point: Point[Any]) -> str:
+    """Who could write the next slot; of a registry nobody can tell."""
+    if not isinstance(point.state, RunState):
+        return ""
+    holder = point.state.holder
     if holder is None:
         return "written while nobody held the lease"
     return f"written while the session of {holder.account} (epoch {holder.epoch}) held the lease"
@@ -189,7 +102,7 @@ def _history(ledger: RunLedger, state: RunState, found: Verification) -> None:
         found.incidents.append(Incidental("history", str(error), against=True, verdict=verdict.history()))
 
 
-def _acknowledged(point: Point[RunState]) -> range:
+def _acknowledged(point: Point[Any]) -> range:
     return point.entry.voids if point.entry and point.entry.seq == point.seq else range(0)
 
 
@@ -280,16 +193,15 @@ def judged(state: RunState, checked: list[Checked]) -> list[Checked]:
     return [replace(c, verdict=of(c)) for c in checked]
 
 
-def lost(ledger: RunLedger, text: str, tail: int, intact: list[int]) -> list[Incidental]:
+def lost(log: Log, text: str, tail: int, judged: Verdict, cause: str = "ledger") -> list[Incidental]:
     """Every empty slot below `tail` by its number; else `text`, which the reading said. Raises StorageUnreachable."""
-    log, judged = ledger.chain.log, verdict.hole(ledger.names.run, intact)
-    with speaking(ledger.store):
+    with speaking(log.store):
         slots = log.gaps(tail)
     if not slots:
-        return [Incidental("ledger", text, against=True, verdict=judged)]
+        return [Incidental(cause, text, against=True, verdict=judged)]
     what = "slot {} is empty, but later slots are not: an entry has been lost"
     told = {slot: what.format(slot) + (f". {verdict.oldest_lost()}" if slot == 0 else "") for slot in slots}
     return [
-        Incidental("ledger", text, against=True, slot=slot, file=log.name(slot), verdict=judged)
+        Incidental(cause, text, against=True, slot=slot, file=log.name(slot), verdict=judged)
         for slot, text in told.items()
     ]

@@ -9,7 +9,7 @@ from functools import partial
 import typer
 from pydantic import BaseModel
 
-from relay import checkup
+from relay import checkup, verdict
 from relay import doctor as examine
 from relay.commands.common import (
     App,
@@ -38,7 +38,8 @@ from relay.retention import Keep
 from relay.state import RunState
 from relay.status import View
 from relay.storetable import document, table
-from relay.verify import Incidental, Verification, lost, quick_look, text_of
+from relay.verification import Incidental, Verification, text_of
+from relay.verify import lost, quick_look
 from relay.verify import verify as re_read
 from relay.whereabouts import NOWHERE, absent, beside
 from storage.base import Store
@@ -182,7 +183,8 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
         raise error
     state, settings = found.view.state, resolved.settings
     intact = [c.step for c in quick_look(state, stores.checkpoints, found.names) if c.ok]
-    yield from checkup.holes(lost(found.ledger, str(error), found.view.seq, intact))
+    means = verdict.hole(found.names.run, intact)
+    yield from checkup.holes(lost(found.ledger.chain.log, str(error), found.view.seq, means))
     seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
 
 

@@ -64,6 +64,29 @@ def test_a_damaged_entry_of_the_registry_stops_nobody(scene: MakeScene, seq: int
     assert here.check_sound(before).step == 40
 
 
+@pytest.mark.parametrize("harm", ["middle", "emptied", "another slot's"])
+@pytest.mark.parametrize("seq", [0, 2, 4])
+def test_verify_names_a_damaged_slot_of_the_registry(scene: MakeScene, seq: int, harm: str) -> None:
+    here = scene("memory")
+    assert here.verify(code=0)["ok"]
+    here.harm(REGISTRY.format(seq), ONE_OF_EACH[harm] if harm in ONE_OF_EACH else HARMS[harm])
+    found = here.verify(code=65)
+    assert [(one["cause"], one["slot"]) for one in found["incidents"]] == [("registry", seq)]
+    assert found["incidents"][0]["file"] == REGISTRY.format(seq) and found["incidents"][0]["advice"]
+    assert f"registry slot {seq}" in here.command("verify", code=65).out
+
+
+@pytest.mark.parametrize("seq", [0, 2])
+def test_verify_names_a_missing_slot_of_the_registry(scene: MakeScene, seq: int) -> None:
+    here = scene("memory")
+    here.harm(REGISTRY.format(seq), HARMS["missing"])
+    found = here.verify(code=65)
+    assert [(one["cause"], one["slot"], one["file"]) for one in found["incidents"]] == [
+        ("registry", seq, REGISTRY.format(seq))
+    ]
+    assert "backup" in found["incidents"][0]["advice"]
+
+
 @pytest.mark.parametrize("seq", [0, 2])
 def test_i1_a_missing_entry_of_the_registry_stops_and_is_named(scene: MakeScene, seq: int) -> None:
     here = scene("memory")

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from relay.clock import RealRuntime
 from relay.ledger import RunLedger
 from relay.state import RunState
-from relay.verify import Verification, verify
+from relay.verification import Verification
+from relay.verify import verify
 from storage.local import LocalStore
 from tests.relay.toy import hash_of, state_at
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -30,7 +30,8 @@ from storage.base import StoreError
 from storage.retry import RetryStore
 from tests.relay.fake_runtime import Process, World
 from tests.relay.sessions import CONFIG_HASH, PROJECT, FakeLocks, genesis
-from tests.simulation.actor import Actor, Fate
+from tests.simulation.actor import Actor
+from tests.simulation.fates import draw_fate
 from tests.simulation.oracle import Oracle
 from tests.simulation.trace import Summary, Trace
 from tests.simulation.weather import Sky, Weathered
@@ -119,7 +120,7 @@ class Fleet:
         run = self.runs[order.run % len(self.runs)]
         one = Command(self, order, machine, random, process, actor, run)
         if not calm:
-            one.draw_fate()
+            draw_fate(one)
         self.actors.append(actor)
         self.crew[process] = one
         self.trace.note(self.world.now, actor.name, f"starts {order.verb} of {run} on {machine.name}")
@@ -170,87 +171,6 @@ class Command:
     def disk_is_full(self) -> bool:
         return self.full_disk[0] <= self.fleet.world.now < self.full_disk[1]
 
-    # -- what will befall it
-    def draw_fate(self) -> None:
-        """All of it is drawn at the start, so that a seed repeats it."""
-        if self.fleet.pace.nan_at is not None:
-            self.workload.nan_at = self.fleet.pace.nan_at
-        if self.fleet.pace.crash_at is not None:
-            self.workload.crash = {self.fleet.pace.crash_at: Crash("a bug")}
-        random, likely = self.random, self.fleet.pace.target * self.fleet.pace.step_s
-        for odds, befall in (
-            (0.18, self._killed_at_a_time),
-            (0.25, self._killed_at_a_call),
-            (0.22, self._suspended),
-            (0.15, self._signalled),
-            (0.20, self._budgeted),
-            (0.05, self._non_finite),
-            (0.05, self._crashes),
-            (0.08, self._impure),
-            (0.06, self._out_of_disk),
-        ):
-            if random.random() < odds:
-                befall(likely)
-        if random.random() < 0.3:
-            self.evaluate_every = random.choice((1, 2, 4))
-        self.keep = Keep(random.choice((2, 2, 3, 5)), random.choice((0, 0, self.every * 2)))
-        if random.random() < 0.2:
-            self.every = max(1, self.every // 2)
-
-    def _later(self, most_s: float, what: str, do: Callable[[], None]) -> None:
-        def happen() -> None:
-            if self.actor.alive:
-                self.fleet.trace.note(self.fleet.world.now, self.actor.name, what)
-                self.fleet.summary.faults[what.partition(" ")[0]] += 1
-                do()
-
-        self.fleet.world.at(self.fleet.world.now + self.random.uniform(0.0, most_s), happen)
-
-    def _killed_at_a_time(self, likely: float) -> None:
-        self._later(likely, "killed", lambda: self.actor.die(self.fleet.world.now))
-
-    def _killed_at_a_call(self, likely: float) -> None:
-        self.actor.fate = Fate.drawn(self.random)
-
-    def _suspended(self, likely: float) -> None:
-        for _ in range(self.random.choice((1, 1, 3))):
-            seconds = self.random.choice((20.0, self.fleet.pace.ttl_s, 3 * self.fleet.pace.ttl_s, 3600.0, 4 * 3600.0))
-            self._later(likely, f"sleeps {seconds:.0f} s", lambda s=seconds: self._sleep(s))
-
-    def _sleep(self, seconds: float) -> None:
-        self.process.suspend(seconds)
-        self.actor.troubled_at = self.fleet.world.now + seconds
-
-    def _signalled(self, likely: float) -> None:
-        reason = self.random.choice(("sigterm", "sigint", "stop"))
-        for _ in range(self.random.choice((1, 2))):
-            self._later(likely, f"signal-{reason}", lambda: self.signal.ask(reason))
-
-    def _budgeted(self, likely: float) -> None:
-        self.budget_s = self.random.uniform(20.0, max(60.0, likely))
-        self.fleet.summary.faults["budget"] += 1
-
-    def _non_finite(self, likely: float) -> None:
-        self.workload.nan_at = self.random.randrange(1, self.fleet.pace.target)
-        self.fleet.summary.faults["non-finite"] += 1
-
-    def _crashes(self, likely: float) -> None:
-        step = self.random.randrange(self.fleet.pace.target)
-        self.workload.crash = {step: Crash("as planned")}
-        self.fleet.summary.faults["crashes"] += 1
-
-    def _impure(self, likely: float) -> None:
-        self.fleet.summary.faults["other-device"] += 1
-        if self.random.random() < 0.5:
-            self.workload.impure = self.actor.impure = 1
-        else:
-            self.workload.path = self.actor.path = "other"
-        self.workload.environment = {"device": "other"}
-
-    def _out_of_disk(self, likely: float) -> None:
-        begin = self.fleet.world.now + self.random.choice((0.0, self.random.uniform(0.0, likely)))
-        self.full_disk = (begin, begin + self.random.choice((10.0, 300.0, 1e6)))
-
     # -- what it does
     def body(self) -> None:
         """The process's main thread."""
@@ -290,9 +210,8 @@ class Command:
         name = f"fork-{self.random.randrange(4)}"
         names, run_id = Names(PROJECT, name), genesis(name).run_id
         scratch = self.machine.disk / f"scratch-{self.actor.name}"
-        head, origin = fork.copy_checkpoint(
-            ledger, view, chosen.key, self.store, self.store, names, run_id, "test", scratch
-        )
+        branch = fork.Branch(self.store, names, run_id, "test")
+        head, origin = fork.copy_checkpoint(ledger, view, chosen.key, branch, scratch)
         registry = Registry(self.store, self.process, session=self.process.token())
         registry.enter_run(PROJECT, name, run_id)
         made = RunLedger(self.store, PROJECT, name, self.process)

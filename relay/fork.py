@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from relay.canonical import digest, dumps
@@ -22,19 +23,21 @@ from storage.base import Exists, Store, TooLong
 from storage.transfer import upload
 
 
+@dataclass(frozen=True)
+class Branch:
+    """The new run, as far as it exists: where its files go."""
+
+    store: Store
+    """Also holds the parent's."""
+    names: Names
+    run_id: str
+    code_version: str
+
+
 def copy_checkpoint(
-    ledger: RunLedger,
-    parent: View,
-    key: Key,
-    source: Store,
-    target: Store,
-    names: Names,
-    run_id: str,
-    code_version: str,
-    scratch: Path,
-    show: Show = silent,
+    ledger: RunLedger, parent: View, key: Key, branch: Branch, scratch: Path, show: Show = silent
 ) -> tuple[Checkpoint, Origin]:
-    """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under `names`.
+    """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under its names.
 
     `ledger` is the parent's, `scratch` a folder on this machine for the download. Raises BadData (65) if the parent
     does not retain `key`, or no longer, or it is damaged; BadConfig (78) if another fork has
@@ -47,33 +50,25 @@ def copy_checkpoint(
         raise BadData(f"Run {state.run} retains no checkpoint of step {key[0]:,}. It retains steps {steps}.")
     outbox = Outbox(scratch)
     try:
-        manifest = fetch_unheld(checkpoint, ledger, state, source, outbox, show)
-        with speaking(target, "The checkpoint could not be copied"):
-            _claim(target, names, {"manifest": checkpoint.sha256, "code_version": code_version})
-            place = outbox.folder(key)
-            head = _store(manifest, place, target, names, run_id, code_version, checkpoint.metric, show)
+        manifest = fetch_unheld(checkpoint, ledger, state, branch.store, outbox, show)
+        with speaking(branch.store, "The checkpoint could not be copied"):
+            _claim(branch, manifest=checkpoint.sha256)
+            head = _store(manifest, outbox.folder(key), branch, checkpoint.metric, show)
     finally:
         outbox.remove(key)
     return head, _origin(parent, manifest)
 
 
 def copy_unsent(
-    parent: View,
-    packed: Packed,
-    outbox: Outbox,
-    target: Store,
-    names: Names,
-    run_id: str,
-    code_version: str,
-    show: Show = silent,
+    parent: View, packed: Packed, outbox: Outbox, branch: Branch, show: Show = silent
 ) -> tuple[Checkpoint, Origin]:
     """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
 
     Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
     """
-    with speaking(target, "The checkpoint could not be copied"):
-        _claim(target, names, {"unsent": digest(dumps(packed.model_dump(mode="json"))), "code_version": code_version})
-        head = _store(packed, outbox.folder(packed.key), target, names, run_id, code_version, None, show)
+    with speaking(branch.store, "The checkpoint could not be copied"):
+        _claim(branch, unsent=digest(dumps(packed.model_dump(mode="json"))))
+        head = _store(packed, outbox.folder(packed.key), branch, None, show)
     return head, _origin(parent, packed)
 
 
@@ -92,15 +87,16 @@ def _origin(parent: View, copied: Manifest | Packed) -> Origin:
     )
 
 
-def _claim(target: Store, names: Names, contents: dict[str, str]) -> None:
+def _claim(branch: Branch, **contents: str) -> None:
     """Take the new run's name for exactly these contents: a fork never overwrites files of another one.
 
     Whoever copies the same checkpoint with the same program writes the same bytes, so a fork that broke off can be
     made again. Where names are not unique nothing is ever overwritten.
     """
+    target, names = branch.store, branch.names
     if not target.unique_names:
         return
-    mine = dumps(contents)
+    mine = dumps({**contents, "code_version": branch.code_version})
     with suppress(Exists):  # another's, or our own re-sent: the stored one counts
         target.put_if_absent(names.fork, mine)
     try:
@@ -114,24 +110,16 @@ def _claim(target: Store, names: Names, contents: dict[str, str]) -> None:
         )
 
 
-def _store(
-    copied: Manifest | Packed,
-    folder: Path,
-    target: Store,
-    names: Names,
-    run_id: str,
-    code_version: str,
-    metric: float | None,
-    show: Show,
-) -> Checkpoint:
+def _store(copied: Manifest | Packed, folder: Path, branch: Branch, metric: float | None, show: Show) -> Checkpoint:
     """The files in `folder` under the new run's own prefix, and their manifest."""
+    names = branch.names
     keys = {file.name: names.checkpoint(copied.step, 0) + file.name for file in copied.files}
     sent = show(f"sending step {copied.step:,}", sum(file.size for file in copied.files))
-    files = upload(target, folder, keys, sent=sent)
+    files = upload(branch.store, folder, keys, sent=sent)
     packed = Packed(
         project=names.project,
         run=names.run,
-        run_id=run_id,
+        run_id=branch.run_id,
         step=copied.step,
         epoch=0,
         parent=None,
@@ -141,7 +129,7 @@ def _store(
         fingerprint=copied.fingerprint,
         metrics=copied.metrics,
     )
-    facts = Facts(copied.config_hash, copied.fingerprint, code_version)
+    facts = Facts(copied.config_hash, copied.fingerprint, branch.code_version)
     promised = copied.next
     following = StepDigest(promised.step, promised.path, promised.digest) if promised else None
-    return put_manifest(target, names, packed, files, following, facts, metric)
+    return put_manifest(branch.store, names, packed, files, following, facts, metric)

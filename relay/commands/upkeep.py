@@ -20,7 +20,7 @@ from relay.commands.weights import choose
 from relay.config import Resolved, leaves
 from relay.endpoint import record
 from relay.errors import BadConfig, BadData, UsageError
-from relay.fork import copy_checkpoint, copy_unsent, only_here
+from relay.fork import Branch, copy_checkpoint, copy_unsent, only_here
 from relay.heartbeat import request_stop
 from relay.identity import Address, Opened, Pair, begin_run, open_run, require_run, salvaged_run
 from relay.names import Names
@@ -134,21 +134,20 @@ def copied(
     app: App, resolved: Resolved[BaseModel], parent: Opened, target: Store, names: Names, step: int | None
 ) -> tuple[Checkpoint, Origin]:
     """Head and origin of the fork: a retained checkpoint, or one that only this machine has. Raises BadData (65)."""
-    settings, view, fresh = resolved.settings, parent.view, app.runtime.token()
+    settings, view = resolved.settings, parent.view
+    branch = Branch(target, names, app.runtime.token(), relay.__version__)
     outbox = outbox_of(resolved.path(settings.sync_dir) / settings.project / settings.run, view.state.run_id)
     here = {packed.step: packed for packed in only_here(outbox, view.state)}
     if step in here and step not in {c.step for c in view.state.undamaged}:
         with showing(say, app.runtime) as show:
-            return copy_unsent(view, here[step], outbox, target, names, fresh, relay.__version__, show)
+            return copy_unsent(view, here[step], outbox, branch, show)
     try:
         chosen = choose(view.state, step)
     except BadData as error:
         only = f" This machine alone also has {', '.join(f'{n:,}' for n in here)}." if here else ""
         raise BadData(f"{error}{only}") from error
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-        return copy_checkpoint(
-            parent.ledger, view, chosen.key, target, target, names, fresh, relay.__version__, Path(scratch), show
-        )
+        return copy_checkpoint(parent.ledger, view, chosen.key, branch, Path(scratch), show)
 
 
 def _taken(name: str) -> BadConfig:

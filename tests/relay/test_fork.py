@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import BadConfig, BadData, Exit
-from relay.fork import copy_checkpoint
+from relay.fork import Branch, copy_checkpoint
 from relay.ledger import RunLedger, View
 from relay.names import Names
 from relay.retention import Keep
@@ -20,9 +20,8 @@ def fork(lab: Lab, step: int, tmp: Path, run: str = RUN, view: View | None = Non
     ledger = RunLedger(lab.shared, PROJECT, run, lab.world.process())
     view = view or ledger.read()
     target = genesis("branch")
-    head, origin = copy_checkpoint(
-        ledger, view, (step, 1), lab.shared, lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp / "scratch"
-    )
+    branch = Branch(lab.shared, Names(PROJECT, "branch"), target.run_id, "1")
+    head, origin = copy_checkpoint(ledger, view, (step, 1), branch, tmp / "scratch")
     begun = target.model_copy(update={"head": head, "origin": origin})
     RunLedger(lab.shared, PROJECT, "branch", lab.world.process()).begin(begun, session="0" * 32)
 

@@ -16,12 +16,23 @@ def skew(store: Store, runtime: Runtime) -> float | None:
     None if the store told this machine's own time. The question takes time, so the answer lies between two readings of
     the wall clock, and only what is beyond them counts. Raises StoreError.
     """
+    return timed(store, runtime)[1]
+
+
+def timed(store: Store, runtime: Runtime) -> tuple[float, float | None]:
+    """The store's time, unix seconds, and `skew` by the same answer. Raises StoreError."""
     before = runtime.wall()
     now = store.now()
     after = runtime.wall()
     if store.clock_is_local:
-        return None
-    return min(0.0, after - now) if before <= now else max(0.0, min(before, after) - now)
+        return now, None
+    return now, min(0.0, after - now) if before <= now else max(0.0, min(before, after) - now)
+
+
+def warning(seconds: float | None) -> str | None:
+    """The line for people; None if there is nothing to say."""
+    text = skew_text(seconds)
+    return f"CLOCK: {text}. {ADVICE}" if text else None
 
 
 def skew_text(seconds: float | None) -> str | None:

@@ -50,6 +50,8 @@ class View:
     accounts: tuple[AccountRow, ...] = ()
     clock_is_local: bool = False
     """Whether `now` is this machine's clock, because the store could not be asked without writing (P1)."""
+    skew_s: float | None = None
+    """Seconds by which this machine's clock is surely ahead of the store's; None where nobody can tell."""
     store: str = ""
     """Address of the ledger's store, without secrets."""
     missing: str = ""

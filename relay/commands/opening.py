@@ -31,7 +31,7 @@ from relay.redact import redact
 from relay.retention import Keep
 from relay.samehost import FileHostLocks, default_folder
 from relay.signals import StopSignal
-from relay.skew import ADVICE, skew, skew_text
+from relay.skew import skew, warning
 from relay.standing import Standing, rows
 from relay.startup import Startup
 from relay.state import RunState
@@ -109,8 +109,8 @@ class Opening:
         """One line for each store whose clock is far from this machine's; nothing depends on it."""
         for store in self.stores.both:
             with suppress(StoreError):  # who does not tell the time now is asked again for the lease
-                if text := skew_text(skew(store, self.app.runtime)):
-                    self.tell(f"CLOCK: {text}. {ADVICE}")
+                if line := warning(skew(store, self.app.runtime)):
+                    self.tell(line)
 
     def account(self) -> Accounts:
         """The accounts, the session's among them: a store that begins by itself registers it; else 78."""

@@ -17,6 +17,7 @@ from relay.names import Names
 from relay.policy import shipped
 from relay.redact import redact
 from relay.registry import Registry
+from relay.skew import timed
 from relay.standing import Standing, rows
 from relay.state import RunState
 from relay.status import View
@@ -54,7 +55,7 @@ def look(app: App, resolved: Resolved[Any]) -> View:
     known = accounts(app, stores)
     others = other_runs(known.registry, Names(settings.project, settings.run), app)
     with speaking(stores.ledger):
-        now = stores.ledger.now()
+        now, ahead = timed(stores.ledger, app.runtime)
         mine = [standing(opened.view.state, stores.ledger)] if opened else []
         runs = [*mine, *(standing(state, stores.ledger) for state in others)]
     return View(
@@ -66,6 +67,7 @@ def look(app: App, resolved: Resolved[Any]) -> View:
         sign_of_life=mine[0].heartbeat if mine else None,
         accounts=tuple(rows(known.all(), runs, known.providers, now)),
         clock_is_local=stores.ledger.clock_is_local,
+        skew_s=ahead,
         store=redact(stores.ledger.address),
         missing="" if opened else missing_run(stores.ledger, known.registry, settings.project, settings.run),
     )

@@ -13,7 +13,7 @@ from relay.errors import Exit
 from relay.skew import skew, skew_text
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
-from tests.relay.cli import Desk
+from tests.relay.cli import Desk, wrap_stores
 from tests.relay.fake_runtime import World
 from tests.relay.sessions import Lab
 from tests.relay.toy import ToyWorkload, hash_of, state_at
@@ -31,6 +31,17 @@ def test_machines_with_clocks_an_hour_fast_and_slow_hand_off_exactly(lab: Lab, f
     assert state.head.state_hash == hash_of(60, state_at(60))
     assert abs(state.updated - lab.world.now) < 60, "times in the ledger are the store's"
     assert all(abs(link.started - lab.world.now) < 600 for link in state.links)
+
+
+@pytest.mark.parametrize("wrong", [-HOUR, HOUR])
+def test_a_living_holder_keeps_its_lease_whatever_hour_two_machines_think_it_is(lab: Lab, wrong: float) -> None:
+    plan = {"target_steps": 60, "ttl_s": 60.0}
+    holder = lab.session(skew=wrong, workload=ToyWorkload(step_s=5.0), **plan).start()
+    challenger = lab.session("bob", skew=-wrong, wait_s=200.0, workload=ToyWorkload(step_s=5.0), **plan)
+    lab.world.at(lab.world.now + 25.0, challenger.start)
+    lab.world.run()
+    assert (holder.outcome.exit_code, challenger.outcome.exit_code) == (Exit.OK, Exit.LEASE_HELD), holder.outcome
+    assert lab.state().epoch == 1 and challenger.workload.trained == []
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR])
@@ -124,6 +135,29 @@ def test_run_and_doctor_say_it_in_one_line(
     (found,) = [f for f in desk("doctor", "--run", "r", "--json").json["findings"] if f["subject"] == "clock"]
     assert found["ok"] is (said is None) and (not said or said in found["text"])
     assert bool(found["advice"]) is bool(said)
+
+
+class Remote(Wrapper):
+    """A store whose own clock is told to readers too, as a server's is."""
+
+    clock_is_local = False
+
+    def now(self) -> float:
+        return time.time()
+
+
+@pytest.mark.parametrize(("wrong", "said"), [(HOUR, "1 h 00 min ahead of"), (-HOUR, "1 h 00 min behind"), (50.0, None)])
+def test_status_says_it_beside_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: float, said: str | None
+) -> None:
+    desk = Desk(tmp_path / "desk")
+    desk.train(3)
+    wrap_stores(monkeypatch, Remote)
+    monkeypatch.setattr(RealRuntime, "wall", lambda self: time.time() + wrong)
+    told = desk("status", "--run", "r")
+    assert told.err.count("CLOCK") == bool(said) and (not said or said in told.err)
+    assert "step 3/" in told.out and "CLOCK" not in told.out
+    assert desk("status", "--run", "r", "--json").json["step"] == 3
 
 
 def test_a_clock_that_cannot_be_asked_is_no_reason_to_warn(tmp_path: Path) -> None:

@@ -10,14 +10,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from storage.base import BlockHash, Corrupt, Missing, Ref, Store, StoreError, check_name
+from storage.base import Corrupt, Missing, Ref, Store, StoreError, check_name
+from storage.digests import Digests, HashesBlocks, sharing
 from storage.oserrors import os_errors
 from storage.sent import listening
+from storage.wrapper import innermost
 
 CHUNK = 8 << 20
 """Bytes of a piece; one for each worker is in memory for each file in flight."""
@@ -130,27 +131,19 @@ def file_digest(path: Path) -> tuple[int, str]:
         return file.tell(), sha.hexdigest()
 
 
-def block_digests(path: Path, block: int) -> tuple[str, BlockHash]:
-    """SHA-256 of a file on this disk, whole and by blocks, of the same bytes: they are read once. Raises OSError."""
-    whole, over = hashlib.sha256(), hashlib.sha256()
-    with path.open("rb") as file:
-        while data := file.read(block):
-            beside = begin(whole.update, data)
-            over.update(hashlib.sha256(data).digest())
-            beside.result()
-    return whole.hexdigest(), BlockHash(block, over.hexdigest())
-
-
 def _upload(store: Store, path: Path, name: str, key: str, progress: Progress, beside: bool) -> Uploaded:
     """`beside`: hash the file while it is being sent."""
     try:
-        known = begin(file_digest, path).result if beside else cache(partial(file_digest, path))
-        ref = _present(store, key, path, known)
+        hashing = innermost(store)
+        block = hashing.block_of(path.stat().st_size) if isinstance(hashing, HashesBlocks) else None
+        known = Digests(path, block, beside=beside)
+        ref = _present(store, key, known)
         for _ in range(_ATTEMPTS):
             if ref is None:
-                sent = store.put(key, path)
-                ref = sent if _same(store, sent, path, known) else None
-        size, sha256 = known()
+                with sharing(known):
+                    sent = store.put(key, path)
+                ref = sent if _same(store, sent, known) else None
+        size, sha256 = known.whole()
     except OSError as error:
         raise StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.") from error
     if ref is None:
@@ -162,25 +155,27 @@ def _upload(store: Store, path: Path, name: str, key: str, progress: Progress, b
     return Uploaded(name, key, ref, size, sha256)
 
 
-def _present(store: Store, key: str, path: Path, known: Callable[[], tuple[int, str]]) -> Ref | None:
+def _present(store: Store, key: str, known: Digests) -> Ref | None:
     """The Ref of `key` if the store has just these bytes there."""
     if not store.unique_names:
         return None
     ref = store.ref(key)
     try:
-        return ref if _same(store, ref, path, known) else None
+        return ref if _same(store, ref, known) else None
     except Missing:
         return None
 
 
-def _same(store: Store, ref: Ref, path: Path, known: Callable[[], tuple[int, str]]) -> bool:
+def _same(store: Store, ref: Ref, known: Digests) -> bool:
     """Whether the stored object is these bytes, as its server says or as it is read back. Raises OSError."""
     stat = store.stat(ref)
-    size, sha256 = known()
+    size, sha256 = known.whole()
     if stat.size != size:
         return False
     if stat.sha256 is None and stat.block_hash is not None:
-        return block_digests(path, stat.block_hash.block) == (sha256, stat.block_hash)
+        block = stat.block_hash.block
+        by_block = known if known.block == block else Digests(known.path, block, beside=False)
+        return by_block.whole() == known.whole() and by_block.over_blocks() == stat.block_hash
     return (stat.sha256 or digest(store, ref)[1]) == sha256
 
 

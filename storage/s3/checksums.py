@@ -19,9 +19,14 @@ _DATA, _OTHER = b"what is sent", b"something else"
 _REFUSED, _PASSING = (400, 501), ("RequestTimeout", "IncompleteBody")
 
 
+def b64(digest: bytes) -> str:
+    """A digest as S3 writes it."""
+    return base64.b64encode(digest).decode()
+
+
 def b64_sha256(data: bytes) -> str:
     """SHA-256 as S3 writes it."""
-    return base64.b64encode(hashlib.sha256(data).digest()).decode()
+    return b64(hashlib.sha256(data).digest())
 
 
 def sha256_of(data: bytes) -> dict[str, str]:
@@ -85,11 +90,11 @@ class Checksums:
         begun = self._accepted(client.create_multipart_upload, **place, ChecksumAlgorithm="SHA256")
         if begun is None:
             return False
-        part = {**place, "UploadId": begun["UploadId"], "PartNumber": 1}
+        part, send = {**place, "UploadId": begun["UploadId"], "PartNumber": 1}, self._clients.checked.upload_part
         try:
             return (
-                self._accepted(client.upload_part, **part, Body=_DATA, **sha256_of(_OTHER)) is None
-                and self._accepted(client.upload_part, **part, Body=_DATA, **sha256_of(_DATA)) is not None
+                self._accepted(send, **part, Body=_DATA, **sha256_of(_OTHER)) is None
+                and self._accepted(send, **part, Body=_DATA, **sha256_of(_DATA)) is not None
             )
         finally:
             self._accepted(client.abort_multipart_upload, **place, UploadId=begun["UploadId"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import boto3
@@ -24,6 +26,7 @@ _PART_ATTEMPTS = 5
 
 class Clients:
     """`once` sends each request one time; `patient` lets the SDK repeat: only for what may be sent twice unseen.
+    `checked` does so with bodies that carry a SHA-256, which is signed: the SDK does not hash them again for that.
 
     The SDK's clients are safe to share between threads; making them is not, so it happens under a lock.
     """
@@ -45,6 +48,12 @@ class Clients:
         with self._lock:
             return self._patient
 
+    @property
+    def checked(self) -> Any:
+        """A client that repeats what failed, for parts whose SHA-256 is one of the signed headers."""
+        with self._lock:
+            return self._checked
+
     def credentials_source(self) -> str | None:
         """The SDK's word for where the credentials come from ('env', 'shared-credentials-file', …); None if none."""
         with self._lock, s3_errors(self._address, "the credentials"):
@@ -65,7 +74,11 @@ class Clients:
     def _patient(self) -> Any:
         return self._client(_PART_ATTEMPTS)
 
-    def _client(self, attempts: int) -> Any:
+    @cached_property
+    def _checked(self) -> Any:
+        return self._client(_PART_ATTEMPTS, {"payload_signing_enabled": False})
+
+    def _client(self, attempts: int, signing: Mapping[str, bool] = MappingProxyType({})) -> Any:
         where = self._where
         config = Config(
             connect_timeout=_CONNECT_S,
@@ -77,7 +90,7 @@ class Clients:
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             ignore_configured_endpoint_urls=True,  # the address says where the store is
-            s3={"addressing_style": where.addressing or ("path" if where.endpoint_url else "auto")},
+            s3={"addressing_style": where.addressing or ("path" if where.endpoint_url else "auto"), **signing},
             **({"proxies": {}} if where.endpoint_url and is_local(where.endpoint_url) else {}),
         )
         with s3_errors(self._address, "the client"):

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage.base import Missing, StoreError, Unavailable
-from storage.s3.checksums import b64_sha256, sha_hex
+from storage.digests import Digests
+from storage.s3.checksums import b64, b64_sha256, sha_hex
 from storage.s3.client import Clients
 from storage.s3.errors import Failure, code_of, s3_errors, translate
 from storage.sent import sent
@@ -51,10 +52,10 @@ class Part:
     sha256: str | None
     """As S3 writes it."""
 
-    def is_of(self, data: bytes) -> bool:
-        """Whether these are its bytes, by the best that the server tells of it."""
+    def is_of(self, data: bytes, sha256: str | None) -> bool:
+        """Whether these are its bytes, by the best that the server tells of it; `sha256` is theirs if it is known."""
         if self.sha256:
-            return self.sha256 == b64_sha256(data)
+            return self.sha256 == (sha256 or b64_sha256(data))
         return self.etag.strip('"') == hashlib.md5(data, usedforsecurity=False).hexdigest()
 
     def document(self, verified: bool) -> dict[str, Any]:
@@ -82,11 +83,13 @@ class Multipart:
             size = os.fstat(file.fileno()).st_size
             upload, kept = self._begin(key, verified)
             step = part_size(size)
+            digests = Digests.of(path, step) if verified else None
 
             def send(number: int) -> Part:
                 with self._in_memory:
                     data = os.pread(file.fileno(), step, (number - 1) * step)
-                    part = self._send(upload, number, data, kept.get(number), verified)
+                    sha256 = b64(digests.of_block(number - 1)) if digests else None
+                    part = self._send(upload, number, data, kept.get(number), sha256)
                     sent(len(data))
                     return part
 
@@ -139,15 +142,15 @@ class Multipart:
             raise translate(error, self._address, f"the parts of {upload.key}") from error
         return kept
 
-    def _send(self, upload: Unfinished, number: int, data: bytes, kept: Part | None, verified: bool) -> Part:
-        """A part, sent unless the server has these bytes."""
-        sha256 = b64_sha256(data) if verified else None
-        if kept and kept.is_of(data):
+    def _send(self, upload: Unfinished, number: int, data: bytes, kept: Part | None, sha256: str | None) -> Part:
+        """A part, sent unless the server has these bytes; with its SHA-256 if the server is to check it."""
+        if kept and kept.is_of(data, sha256):
             return Part(number, kept.etag, sha256)
         checks = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256} if sha256 else {}
         place = {"Bucket": self._bucket, "Key": upload.key, "UploadId": upload.id, "PartNumber": number}
+        client = self._clients.checked if sha256 else self._clients.patient
         try:
-            answer = self._clients.patient.upload_part(**place, Body=data, **checks)
+            answer = client.upload_part(**place, Body=data, **checks)
         except Failure as error:
             raise self._meant(error, upload) from error
         return Part(number, answer["ETag"], sha256)

@@ -150,6 +150,11 @@ class S3Store:
     def ref(self, name: str) -> Ref:
         return Ref(check_name(name))
 
+    def block_of(self, size: int) -> int | None:
+        """As digests.HashesBlocks."""
+        in_parts = size >= IN_PARTS and not self.read_only
+        return part_size(size) if in_parts and self._checksums.of_parts else None
+
     def credentials_source(self) -> str | None:
         """Where the credentials come from, never what they are; None if there are none."""
         return self._clients.credentials_source()

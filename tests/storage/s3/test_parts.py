@@ -12,11 +12,12 @@ from random import Random
 import pytest
 
 from storage.base import BlockHash, Unavailable
+from storage.digests import Digests
 from storage.leftovers import give_up
 from storage.s3 import multipart, store
 from storage.s3.multipart import part_size
 from storage.s3.store import S3Store
-from storage.transfer import block_digests, upload
+from storage.transfer import upload
 from tests.storage.s3.conftest import opened
 from tests.storage.s3.killed import send
 from tests.storage.s3.proxy import Fault, Proxy, Request, proxy_to
@@ -74,7 +75,7 @@ def test_the_servers_own_hash_of_the_parts_verifies_a_file(name: str, source: Pa
     mine = opened(server(name).address(prefix))
     ref = mine.put("model", source)
     stat = mine.stat(ref)
-    assert stat.block_hash == block_digests(source, PART)[1] and isinstance(stat.block_hash, BlockHash)
+    assert stat.block_hash == Digests(source, PART).over_blocks() and isinstance(stat.block_hash, BlockHash)
     assert mine.get(ref) == source.read_bytes()
     assert list(mine.unfinished("")) == []
     assert upload(mine, source.parent, {"model": "model"})[0].ref == ref, "present: not sent again"

@@ -1,0 +1,118 @@
+"""SHA-256 of a file, whole and by blocks, taken once beside its upload; knows no store.
+
+Who uploads a file and the store that sends it need hashes of the same bytes. The pass that `sharing` announces belongs
+to the calling context, as the listener of storage.sent does; a store that finds none makes its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from storage.base import BlockHash
+
+_PIECE = 1 << 20
+
+
+@runtime_checkable
+class HashesBlocks(Protocol):
+    """A store whose server hashes files by blocks."""
+
+    def block_of(self, size: int) -> int | None:
+        """Bytes of a block of a file of this size; None if it is hashed in whole, or not at all. Raises StoreError."""
+        ...
+
+
+class Digests:
+    """One pass over a file: each byte is read once and hashed once for the whole, once for its block if there are any.
+
+    It runs in a thread of its own, or in `whole` with `beside=False`. Errors of reading are raised by who asks.
+    """
+
+    def __init__(self, path: Path, block: int | None, *, beside: bool = True) -> None:
+        self.path = path
+        self.block = block
+        self._blocks: list[bytes] = []
+        self._whole: tuple[int, str] | None = None
+        self._error: OSError | None = None
+        self._news = threading.Condition()
+        self._beside = beside
+        if beside:
+            threading.Thread(target=self._run, name="digests", daemon=True).start()
+
+    @staticmethod
+    def of(path: Path, block: int | None) -> Digests:
+        """The pass that is shared in this context, if it is of this file and by these blocks, else a new one."""
+        shared = _shared.get()
+        if shared is not None and shared.path == path and shared.block in (block, block or shared.block):
+            return shared
+        return Digests(path, block)
+
+    def whole(self) -> tuple[int, str]:
+        """Size and hex SHA-256 of the file. Raises OSError."""
+        self._wait(lambda: self._whole is not None)
+        assert self._whole is not None
+        return self._whole
+
+    def of_block(self, number: int) -> bytes:
+        """SHA-256 of a block, counted from 0, once the pass has come to it. Raises OSError."""
+        self._wait(lambda: self._whole is not None or len(self._blocks) > number)
+        if number >= len(self._blocks):
+            raise OSError(errno.ESTALE, "it became shorter while it was read")
+        return self._blocks[number]
+
+    def over_blocks(self) -> BlockHash:
+        """SHA-256 over the SHA-256 of every block. Raises OSError."""
+        assert self.block, "a pass without blocks"
+        self.whole()
+        return BlockHash(self.block, hashlib.sha256(b"".join(self._blocks)).hexdigest())
+
+    def _wait(self, done: Callable[[], bool]) -> None:
+        with self._news:
+            if not self._beside and self._whole is None:
+                self._pass()
+            self._news.wait_for(lambda: done() or self._error is not None)
+            if self._error is not None:
+                raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._pass()
+        except OSError as error:
+            with self._news:
+                self._error = error
+                self._news.notify_all()
+
+    def _pass(self) -> None:
+        whole, size = hashlib.sha256(), 0
+        with self.path.open("rb", buffering=0) as file:
+            while data := os.pread(file.fileno(), self.block or _PIECE, size):
+                whole.update(data)
+                digest = hashlib.sha256(data).digest() if self.block else b""
+                size += len(data)
+                with self._news:
+                    self._blocks.append(digest)
+                    self._news.notify_all()
+        with self._news:
+            self._whole = size, whole.hexdigest()
+            self._news.notify_all()
+
+
+_shared: ContextVar[Digests | None] = ContextVar("digests", default=None)
+
+
+@contextmanager
+def sharing(digests: Digests) -> Iterator[None]:
+    """While it is open, `Digests.of` finds this pass."""
+    token = _shared.set(digests)
+    try:
+        yield
+    finally:
+        _shared.reset(token)

@@ -87,7 +87,7 @@ def _zombie_deletes() -> Patches:
     return [patch(Housekeeper, "_collect", collect)]
 
 
-@mutation("no-grace", "P8: readers get no hour between retire and deletion", "P8: ", pinned=4)
+@mutation("no-grace", "P8: readers get no hour between retire and deletion", "P8: ", pinned=8)
 def _no_grace() -> Patches:
     return [patch(retention, "GRACE_S", 0.0), patch(collect, "GRACE_S", 0.0)]
 

@@ -50,11 +50,19 @@ def emulated_bf16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0)
 
 
+_SLOW: dict[str, bool] = {}
+"""Answers of slow_bf16 by kind of device: a compiled model can read them, and could not ask."""
+
+
 def slow_bf16(device: torch.device) -> bool:
-    """Whether this device has no bfloat16 product of its own: such a CPU takes 4 to 10 times longer over it."""
-    if device.type == "cuda":
-        return emulated_bf16(device)
-    return device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    """Whether this device has no bfloat16 product of its own: such a CPU takes 4 to 10 times longer over it.
+
+    Asked once for each kind of device; TrainState asks before anything is compiled.
+    """
+    if device.type not in _SLOW:
+        slow_cpu = device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        _SLOW[device.type] = slow_cpu or emulated_bf16(device)
+    return _SLOW[device.type]
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

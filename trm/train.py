@@ -18,6 +18,7 @@ from trm.config import TrainConfig
 from trm.data.dataset import IGNORE, Batch
 from trm.ema import ema_
 from trm.flat import Flat
+from trm.layers import slow_bf16
 from trm.losses import loss_and_metrics
 from trm.model import Sizes
 from trm.optim import adam_atan2_, sign_sgd_
@@ -32,6 +33,7 @@ class TrainState:
 
     def __init__(self, config: TrainConfig, sizes: Sizes, device: torch.device | str = "cpu") -> None:
         self.config, self.sizes, self.device = config, sizes, torch.device(device)
+        slow_bf16(self.device)  # the answer is there before a compiler looks for it
         self.model = TRM(config.arch, sizes, config.seed).to(self.device)
         shapes = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
         self.params, self.grads = Flat(shapes, self.device), Flat(shapes, self.device)

@@ -30,6 +30,8 @@ PATIENCE_S = 600
 LEFT = ("relay_store", "sync", "data")
 """What sessions leave in a folder."""
 SETTINGS = "demo.yaml"
+SETTINGS_OF, CREDENTIALS = ("RELAY_", "ACCOUNT_ID", "RUN_NAME"), "RELAY_DRIVE_"
+"""Beginnings of variables that a person's own runs use, and of those among them that only say who somebody is."""
 
 
 @dataclass(frozen=True)
@@ -186,10 +188,8 @@ class Demo:
         ]
 
     def _environment(self) -> dict[str, str]:
-        """Nobody's settings but the demonstration's own."""
-        kept = {
-            k: v for k, v in self.environ.items() if not k.startswith("RELAY_") and k not in ("ACCOUNT_ID", "RUN_NAME")
-        }
+        """Nobody's settings but the demonstration's own, with whatever the storage knows them by."""
+        kept = {k: v for k, v in self.environ.items() if k.startswith(CREDENTIALS) or not k.startswith(SETTINGS_OF)}
         root = str(Path(relay.__file__).parent.parent)
         path = os.pathsep.join(p for p in (root, self.environ.get("PYTHONPATH")) if p)
         return {

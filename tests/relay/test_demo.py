@@ -35,8 +35,10 @@ def test_what_an_earlier_demonstration_left_is_removed_and_nothing_else(tmp_path
 
 def test_nobodys_settings_reach_the_demonstration(tmp_path: Path) -> None:
     environ = {"RELAY_STORE": "s3://real", "ACCOUNT_ID": "me", "RUN_NAME": "mine", "PATH": "/bin"}
+    environ |= {"RELAY_DRIVE_TOKEN": "of mine", "AWS_PROFILE": "mine"}
     found = Demo(tmp_path, 400, (), environ, print)._environment()
     assert not {"RELAY_STORE", "ACCOUNT_ID", "RUN_NAME"} & set(found)
+    assert found["RELAY_DRIVE_TOKEN"] == "of mine" and found["AWS_PROFILE"] == "mine", "the storage must know us"
     assert found["PATH"] == "/bin" and found["RELAY_EPHEMERAL"] == "1"
 
 

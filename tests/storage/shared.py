@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any, Protocol
 
-from storage.base import Store, open_store
-from tests.storage.dropbox.handle import ROOT, Person, running
+from tests.storage.dropbox.handle import ROOT, running
 
 _number = count()
 
@@ -22,13 +22,13 @@ class Shared:
     address: str
     environ: dict[str, str]
     """Of every machine that takes part: credentials, and where a fake service is."""
-    silent: Callable[[], AbstractContextManager[str]]
-    """While it is open the storage answers nobody; the address to try it at."""
+    silent: Callable[[], AbstractContextManager[str | None]]
+    """While it is open the storage answers nobody; another address to try it at, if there has to be one."""
 
     @property
-    def store(self) -> Store:
-        """A client, to look at what is there. The environment has to hold the credentials."""
-        return open_store(self.address)
+    def asks_for_new(self) -> bool:
+        """Whether the address is no place yet but a wish, and `init` tells the place."""
+        return self.address.startswith("drive://new")
 
 
 def local(folder: Path) -> Shared:
@@ -73,11 +73,29 @@ def dropbox(_: Path) -> Shared:
     return Shared("dropbox:///relay", {**person.environ, "PYTHONPATH": path}, lambda: _dropping(person))
 
 
+def drive(_: Path) -> Shared:
+    """A new folder of a new account of the fake service, which `init` makes."""
+    from tests.storage.drive.handle import running as running_drive
+    from tests.storage.drive.stores import holding
+
+    fake = running_drive()
+    person = fake.person()
+    return Shared("drive://new", {**fake.environ(), **holding(person)}, lambda: _dropping(person))
+
+
+class Faulty(Protocol):
+    """An account of a fake service."""
+
+    def fault(self, kind: str, **told: Any) -> None: ...
+
+    def heal(self) -> None: ...
+
+
 @contextmanager
-def _dropping(person: Person) -> Iterator[str]:
+def _dropping(person: Faulty) -> Iterator[None]:
     person.fault("drop-before", route="", times=-1)
     try:
-        yield "dropbox:///relay"
+        yield None
     finally:
         person.heal()
 
@@ -86,5 +104,6 @@ SHARED: dict[str, Callable[[Path], Shared]] = {
     "local": local,
     "s3-ministack": s3("ministack"),
     "dropbox": dropbox,
+    "drive": drive,
 }
 """One line each: whole commands run on these (two stores, the demonstration)."""

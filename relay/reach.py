@@ -42,6 +42,15 @@ class HasCredentials(Protocol):
         ...
 
 
+@runtime_checkable
+class Describes(Protocol):
+    """A store that has more to say of itself than others."""
+
+    def describe(self) -> list[str]:
+        """Lines for people, what nobody can rely on included. Raises StoreError where this client cannot write."""
+        ...
+
+
 @dataclass
 class Reach:
     """What was found out about one store; None is what was not, or what it does not tell."""
@@ -78,6 +87,7 @@ def reach(store: Store, second: Store, found: Reach, runtime: Runtime) -> Iterat
     yield from _credentials(store, found)
     found.answer_s = _answer(store, runtime)
     yield from _promises(store, second, found, runtime)
+    yield from _described(store)
     found.skew_s, found.clock_is_local = skew(store, runtime), store.clock_is_local
     yield from clocks(found.skew_s)
     found.upload, found.download = speed(store, runtime)
@@ -120,6 +130,12 @@ def _promises(store: Store, second: Store, found: Reach, runtime: Runtime) -> It
         raise
     found.exclusive = True
     yield Finding("store", True, f"{found.address} keeps its promises (self-test passed)")
+
+
+def _described(store: Store) -> Iterator[Finding]:
+    inner = innermost(store)
+    if isinstance(inner, Describes):
+        yield from (Finding("store", True, line) for line in inner.describe())
 
 
 def _pace(found: Reach) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -208,4 +209,5 @@ def _service(version: str) -> Any:
     import httplib2
     from googleapiclient.discovery import build
 
+    logging.getLogger("googleapiclient").setLevel(logging.ERROR)  # what it warns of is told as an error, or waited for
     return build("drive", version, http=httplib2.Http(), static_discovery=True, cache_discovery=False)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from storage.base import (
     Denied,
@@ -33,6 +36,7 @@ from storage.drive.place import ID, Place
 from storage.drive.spots import Spot, Spots, There
 from storage.drive.upload import Upload
 from storage.drive.ways import DriveSlots
+from storage.retry import patiently
 from storage.slots import Slots, slot_name
 from storage.source import Source
 
@@ -140,18 +144,25 @@ class DriveStore:
 
     def quota(self) -> tuple[int, int | None]:
         """Bytes used and bytes allowed of this account; None where nothing is said to limit it. Raises StoreError."""
-        about = self._client.ask("asking for the free space", lambda drive: drive.about().get(fields="storageQuota"))
-        quota = about.get("storageQuota", {})
+        quota = self._about("asking for the free space", "storageQuota").get("storageQuota", {})
         return int(quota.get("usage", 0)), int(quota["limit"]) if "limit" in quota else None
 
     def account(self) -> str:
         """A digest of who this is to Drive; says nothing to people and is the same on every machine."""
-        about = self._client.ask("asking who this is", lambda drive: drive.about().get(fields="user(permissionId)"))
+        about = self._about("asking who this is", "user(permissionId)")
         return hashlib.sha256(str(about["user"]["permissionId"]).encode()).hexdigest()[:32]
 
     def credentials_source(self) -> str:
         """Where the credentials come from, never what they are."""
         return self._client.credentials.source
+
+    def describe(self) -> builtins.list[str]:
+        """How the logs go on, and what is known of the accounts; a new one is tried first. Raises BadAddress (78)."""
+        from storage.drive.members import membership
+
+        if not self.read_only:
+            self.join()
+        return membership(self).lines
 
     def slots(self, store: Store, prefix: str) -> Slots:
         """As slots.MakesSlots."""
@@ -183,6 +194,15 @@ class DriveStore:
         self._check_writable(ref)
         with self._knowing(ref) as file, self._explaining_quota():
             self.files.replace(file, data, tag)
+
+    def _about(self, what: str, fields: str) -> Any:
+        """What Drive tells of the account; asked again by itself, for no wrapper knows of it."""
+        return patiently(
+            lambda: self._client.ask(what, lambda drive: drive.about().get(fields=fields)),
+            sleep=time.sleep,
+            jitter=random.random,
+            attempts=5,
+        )
 
     def _closing(self) -> bool:
         """Whether a chain is to end with its next entry, as the directory said last."""

@@ -111,8 +111,9 @@ def test_where_ids_are_bound_a_newcomer_is_told_what_a_member_can_do(
     with fake.ways(ids="owner"):
         log = log_on(mine)
         log.append(0, b"genesis")
-        with pytest.raises(BadAddress, match=rf"python -m storage\.drive newest {mine.address}"):
-            log_on(theirs).append(1, b"theirs")
+        for write in (lambda: log_on(theirs).append(1, b"theirs"), theirs.describe):
+            with pytest.raises(BadAddress, match=rf"python -m storage\.drive newest {mine.address}"):
+                write()
         (ref,) = mine.reserve(1)
         with pytest.raises(NotOurs, match="another account's client"):
             theirs.create(ref, "a", b"")
@@ -135,6 +136,7 @@ def test_where_ids_are_bound_a_newcomer_is_told_what_a_member_can_do(
 def test_the_default_is_one_account_and_says_so(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     for client in (drive.store(), drive.store()):
         assert join(client) == "began"
+    assert drive.store().describe() == drive.store(read_only=True).describe()
     found = membership(drive.store(read_only=True))
     assert found.lines == ["log: a chain of ids; 1 Drive account"] and found.source == "RELAY_DRIVE_TOKEN"
 

@@ -243,15 +243,10 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
 
 
 def make_store(url: str) -> str:
-    """The address of a store that is about to be begun: drive://new gets its folder and ids now, others are as given.
-
-    Raises BadAddress, Denied, and what the store raises.
-    """
-    if not url.startswith("drive://"):
-        return url
+    """The address of a store that is about to be begun: drive://new is made now, others are as given; StoreErrors."""
     from storage.drive import make_drive
 
-    return make_drive(url)
+    return make_drive(url) if url.startswith("drive://") else url
 
 
 def _open_file(url: str, read_only: bool) -> Store:

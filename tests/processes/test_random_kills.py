@@ -75,7 +75,7 @@ def killed_in_one_run(field: Field, run: str, kills: int, chance: random.Random,
         summary.losses.append(loss_of(session.notes, killed_at, durable))
         advanced, before = advanced + (durable > before), durable
     field.call(field.train(before + EVERY, account="account_0", run=run, wait_s=60, step_s=STEP_S, weights=WEIGHTS))
-    assert field.assert_whole(run).step == before + EVERY
+    assert field.assert_whole(run).step >= before + EVERY, "beyond it if a killed one left a later step unsent here"
     assert advanced >= kills // 4, f"{run}: only {advanced} of {kills} had committed"
 
 

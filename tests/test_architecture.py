@@ -47,7 +47,10 @@ def is_backend(path: Path) -> bool:
 
 def test_a_session_starts_without_torch_s_compiler() -> None:
     """Importing it takes as long as the rest of torch, and a session compiles nothing with it."""
-    code = "import sys, trm.workload; assert not {'torch._dynamo', 'sympy'} & set(sys.modules)"
+    code = (
+        "import sys, trm.workload; from trm.device import settle; settle(1);"
+        "assert not {'torch._dynamo', 'torch._inductor', 'sympy'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 

@@ -128,7 +128,8 @@ def free_bytes(device: torch.device) -> int | None:
     free += torch.cuda.memory_reserved(device)
     if cap is None:
         return free
-    torch.cuda.set_per_process_memory_fraction(min(1.0, cap / total), device)
+    index = torch.cuda.current_device() if device.index is None else device.index  # the next call takes no plain "cuda"
+    torch.cuda.set_per_process_memory_fraction(min(1.0, cap / total), index)
     return min(free, cap)
 
 

@@ -87,14 +87,15 @@ def test_memory_can_be_capped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cap_on_a_gpu_is_enforced_and_less_free_memory_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    enforced: list[float] = []
+    enforced: list[tuple[float, int]] = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (int(9e9), int(80e9)))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: int(1e9))
-    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share, device: enforced.append(share))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *given: enforced.append(given))
     monkeypatch.delenv(CAP, raising=False)
     assert free_bytes(torch.device("cuda")) == 10e9
     monkeypatch.setenv(CAP, "8")
     assert free_bytes(torch.device("cuda")) == 8e9
-    assert enforced == [0.1]
+    assert enforced == [(0.1, 0)]  # torch takes no "cuda" without a number here
     monkeypatch.setenv(CAP, "40")
     assert free_bytes(torch.device("cuda")) == 10e9

@@ -143,7 +143,10 @@ class Log:
             hint = _parse_hint(self.slots.advice(_HINT_LIMIT))
         except (Missing, TooLong):
             return None
-        return hint if hint and hint.ref == self.ref(hint.seq) else None
+        try:
+            return hint if hint and hint.ref == self.ref(hint.seq) else None
+        except Missing:
+            return hint  # nothing leads as far as it says: `tail` tells what that means
 
     def gaps(self, tail: int, *, confirm: int = 16) -> list[int]:
         """Empty slots below the newest one known, by a listing and then a point read each; at most `confirm` of them.

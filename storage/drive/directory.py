@@ -8,10 +8,11 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from storage.base import BadAddress, Corrupt, Creates, Missing, Ref, Store, check_name
+from storage.base import BadAddress, Corrupt, Creates, Missing, Ref, Store, StoreError, check_name
 from storage.drive.place import ID
 from storage.log import Log, Won
 from storage.retry import RetryStore
@@ -142,7 +143,8 @@ class Directory:
                 seq, data = self._tail + 1, self._about_to_write(new)
                 if isinstance(self._log.append(seq, data), Won):
                     self._table, self._tail = new, seq
-                    self._log.publish_hint(seq, "0" * 64)
+                    with suppress(StoreError):  # advice
+                        self._log.publish_hint(seq, "0" * 64)
                     return new
         raise BadAddress(f"{self._log.store.address}: {_RACES} others wrote to the directory first. Run again.")
 

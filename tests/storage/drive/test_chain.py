@@ -241,3 +241,20 @@ def test_nothing_depends_on_listings(drive: Drive) -> None:
     store = drive.store()
     store.put_if_absent("identity", b"who")
     assert drive.store().get(drive.store().ref("identity")) == b"who"
+
+
+def test_a_hint_beyond_everything_is_evidence_of_a_lost_entry(drive: Drive) -> None:
+    store = drive.store()
+    log = Log(store, PREFIX, sleep=lambda _: None)
+    for seq in range(3):
+        log.append(seq, b"%d" % seq)
+    for beyond in (3, 700):
+        log.slots.put_advice(b'{"seq": %d, "ref": "x", "digest": "%s"}' % (beyond, b"a" * 64))
+        fresh = Log(drive.store(), PREFIX, sleep=lambda _: None)
+        hint = fresh.hint()
+        if beyond == 3:
+            assert hint is None, "its Ref is not the slot's: it proves nothing"
+        else:
+            assert hint is not None
+            with pytest.raises(LostEntry, match="a hint names entry 700"):
+                fresh.tail(hint.seq)

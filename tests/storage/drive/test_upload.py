@@ -22,7 +22,7 @@ SIZE = 3 * MIB + 1234
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.drive.upload.time.sleep", lambda _: None)
+    monkeypatch.setattr("storage.retry._FIRST_WAIT", 0.001)
 
 
 @pytest.mark.parametrize("size", [MIB + 1, 2 * MIB, SIZE])

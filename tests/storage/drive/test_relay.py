@@ -70,3 +70,18 @@ def test_a_run_is_begun_once_and_found_by_its_address_alone(drive: Drive, lag: f
     )
     assert not again.begun and again.view.state == begun.view.state
     assert Ref(begun.ledger.chain.log.ref(0)) == again.ledger.chain.log.ref(0)
+
+
+def test_what_a_status_read_costs(drive: Drive) -> None:
+    mine = drive.store()
+    begun = begin_run(Pair(mine, mine), "p", "r", {"a": 1}, QuietRuntime(1), session=id_of(1), init=True)
+    identity, theirs = begun.view.state.ledger_store, drive.store(read_only=True)
+
+    def read() -> int:
+        before = sum(drive.person.look()["counts"].values())
+        found = open_run(Pair(theirs, theirs, identity), "p", "r", QuietRuntime(2), session=id_of(2))
+        assert found is not None
+        return sum(drive.person.look()["counts"].values()) - before
+
+    first, second = read(), read()
+    assert first <= 24 and second <= 10, (first, second)

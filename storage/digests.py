@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -91,17 +90,27 @@ class Digests:
                 self._news.notify_all()
 
     def _pass(self) -> None:
-        whole, size = hashlib.sha256(), 0
+        whole, block, size, left = hashlib.sha256(), hashlib.sha256(), 0, self.block or 0
         with self.path.open("rb", buffering=0) as file:
-            while data := os.pread(file.fileno(), self.block or _PIECE, size):
+            while data := file.read(min(left, _PIECE) if self.block else _PIECE):
                 whole.update(data)
-                digest = hashlib.sha256(data).digest() if self.block else b""
                 size += len(data)
-                with self._news:
-                    self._blocks.append(digest)
-                    self._news.notify_all()
+                if not self.block:
+                    continue
+                block.update(data)
+                left -= len(data)
+                if not left:
+                    self._add(block.digest())
+                    block, left = hashlib.sha256(), self.block
+        if self.block and left < self.block:
+            self._add(block.digest())
         with self._news:
             self._whole = size, whole.hexdigest()
+            self._news.notify_all()
+
+    def _add(self, block: bytes) -> None:
+        with self._news:
+            self._blocks.append(block)
             self._news.notify_all()
 
 

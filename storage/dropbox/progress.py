@@ -13,7 +13,7 @@ _LIMIT = 1 << 20
 
 @dataclass
 class Progress:
-    """An upload session and what of it has been acknowledged. It belongs to one content and one target.
+    """An upload session and what of it has been acknowledged. It belongs to one file, as last written, and one target.
 
     A note that is old, of another file or damaged is ignored: then the upload begins anew. It is a hint only, for the
     server is asked, and the finished object is compared with the file's hash.
@@ -22,7 +22,8 @@ class Progress:
     note: Path | None
     target: str
     size: int
-    hash: str
+    changed: int
+    """When the file was last written to, nanoseconds."""
     session: str = ""
     """Empty: none was begun."""
     concurrent: bool = False
@@ -30,9 +31,11 @@ class Progress:
     """Offsets of acknowledged parts (concurrent), or the one offset up to which everything is there."""
 
     @staticmethod
-    def of(source: Path | None, target: str, size: int, content: str) -> Progress:
+    def of(source: Path | None, target: str, size: int) -> Progress:
         """What the note beside a file says of just this upload, else a fresh one. Bytes without a file keep no note."""
-        fresh = Progress(source.with_name(f".{source.name}.upload") if source else None, target, size, content)
+        if source is None:
+            return Progress(None, target, size, 0)
+        fresh = Progress(source.with_name(f".{source.name}.upload"), target, size, _changed(source))
         said = fresh._read()
         if said is not None and said["session"] and {key: said[key] for key in fresh._whose()} == fresh._whose():
             fresh.session, fresh.concurrent, fresh.done = said["session"], said["concurrent"], set(said["done"])
@@ -70,7 +73,7 @@ class Progress:
         return note.with_name(f"{note.name}.tmp")
 
     def _whose(self) -> dict[str, Any]:
-        return {"format": 1, "target": self.target, "size": self.size, "hash": self.hash}
+        return {"format": 2, "target": self.target, "size": self.size, "changed": self.changed}
 
     def _read(self) -> dict[str, Any] | None:
         if self.note is None:
@@ -83,9 +86,16 @@ class Progress:
         return said if _makes_sense(said) else None
 
 
+def _changed(source: Path) -> int:
+    with suppress(OSError):
+        return source.stat().st_mtime_ns
+    return 0
+
+
 def _makes_sense(said: object) -> bool:
     """Whether every field is there and of its type."""
-    types = {"format": int, "target": str, "size": int, "hash": str, "session": str, "concurrent": bool, "done": list}
+    numbers = {"format": int, "size": int, "changed": int}
+    types = {**numbers, "target": str, "session": str, "concurrent": bool, "done": list}
     if not isinstance(said, dict) or set(said) != set(types):
         return False
     return all(type(said[key]) is kind for key, kind in types.items()) and all(

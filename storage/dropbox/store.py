@@ -118,6 +118,10 @@ class DropboxStore:
     def ref(self, name: str) -> Ref:
         return Ref(check_name(name))
 
+    def block_of(self, size: int) -> int:
+        """As digests.HashesBlocks."""
+        return BLOCK
+
     def credentials_source(self) -> str:
         """The variables that the credentials come from, never what they are."""
         return self._client.credentials.source

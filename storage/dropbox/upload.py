@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from storage.base import Missing, Unavailable
+from storage.base import Missing, StoreError, Unavailable
+from storage.digests import Digests
 from storage.dropbox.client import Client
 from storage.dropbox.progress import Progress
 from storage.retry import patiently
@@ -50,8 +51,8 @@ class Upload:
         self._source = source
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._hash = source.block_hash(BLOCK)
-        self._progress = Progress.of(source.path, path, source.size, self._hash)
+        self._digests = Digests.of(source.path, BLOCK) if source.path else None
+        self._progress = Progress.of(source.path, path, source.size)
 
     def send(self) -> None:
         """Returns once the object is there with the right hash. Raises StoreError; a later call goes on."""
@@ -77,7 +78,7 @@ class Upload:
             self._in_sequence()
         stored = self._ask(lambda sdk: _finish(sdk, progress.session, self._source.size, self._path))
         progress.forget()
-        if stored != self._hash:
+        if stored != self._hash():
             raise Unavailable(f"{self._path} was damaged on its way. It is worth trying again.")
 
     def _in_sequence(self) -> None:
@@ -118,9 +119,18 @@ class Upload:
     def _is_there(self) -> bool:
         """Whether the commit happened and only its reply was lost."""
         try:
-            return bool(self._ask(lambda sdk: sdk.files_get_metadata(self._path).content_hash) == self._hash)
+            return bool(self._ask(lambda sdk: sdk.files_get_metadata(self._path).content_hash) == self._hash())
         except Missing:
             return False
+
+    def _hash(self) -> str:
+        """The content hash, taken while the parts were on their way. Raises StoreError."""
+        if self._digests is None:
+            return self._source.block_hash(BLOCK)
+        try:
+            return self._digests.over_blocks().sha256
+        except OSError as error:
+            raise StoreError(f"cannot read {self._digests.path}, which was to be stored: {error.strerror}.") from error
 
     def _ask(self, call: Callable[[Any], T]) -> T:
         return patiently(

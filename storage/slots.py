@@ -101,6 +101,17 @@ def bisect(taken: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
+def stands(store: Store, ref: Callable[[int], Ref], seq: int) -> bool:
+    """Whether an object stands where `ref` says a slot is, by a point read. Only Missing means no."""
+    if seq >= LAST_SEQ:
+        return False  # no name for it, whatever an outsider put into the slots before
+    try:
+        store.stat(ref(seq))
+    except Missing:
+        return False
+    return True
+
+
 class NamedSlots:
     """A slot is the object `<prefix><20 digits>.json` of a store with unique names."""
 
@@ -118,13 +129,7 @@ class NamedSlots:
         return self._store.read_range(self.ref(seq), 0, length)
 
     def taken(self, seq: int) -> bool:
-        if seq >= LAST_SEQ:
-            return False  # no name for it, whatever an outsider put into the slots before
-        try:
-            self._store.stat(self.ref(seq))
-        except Missing:
-            return False
-        return True
+        return stands(self._store, self.ref, seq)
 
     def tail(self, low: int) -> int:
         return newest(self.taken, low)

@@ -9,23 +9,15 @@ from storage.base import Corrupt, Creates, LostEntry, Missing, Ref, Store
 from storage.drive.errors import UsedUp
 from storage.drive.frame import LIMIT, PAGE, SPAN, Frame, Newest, lengths, pack, unpack
 from storage.log import ENTRY_LIMIT
-from storage.slots import LAST_SEQ, bisect, slot_name
+from storage.slots import bisect, slot_name, stands
 
 
-class Drive(Protocol):
+class Drive(Creates, Protocol):
     """What slots need of the store beyond its verbs."""
 
     @property
     def folder(self) -> str:
         """The folder's id."""
-        ...
-
-    def reserve(self, count: int) -> list[Ref]:
-        """Fresh Refs, for files that do not exist yet."""
-        ...
-
-    def claim(self, name: str, ref: Ref) -> None:
-        """What is put under a name from now on is to be found at this Ref."""
         ...
 
     @property
@@ -123,13 +115,7 @@ class ChainSlots:
         return data[:length]
 
     def taken(self, seq: int) -> bool:
-        if seq >= LAST_SEQ:
-            return False
-        try:
-            self._store.stat(self.ref(seq))
-        except Missing:
-            return False
-        return True
+        return stands(self._store, self.ref, seq)
 
     def tail(self, low: int) -> int:
         """Up one page after another by doubling, then within the last one."""

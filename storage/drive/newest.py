@@ -16,12 +16,8 @@ MOST = LIMIT + 1 + ENTRY_LIMIT + 1
 _TRIES = 10
 
 
-class Replaces(Protocol):
+class Replaces(Creates, Protocol):
     """A store that can replace a file only if it is unchanged."""
-
-    def reserve(self, count: int) -> list[Ref]:
-        """As base.Creates."""
-        ...
 
     def tag(self, ref: Ref) -> str:
         """What changes whenever the file does."""

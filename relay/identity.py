@@ -73,8 +73,9 @@ class Pair:
     ledger: Store
     checkpoints: Store
     expected: str | None = None
-    """The ledger store's identity, where the address names it; below, that of the checkpoints' store."""
+    """The ledger store's identity, where the address names it."""
     expected_checkpoints: str | None = None
+    """The same of the checkpoints' store."""
 
     @property
     def both(self) -> list[Store]:

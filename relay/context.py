@@ -91,7 +91,7 @@ class Context:
     """Whom the release proposes as next."""
 
 
-def share(part: float, whole: float) -> float:
+def fraction(part: float, whole: float) -> float:
     """part / whole within 0 and 1; 0 of nothing."""
     return min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0
 
@@ -130,4 +130,4 @@ class Outcome:
     @property
     def goodput(self) -> float:
         """Share of the session, from the start of its process, that was spent in ordinary steps."""
-        return share(self.train_s, self.start_s + self.total_s)
+        return fraction(self.train_s, self.start_s + self.total_s)

@@ -11,7 +11,7 @@ from relay.budget import Budget
 from relay.certify import judge
 from relay.checkpoint import Verdict
 from relay.committer import Committer, Item
-from relay.context import Context, share
+from relay.context import Context, fraction
 from relay.heartbeat import Heartbeat
 from relay.links import told
 from relay.pace import pace
@@ -118,7 +118,7 @@ class Trainer:
         snapshot = self._workload.snapshot()
         self._budget.measured.add("snapshot", self._now() - began)
         self._refuse_non_finite(snapshot)
-        metrics = {**self._metrics, "goodput": round(share(self.train_s, began - self._plan.limits.started), 4)}
+        metrics = {**self._metrics, "goodput": round(fraction(self.train_s, began - self._plan.limits.started), 4)}
         item = Item(snapshot.step, snapshot, taken_at=began, metrics=metrics)
         self._snapped_step, self._snapped_at = snapshot.step, began
         return item

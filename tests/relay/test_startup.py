@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from relay.commands.sessions import document, sentence
-from relay.context import Outcome, share
+from relay.context import Outcome, fraction
 from relay.errors import Exit
 from relay.startup import Startup
 from tests.relay.cli import Desk
@@ -50,7 +50,7 @@ def test_goodput_is_training_over_the_life_of_the_process() -> None:
     assert outcome.goodput == 0.9
     assert "goodput 90%" in sentence(outcome)
     assert document(outcome, "relay.run/1")["goodput"] == 0.9
-    assert (share(1.0, 0.0), share(3.0, 2.0), share(-1.0, 2.0)) == (0.0, 1.0, 0.0)
+    assert (fraction(1.0, 0.0), fraction(3.0, 2.0), fraction(-1.0, 2.0)) == (0.0, 1.0, 0.0)
 
 
 def test_commits_carry_the_goodput_so_far(lab: Lab) -> None:

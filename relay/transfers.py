@@ -6,7 +6,8 @@ Knows nothing of stores; the bytes are told to it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -64,15 +65,15 @@ class Meter:
         return f"{self._what}: {share}% of {size(self._total)}, {size(pace)}/s{left}"
 
 
-def lines(tell: Callable[[str], None], runtime: Runtime, every_s: float = EVERY_S) -> Show:
+def lines(tell: Callable[[str], None], runtime: Runtime) -> Show:
     """Plain lines, the first after `LONG_S` at the earliest, so that a short transfer shows nothing."""
 
     def show(what: str, total: int) -> Count:
-        meter, told = Meter(what, total, runtime), [-every_s]
+        meter, told = Meter(what, total, runtime), [-EVERY_S]
 
         def count(more: int) -> None:
             spent = meter.add(more)
-            if spent >= LONG_S and spent - told[0] >= every_s:
+            if spent >= LONG_S and spent - told[0] >= EVERY_S:
                 told[0] = spent
                 tell(meter.text())
 
@@ -132,23 +133,11 @@ class Moving:
         self._bars.stop()
 
 
-class Still:
-    """Plain lines on stderr, where nobody sees a bar. `with` it."""
-
-    def __init__(self, tell: Callable[[str], None], runtime: Runtime) -> None:
-        self._show = lines(tell, runtime)
-
-    def __call__(self, what: str, total: int) -> Count:
-        """As `Show`."""
-        return self._show(what, total)
-
-    def __enter__(self) -> Still:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is left open."""
-
-
-def showing(tell: Callable[[str], None], runtime: Runtime) -> Moving | Still:
+@contextmanager
+def showing(tell: Callable[[str], None], runtime: Runtime) -> Iterator[Show]:
     """Bars on a terminal, else lines."""
-    return Moving() if sys.stderr.isatty() else Still(tell, runtime)
+    if sys.stderr.isatty():
+        with Moving() as bars:
+            yield bars
+    else:
+        yield lines(tell, runtime)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from relay.clock import RealRuntime
 from relay.progress import IDLE_S, Bar, Lines
-from relay.transfers import EVERY_S, LONG_S, Moving, Still, lines, showing, through
+from relay.transfers import EVERY_S, LONG_S, Moving, lines, showing, through
 from relay.workload import Progress
 from storage.memory import MemoryStore
 from storage.sent import listening, sent
@@ -41,19 +41,19 @@ def test_a_line_comes_only_after_a_while_and_then_now_and_then() -> None:
 
 def test_a_short_transfer_says_nothing() -> None:
     watch, told = Watch(), list[str]()
-    with Still(told.append, watch) as show:
-        count = show("sending step 2", 1000)
-        watch.now += LONG_S / 2
-        count(1000)
+    count = lines(told.append, watch)("sending step 2", 1000)
+    watch.now += LONG_S / 2
+    count(1000)
     assert told == []
 
 
 def test_more_than_the_whole_is_the_whole() -> None:
     """A part that is sent again counts twice."""
     watch, told = Watch(), list[str]()
-    count = lines(told.append, watch, 0.0)("sending step 3", 1000)
-    watch.now += 10
+    count = lines(told.append, watch)("sending step 3", 1000)
+    watch.now += EVERY_S
     count(900)
+    watch.now += EVERY_S
     count(900)
     assert told[-1] == "sending step 3: 100% of 1 kB, 0 kB/s"
 
@@ -69,7 +69,12 @@ def test_bars_on_a_terminal_leave_nothing_behind() -> None:
 
 
 def test_where_nobody_sees_a_bar_there_are_lines() -> None:
-    assert isinstance(showing(print, RealRuntime()), Still)
+    watch, told = Watch(), list[str]()
+    with showing(told.append, watch) as show:
+        count = show("sending step 4", 1000)
+        watch.now += LONG_S
+        count(500)
+    assert told == ["sending step 4: 50% of 1 kB, 0 kB/s, 3 s left"]
 
 
 def test_a_sessions_bar_gives_way_while_no_step_is_made() -> None:

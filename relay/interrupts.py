@@ -105,16 +105,16 @@ class _Watch:
 
     def until_over(self) -> None:
         """Return if the session ends unasked; else leave when its time is up."""
-        listening = True
-        while listening or self.asked < math.inf:
+        open_still = True
+        while open_still or self.asked < math.inf:
             if self.runtime.monotonic() >= self.due:
                 self.leave(self._words())
                 break
-            if not listening:
+            if not open_still:
                 self.runtime.sleep(TICK_S)
             elif select.select([self.reader], [], [], TICK_S if self.asked < math.inf else None)[0]:
                 numbers = os.read(self.reader, 64)  # none once the session is over
-                listening = bool(numbers)
+                open_still = bool(numbers)
                 self._note(numbers)
         os.close(self.reader)
 

@@ -91,7 +91,7 @@ def reach(store: Store, second: Store, found: Reach, runtime: Runtime) -> Iterat
     found.skew_s, found.clock_is_local = skew(store, runtime), store.clock_is_local
     yield from clocks(found.skew_s)
     found.upload, found.download = speed(store, runtime)
-    yield from _pace(found)
+    yield from _speed(found)
     with suppress(Denied):  # a token that may not ask for the quota can still train
         found.free = free(store)
 
@@ -138,7 +138,7 @@ def _described(store: Store) -> Iterator[Finding]:
         yield from (Finding("store", True, line) for line in inner.describe())
 
 
-def _pace(found: Reach) -> Iterator[Finding]:
+def _speed(found: Reach) -> Iterator[Finding]:
     up, down = found.upload or 0.0, found.download or 0.0
     text = f"{up / 1e6:.1f} MB/s up, {down / 1e6:.1f} MB/s down"
     slow = min(up, down) < SLOW

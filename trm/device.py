@@ -1,4 +1,4 @@
-"""Chooses the device to train on and makes sure that it runs what this torch was built for; knows no model."""
+"""Chooses the device to train on, tries it out, and sets what decides bits there; knows no model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def settle(threads: int) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def launch(device: torch.device) -> None:
+def try_kernels(device: torch.device) -> None:
     """Run elementwise kernels and a matrix product of small integers. Raises RuntimeError if the device cannot."""
     x = torch.arange(16.0, device=device).view(4, 4)
     if float((x @ x + 1).sum()) != 3936.0:
@@ -37,7 +37,7 @@ def launch(device: torch.device) -> None:
 
 def _try_out(device: torch.device) -> None:
     try:
-        launch(device)
+        try_kernels(device)
     except RuntimeError as error:
         why = str(error).splitlines()[0]
         unbuilt = "no kernel image" in str(error) or "ARCH_MISMATCH" in str(error)

@@ -18,10 +18,10 @@ NO_IMAGE = "CUDA error: no kernel image is available for execution on the device
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch):
-    """card(name): torch sees that GPU; every launch on it raises `error` if there is one."""
+    """card(name): torch sees that GPU; every kernel on it raises `error` if there is one."""
 
     def insert(name: str, error: str | None = None) -> None:
-        def launch(device: torch.device) -> None:
+        def try_kernels(device: torch.device) -> None:
             if error:
                 raise RuntimeError(error)
 
@@ -32,7 +32,7 @@ def card(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (int(15e9), int(16e9)))
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device=None: 0)
-        monkeypatch.setattr(devices, "launch", launch)
+        monkeypatch.setattr(devices, "try_kernels", try_kernels)
         monkeypatch.setattr(layers, "_SLOW", {})
 
     return insert
@@ -66,10 +66,10 @@ def test_a_gpu_that_is_broken_or_full_is_refused_in_one_line(card) -> None:
 
 
 def test_the_trial_is_a_real_computation_whose_result_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    devices.launch(torch.device("cpu"))
+    devices.try_kernels(torch.device("cpu"))
     monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: a)
     with pytest.raises(RuntimeError, match="came out wrong"):
-        devices.launch(torch.device("cpu"))
+        devices.try_kernels(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", CARDS)

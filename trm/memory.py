@@ -1,7 +1,7 @@
 """Predicts the device memory of a training step and splits the batch where it does not fit. Knows no step's code.
 
 The model counts what autograd keeps (or the fused step's tape), which is nearly all: tests/trm/test_memory.py compares
-it with what torch keeps, docs/how-to/model.md with peaks measured on a GPU. Sizes are in bytes.
+it with what torch keeps and with peaks measured on an H100. Sizes are in bytes.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class ChainSlots:
             return self._first(False)
         if seq % PAGE == 0:
             top = (seq - 1) // SPAN * SPAN
-            return self._head(top).tops[(seq - top) // PAGE - 1]
+            return self._top(top).tops[(seq - top) // PAGE - 1]
         head = seq // PAGE * PAGE
         return self._head(head).ids[seq - head - 1]
 
@@ -159,8 +159,18 @@ class ChainSlots:
         return self._store.read_range(self.ref(seq), 0, LIMIT + 1 + ENTRY_LIMIT + 1)
 
     def _head(self, seq: int) -> Frame:
-        """The frame of a page's head, read once. Raises Missing, or Corrupt where it leads nowhere."""
-        ref = self.ref(seq)
+        """The frame of a page's head. Raises Missing, or Corrupt where it leads nowhere."""
+        return self._head_at(seq, self.ref(seq))
+
+    def _top(self, seq: int) -> Frame:
+        """Of a head that publishes heads: found from slot 0 on, so a number that somebody made up costs one look."""
+        frame = self._head_at(0, self._first(False))
+        for top in range(SPAN, seq + 1, SPAN):
+            frame = self._head_at(top, frame.tops[-1])
+        return frame
+
+    def _head_at(self, seq: int, ref: Ref) -> Frame:
+        """The same where its Ref is known; read once."""
         known = self._drive.frames.get(ref)
         if known is None:
             try:
@@ -179,11 +189,17 @@ class ChainSlots:
         frame, data = unpack(raw)
         if isinstance(frame, Newest) or (frame.log, frame.slot) != (self._prefix, seq):
             raise ValueError("its frame is another slot's")
-        if frame.ids and (known := self._page_after(seq)) and frame.ids[-1] != known:
+        if not self._agrees(frame):
             raise ValueError("its frame contradicts an earlier one")
         if frame.ids:
             self._drive.frames[ref] = frame
         return frame, data
+
+    def _agrees(self, frame: Frame) -> bool:
+        """Whether a frame names as next what its page does: two writers who were led apart would both win a slot."""
+        if frame.ids:
+            return self._page_after(frame.slot) in (None, frame.ids[-1])
+        return frame.next is None or frame.next == self.ref(frame.slot + 1)
 
     def _page_after(self, head: int) -> Ref | None:
         """Where the next page's head is, as an earlier slot says; None if only this one can say it."""

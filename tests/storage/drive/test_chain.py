@@ -140,6 +140,29 @@ def test_a_head_that_contradicts_the_first_slot_is_not_believed() -> None:
         afresh(store)[1].read(PAGE + 1, 10)
 
 
+@pytest.mark.parametrize("elsewhere", ["a fresh id", "an earlier slot's"])
+def test_an_entry_that_leads_elsewhere_leads_nobody_apart(elsewhere: str) -> None:
+    """Somebody who has read the tail and somebody who has not would otherwise both win the next slot."""
+    store = filled(1)
+    slots = afresh(store)[1]
+    astray = slots.ref(0) if elsewhere != "a fresh id" else store.reserve(1)[0]
+    store.create(slots.ref(1), "hostile", pack(Frame(PREFIX, 1, astray), b"hostile"))
+    reader, writer = (Log(store, PREFIX, sleep=lambda _: None) for _ in range(2))
+    assert reader.tail() == 1 and reader.read(1) != b"hostile"
+    assert isinstance(writer.append(2, b"first"), Won)
+    assert reader.append(2, b"second") == Lost(b"first")
+    assert Log(store, PREFIX, sleep=lambda _: None).tail() == 2
+
+
+@pytest.mark.parametrize("seq", [SPAN + 1, 10**9, 2**53 - 1])
+def test_a_number_that_somebody_made_up_costs_few_requests(seq: int) -> None:
+    store = filled(3)
+    counting, slots = afresh(store)
+    with pytest.raises(Missing):
+        slots.ref(seq)
+    assert not slots.taken(seq) and counting.reads <= 4
+
+
 def test_a_burnt_id_is_a_lost_entry() -> None:
     store = filled(3)
     slots = afresh(store)[1]

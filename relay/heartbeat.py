@@ -11,7 +11,7 @@ from relay.clock import Runtime, Task
 from relay.errors import RelayError
 from relay.names import Names
 from relay.signals import StopSignal
-from storage.base import Creates, Missing, Ref, Stat, Store, StoreError, TooLong
+from storage.base import Creates, Denied, Missing, Ref, Stat, Store, StoreError, TooLong
 
 MAX_BYTES = 2_000
 STEPS_OF_SILENCE = 10
@@ -143,9 +143,15 @@ def place_of_beats(store: Store) -> Ref | None:
 def sign_of_life(store: Store, names: Names, epoch: int, beat: str | None = None) -> float | None:
     """Store time of the newest heartbeat of an epoch, None if there is none; `beat` is the Ref that its lease named.
 
+    A Ref that nothing can be read from is no sign of life: a lease that names one would otherwise never be taken over.
     Raises StoreError.
     """
-    found = _stat(store, Ref(beat)) if beat else find(store, names.heartbeat(epoch))
+    try:
+        found = _stat(store, Ref(beat)) if beat else find(store, names.heartbeat(epoch))
+    except Denied:
+        if beat is None:
+            raise
+        found = None
     return found.modified if found else None
 
 

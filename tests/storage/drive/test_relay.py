@@ -13,7 +13,7 @@ from relay.owners import infer
 from relay.policy import shipped
 from relay.registry import Registry
 from relay.state import Holder
-from storage.base import Ref
+from storage.base import Denied, Ref
 from storage.memory import MemoryStore
 from tests.relay.runs import QuietRuntime, id_of
 from tests.storage.drive.stores import Drive
@@ -46,6 +46,15 @@ def test_heartbeats_are_found_though_no_listing_shows_them(drive: Drive) -> None
         assert seen is not None and abs(seen - challenger.now()) < 60
     assert sign_of_life(challenger, NAMES, 3) is None, "by name there is none"
     assert drive.names().count(NAMES.heartbeat(3)) == 1
+
+
+def test_a_lease_that_names_no_file_for_its_heartbeats_can_be_taken_over(drive: Drive) -> None:
+    folder = drive.address.split("/")[2]
+    for nothing in ("../../etc", "!", folder, "x" * 33):
+        assert sign_of_life(drive.store(), NAMES, 3, nothing) is None
+    drive.person.fault("no-scope", route="v3.files")
+    with pytest.raises(Denied):
+        sign_of_life(drive.store(), NAMES, 3)
 
 
 def test_where_names_find_objects_a_lease_says_nothing_of_it() -> None:

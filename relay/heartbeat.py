@@ -149,7 +149,7 @@ def sign_of_life(store: Store, names: Names, epoch: int, beat: str | None = None
     try:
         found = _stat(store, Ref(beat)) if beat else find(store, names.heartbeat(epoch))
     except Denied:
-        if beat is None:
+        if not beat:
             raise
         found = None
     return found.modified if found else None

@@ -10,7 +10,7 @@ from typing import Any
 
 from storage.base import Exists, Missing, Ref, Unavailable
 from storage.drive.client import Client, document
-from storage.drive.errors import UsedUp
+from storage.drive.errors import NotOurs, UsedUp
 from storage.drive.ids import Ids
 from storage.drive.progress import Progress
 from storage.retry import patiently
@@ -58,7 +58,7 @@ class Upload:
 
     def send(self) -> Ref:
         """Returns once the file is there with the right hash. Raises StoreError; a later call goes on."""
-        wanted = begin(_digest, self._source)
+        wanted, noted = begin(_digest, self._source), bool(self._progress.id)
         for _ in range(_SESSIONS):
             if not self._progress.id:
                 self._progress.id, self._progress.session = self._ids.one(), ""
@@ -69,7 +69,12 @@ class Upload:
                 found = self._found()  # our own, whose last reply was lost
             except UsedUp:
                 found = None
-            if found and is_whole(found, self._source.size, wanted.result()):
+            except NotOurs:  # the note is of another account's upload, or damaged
+                if not noted:
+                    raise
+                found = None
+            noted = False
+            if found and found.get("id") == self._progress.id and is_whole(found, self._source.size, wanted.result()):
                 ref = Ref(self._progress.id)
                 self._progress.forget()
                 return ref

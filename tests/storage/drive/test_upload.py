@@ -105,6 +105,21 @@ def test_a_note_of_another_file_or_of_nobody_is_ignored(tmp_path: Path) -> None:
         assert Progress.of(path, "f/a", 10).id == ""
 
 
+@pytest.mark.parametrize("wrong", ["../../etc/passwd", "x" * 33, "another file's"])
+def test_a_note_that_names_a_wrong_id_costs_time_only(drive: Drive, tmp_path: Path, wrong: str) -> None:
+    path = big_file(tmp_path, SIZE)
+    drive.person.fault("500-before", route="v3.upload/put", skip=2, times=9, status=503)
+    with pytest.raises(Unavailable):
+        drive.store().put("a", path)
+    drive.person.heal()
+    beside, other = tmp_path / f".{path.name}.upload", wrong.startswith("another")
+    note = json.loads(beside.read_text())
+    said = {"id": drive.store().reserve(1)[0] if other else wrong, "session": note["session"] if other else ""}
+    beside.write_text(json.dumps(note | said))
+    store = drive.store()
+    assert store.get(store.put("a", path)) == path.read_bytes()
+
+
 def test_a_full_drive_in_the_middle_keeps_the_note(drive: Drive, person: Person, tmp_path: Path) -> None:
     path = big_file(tmp_path, SIZE)
     person.fault("quota", route="v3.upload/put", skip=3)

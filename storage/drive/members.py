@@ -7,7 +7,7 @@ from typing import Literal
 
 from storage.base import BadAddress, Exists
 from storage.drive.directory import Table
-from storage.drive.errors import NotOurs
+from storage.drive.errors import NotOurs, UsedUp
 from storage.drive.store import DriveStore
 
 Verdict = Literal["began", "chain", "bound"]
@@ -80,6 +80,6 @@ def _probe(store: DriveStore, table: Table, me: str) -> Verdict:
         store.create(table.spare, f"directory/joined-{me}", b"joined")
     except NotOurs:
         return "bound"
-    except Exists:
-        pass  # another newcomer's, or our own sent twice: an id that answers so is no reason against us
+    except (Exists, UsedUp):
+        pass  # another newcomer's, perhaps deleted since, or our own sent twice: no reason against us
     return "chain"

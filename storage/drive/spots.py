@@ -30,6 +30,7 @@ class Spots:
 
     def __init__(self) -> None:
         self._spots: dict[str, Spot] = {}
+        self._claimed: dict[str, Ref] = {}
         self._lock = threading.Lock()
 
     def get(self, name: str) -> Spot | None:
@@ -44,10 +45,10 @@ class Spots:
         return spot
 
     def claim(self, name: str, ref: Ref) -> None:
-        """It goes there, whether or not a file is there by now."""
+        """It goes there, whether or not a file is there by now; not again once that file is found deleted for ever."""
         with self._lock:
-            if name not in self._spots or self._spots[name].ref != ref:
-                self._spots[name] = Spot(ref, There.PERHAPS)
+            if self._claimed.get(name) != ref:
+                self._claimed[name], self._spots[name] = ref, Spot(ref, There.PERHAPS)
 
     def forget(self, name: str) -> None:
         """It goes to a fresh id next time."""

@@ -251,6 +251,17 @@ def test_what_is_there_and_cannot_be_read_is_denied_never_missing(drive: Drive, 
             read(ref)
 
 
+def test_a_hint_deleted_by_hand_leaves_no_file_with_every_entry(drive: Drive, fake: Fake) -> None:
+    log = Log(drive.store(), PREFIX, sleep=lambda _: None)
+    log.append(0, b"genesis")
+    log.publish_hint(0, "a" * 64)
+    (hint,) = (key for key, file in drive.person.look()["files"].items() if file["name"] == "runs/p/r/ledger.hint")
+    fake.control("remove", file=hint)
+    for _ in range(3):
+        log.publish_hint(0, "a" * 64)
+    assert log.hint() is None and drive.names().count("runs/p/r/ledger.hint") == 1
+
+
 def test_nothing_depends_on_listings(drive: Drive) -> None:
     drive.person.change(list_lag=1e6, name_lag=1e6, incomplete=True)
     logs = [Log(drive.store(), PREFIX, sleep=lambda _: None) for _ in range(2)]

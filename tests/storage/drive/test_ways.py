@@ -104,6 +104,14 @@ def test_two_accounts_share_a_chain_where_ids_serve_everybody(fake: Fake, friend
     assert len(joined) == 1, "the file of the probe stays"
 
 
+def test_a_probe_that_was_made_and_deleted_bars_nobody(fake: Fake, friends: tuple[Person, Person]) -> None:
+    mine, theirs = shared(fake, friends)
+    spare = mine.directory.table().spare
+    assert spare is not None
+    mine.delete(mine.create(spare, "directory/joined-somebody", b"joined"))
+    assert isinstance(log_on(theirs).append(0, b"genesis"), Won)
+
+
 def test_where_ids_are_bound_a_newcomer_is_told_what_a_member_can_do(
     fake: Fake, friends: tuple[Person, Person], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,9 +59,9 @@ def lease(view: View) -> Iterator[Finding]:
         yield Finding("lease", True, since)
 
 
-def checkpoints(state: RunState, checked: Sequence[Checked], stops: bool = True) -> Iterator[Finding]:
+def checkpoints(state: RunState, checked: Sequence[Checked]) -> Iterator[Finding]:
     """What is wrong with retained checkpoints; only where none is left does it stop a session."""
-    none_left = stops and state.head is not None and not any(c.ok and not c.known for c in checked)
+    none_left = state.head is not None and not any(c.ok and not c.known for c in checked)
     code = int(Exit.BAD_DATA) if none_left else 0
     for c in checked:
         if not c.ok:

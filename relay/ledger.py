@@ -57,7 +57,7 @@ class RunLedger:
             )
         return view
 
-    def begin(self, genesis: Genesis, *, session: str, account: str | None = None) -> tuple[View, bool]:
+    def begin(self, genesis: Genesis, *, session: str) -> tuple[View, bool]:
         """Append the genesis unless the run has begun: the newest state, and whether it was we who began it."""
 
         def build(state: RunState | None) -> Change:
@@ -66,7 +66,7 @@ class RunLedger:
             return genesis
 
         try:
-            return self.chain.append("genesis", build, session=session, account=account), True
+            return self.chain.append("genesis", build, session=session, account=None), True
         except AlreadyBegun:
             return self.read(), False
 

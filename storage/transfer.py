@@ -111,7 +111,7 @@ def download(
     return in_parallel(lambda file: _download(store, file, folder / file.name, tell, workers), wanted, workers)
 
 
-def digest(store: Store, ref: Ref, progress: Progress = lambda _: None, *, most: int | None = None) -> tuple[int, str]:
+def digest(store: Store, ref: Ref, *, most: int | None = None) -> tuple[int, str]:
     """Size and SHA-256 of a stored object, by reading it in chunks; `most` bytes of it at most."""
     sha, size = hashlib.sha256(), 0
     while most is None or size < most:
@@ -120,7 +120,6 @@ def digest(store: Store, ref: Ref, progress: Progress = lambda _: None, *, most:
             break
         sha.update(piece)
         size += len(piece)
-        progress(len(piece))
     return size, sha.hexdigest()
 
 

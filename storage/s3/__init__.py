@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -13,7 +12,7 @@ from storage.s3.address import check_endpoint, parse
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
-def open_s3(url: str, read_only: bool, environ: Mapping[str, str] = os.environ) -> Store:
+def open_s3(url: str, read_only: bool) -> Store:
     """The store at an s3:// address; without endpoint_url it is where the environment says, else AWS. Asks nothing.
 
     Raises BadAddress, also without the SDK.
@@ -21,7 +20,7 @@ def open_s3(url: str, read_only: bool, environ: Mapping[str, str] = os.environ) 
     where = parse(url)
     if find_spec("boto3") is None:
         raise BadAddress("s3:// addresses need Amazon's package: pip install 'trm-relay[s3]'.")
-    named = next((environ[name] for name in _ENDPOINTS if environ.get(name)), None)
+    named = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
     if where.endpoint_url is None and named:
         where = replace(where, endpoint_url=check_endpoint(named))
     from storage.s3.store import S3Store

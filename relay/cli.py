@@ -108,7 +108,7 @@ class Trm:
             return cast(Workload, TrmWorkload(_train_config(config), data_root, device))
 
     def remarks(self, workload: Workload) -> Sequence[str]:
-        """How the batch was split, and what an old card cannot do."""
+        """How the batch is split or shared, and what an old card cannot do."""
         from trm.workload import TrmWorkload
 
         assert isinstance(workload, TrmWorkload)

@@ -29,7 +29,7 @@ def timed(store: Store, runtime: Runtime) -> tuple[float, float | None]:
     return now, min(0.0, after - now) if before <= now else max(0.0, min(before, after) - now)
 
 
-def warning(seconds: float | None) -> str | None:
+def clock_warning(seconds: float | None) -> str | None:
     """The line for people; None if there is nothing to say."""
     text = skew_text(seconds)
     return f"CLOCK: {text}. {ADVICE}" if text else None

@@ -31,7 +31,7 @@ from relay.redact import redact
 from relay.retention import Keep
 from relay.samehost import FileHostLocks, default_folder
 from relay.signals import StopSignal
-from relay.skew import skew, warning
+from relay.skew import clock_warning, skew
 from relay.standing import Standing, rows
 from relay.startup import Startup
 from relay.state import RunState
@@ -72,15 +72,15 @@ class Opening:
         kind, settings = self.app.kind, self.resolved.settings
         device = kind.device(settings.device)
         self.startup.mark("import", self.app.runtime.monotonic())
-        warning = kind.slow_here(self.resolved.workload, device)
-        if warning:
-            self.tell(warning)
+        mismatch = kind.slow_here(self.resolved.workload, device)
+        if mismatch:
+            self.tell(mismatch)
         config = kind.with_target(self.resolved.workload, target)
         workload = kind.build(config, device, self.resolved.path(settings.data_dir))
         remarks = kind.remarks(workload)
         for remark in remarks:
             self.tell(remark)
-        self.slow = bool(warning or remarks)
+        self.slow = bool(mismatch or remarks)
         self.startup.mark("data", self.app.runtime.monotonic())
         self.startup.inside = lambda: kind.timings(workload)
         return workload
@@ -109,7 +109,7 @@ class Opening:
         """One line for each store whose clock is far from this machine's; nothing depends on it."""
         for store in self.stores.both:
             with suppress(StoreError):  # who does not tell the time now is asked again for the lease
-                if line := warning(skew(store, self.app.runtime)):
+                if line := clock_warning(skew(store, self.app.runtime)):
                     self.tell(line)
 
     def account(self) -> Accounts:
@@ -158,9 +158,7 @@ class Opening:
             outbox=claimed_outbox(sync, opened.view.state.run_id),
             locks=FileHostLocks(default_folder()),
             signal=self.stop,
-            listener=Listener(
-                self.tell, self.shown.step, self._waiting, through(lambda text: self.shown.transfer(text), app.runtime)
-            ),
+            listener=Listener(self.tell, self.shown.step, self._waiting, through(self.shown.transfer, app.runtime)),
             startup=self.startup,
             other_runs=lambda: other_runs(opened.registry, opened.names, app),
             successor=lambda state: successor(known, state, settings.account),

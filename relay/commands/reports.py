@@ -21,7 +21,7 @@ from relay.commands.reading import look
 from relay.handoff import propose
 from relay.paragraphs import terminal_width
 from relay.report import draw, report_document
-from relay.skew import warning
+from relay.skew import clock_warning
 from relay.status import View, status_document
 from relay.wording import duration, iso
 
@@ -56,7 +56,7 @@ def status(
     """Say in one line how a run stands; --json prints relay.status/1."""
     app = surroundings(context)
     view = look(app, app.settle(overrides, config, {"run": run}))
-    if line := warning(view.skew_s):
+    if line := clock_warning(view.skew_s):
         say(line)
     emit(as_json, status_document(view), status_line(view))
 

@@ -20,7 +20,7 @@ check: install   ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: install    ## unit and contract tests on memory and local stores (2 minutes)
+test: install    ## every test but those with whole sessions, real processes and servers (some minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: install  ## every test: also real processes, random kills, the demonstration, every command of the docs

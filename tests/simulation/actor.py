@@ -97,6 +97,7 @@ class Actor:
     """When a store last told it that it is full."""
     troubled_at: float = float("-inf")
     """When a store last failed it, or it woke from a sleep."""
+    woke_at: float = float("-inf")
     disk_full_at: float = float("-inf")
     every_steps: int = 0
     """A commit is due after so many steps …"""

@@ -66,7 +66,7 @@ def _suspended(one: Command, likely: float) -> None:
 
 def _sleep(one: Command, seconds: float) -> None:
     one.process.suspend(seconds)
-    one.actor.troubled_at = one.fleet.world.now + seconds
+    one.actor.troubled_at = one.actor.woke_at = one.fleet.world.now + seconds
 
 
 def _signalled(one: Command, likely: float) -> None:

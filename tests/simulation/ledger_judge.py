@@ -35,10 +35,10 @@ class LedgerJudge:
         return sorted(t for t in [run.leased_at[epoch], *beats] if begin <= t <= end)
 
     def beat(self, run: Run, epoch: int, by: Actor) -> None:
-        """P5: a heartbeat is a sign of life, and only sent while work is being done."""
+        """P5: a heartbeat is a sign of life, and only sent while work is being done; asleep, nothing can be."""
         self.signs.setdefault((run.name, epoch), []).append(self.oracle.now)
         moved = by.trained_at[-1][0] if by.trained_at else by.began
-        quiet = self.oracle.now - max(moved, run.leased_at[epoch])
+        quiet = self.oracle.now - max(moved, by.woke_at, run.leased_at[epoch])
         self.require(quiet <= QUIET_S, f"P5: a heartbeat of {by.name}, {quiet:.0f} s after its last step")
 
     def entry(self, run: Run, seq: int, data: bytes, by: Actor) -> None:

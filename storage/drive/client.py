@@ -13,13 +13,14 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import Any
 
-from storage.base import Unavailable
+from storage.base import Denied, Unavailable
 from storage.drive.credentials import TOKEN_URI, Credentials, check_scopes
 from storage.drive.errors import told
 
 TIMEOUT_S = 30.0
 """Longest silence of the server."""
 _WHOLE, _BEHIND_THE_END = 200, 416
+_NONSENSE = (KeyError, TypeError, ValueError)
 
 
 class Wire:
@@ -77,7 +78,7 @@ class Client:
 
     def run(self, what: str, call: Callable[[Any], Any]) -> Any:
         """What `call` gets with a connection; `what` begins the text of an error. Raises StoreError."""
-        with self._telling(what), self._lent() as wire:
+        with self.telling(what), self._lent() as wire:
             return call(wire)
 
     def fetch(self, what: str, make: Callable[[Any], Any]) -> tuple[bytes, bool]:
@@ -118,7 +119,12 @@ class Client:
 
     @cached_property
     def _google(self) -> Any:
-        return self.credentials.google()
+        try:
+            return self.credentials.google()
+        except ValueError as error:  # no reason is given: it might quote the key
+            raise Denied(
+                f"{self.address}: {self.credentials.source} holds a key that is none. Copy the whole file again."
+            ) from error
 
     @cached_property
     def _v3(self) -> Any:
@@ -174,15 +180,18 @@ class Client:
             self._scopes = frozenset(str(json.loads(content).get("scope", "")).split())
 
     @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
-        """Errors of the packages, of the network and of answers that make no sense, as StoreErrors."""
+    def telling(self, what: str) -> Iterator[None]:
+        """Errors of the packages, of the network and of answers that make no sense, as StoreErrors.
+
+        Whoever takes an answer apart does it inside this: a KeyError, TypeError or ValueError means that it is no answer.
+        """
         from google.auth.exceptions import GoogleAuthError
         from googleapiclient.errors import Error
         from httplib2 import HttpLib2Error
 
         try:
             yield
-        except (Error, GoogleAuthError, HttpLib2Error, http.client.HTTPException, OSError, ValueError, KeyError) as e:
+        except (Error, GoogleAuthError, HttpLib2Error, http.client.HTTPException, OSError, *_NONSENSE) as e:
             raise told(e, f"{self.address}: {what}", self.credentials) from e
 
 

@@ -68,13 +68,14 @@ class Files:
     def stat(self, file: str) -> Stat:
         """Raises Missing, also for a file that we put into the bin; Denied for what has no bytes."""
         found = upload.stat(self.client, file, file)
-        if found.get("trashed") and found.get("properties", {}).get(GONE):
-            raise Missing(f"{self.client.address}: {file} was deleted.")
-        if "size" not in found:
-            raise Denied(
-                f"{self.client.address}: {file} is a folder, a shortcut or a Google document, not a file of bytes."
-            )
-        return _stat(found)
+        with self.client.telling(f"looking at {file}"):
+            if found.get("trashed") and GONE in found.get("properties", ()):
+                raise Missing(f"{self.client.address}: {file} was deleted.")
+            if "size" not in found and found["mimeType"]:
+                raise Denied(
+                    f"{self.client.address}: {file} is a folder, a shortcut or a Google document, not a file of bytes."
+                )
+            return _stat(found)
 
     def delete(self, file: str) -> None:
         """For good, not into the bin, where it would still count; where only that is allowed, into the bin, marked."""
@@ -95,10 +96,9 @@ class Files:
         token = None
         while True:
             page = self.client.ask("listing", self._page(token))
-            for found in page.get("files", []):
-                with suppress(ValueError):
-                    if "size" in found and check_name(found["name"]):
-                        yield _stat(found)
+            with self.client.telling("listing"):
+                shown = [_stat(found) for found in page.get("files", []) if "size" in found and _is_name(found["name"])]
+            yield from shown
             token = page.get("nextPageToken")
             if not token:
                 return
@@ -108,7 +108,8 @@ class Files:
         answer = self.client.ask_old(
             f"looking at {file}", lambda drive: drive.files().get(fileId=file, fields="etag", supportsAllDrives=True)
         )
-        return str(answer["etag"])
+        with self.client.telling(f"looking at {file}"):
+            return str(answer["etag"])
 
     def replace(self, file: str, data: bytes, tag: str) -> None:
         """Replace a file's content if its etag is still this one. Raises Changed."""
@@ -175,6 +176,12 @@ def _refuse(found: dict[str, Any], address: str) -> None:
         raise BadAddress(f"{address} names a file, not a folder. Use the address that `init` printed.")
     if found.get("trashed"):
         raise BadAddress(f"{address} names a folder in the bin, where it is deleted after 30 days. Restore it first.")
+
+
+def _is_name(name: str) -> bool:
+    with suppress(ValueError):
+        return bool(check_name(name))
+    return False
 
 
 def _media(drive: Any, file: str) -> Any:

@@ -144,13 +144,16 @@ class DriveStore:
 
     def quota(self) -> tuple[int, int | None]:
         """Bytes used and bytes allowed of this account; None where nothing is said to limit it. Raises StoreError."""
-        quota = self._about("asking for the free space", "storageQuota").get("storageQuota", {})
-        return int(quota.get("usage", 0)), int(quota["limit"]) if "limit" in quota else None
+        about = self._about("asking for the free space", "storageQuota")
+        with self._client.telling("asking for the free space"):
+            quota = about.get("storageQuota", {})
+            return int(quota.get("usage", 0)), int(quota["limit"]) if "limit" in quota else None
 
     def account(self) -> str:
         """A digest of who this is to Drive; says nothing to people and is the same on every machine."""
         about = self._about("asking who this is", "user(permissionId)")
-        return hashlib.sha256(str(about["user"]["permissionId"]).encode()).hexdigest()[:32]
+        with self._client.telling("asking who this is"):
+            return hashlib.sha256(str(about["user"]["permissionId"]).encode()).hexdigest()[:32]
 
     def credentials_source(self) -> str:
         """Where the credentials come from, never what they are."""

@@ -143,7 +143,7 @@ def stat(client: Client, name: str, file: str) -> dict[str, Any]:
 
 def is_whole(found: dict[str, Any], size: int, sha256: str) -> bool:
     """Whether the server says that it has just these bytes."""
-    return int(found.get("size", -1)) == size and found.get("sha256Checksum") == sha256
+    return str(found.get("size")) == str(size) and found.get("sha256Checksum") == sha256
 
 
 def _digest(source: Source) -> str:

@@ -19,7 +19,7 @@ from relay.config import Resolved
 from relay.context import Context, Listener, Plan
 from relay.endpoint import ensure_tested
 from relay.handoff import least
-from relay.identity import Opened, Pair, begin_run, begin_store, begins_by_itself, read_identity
+from relay.identity import Opened, Pair, begin_run
 from relay.inference import infer_account
 from relay.lease import Held
 from relay.mark import FileMark
@@ -35,6 +35,7 @@ from relay.skew import clock_warning, skew
 from relay.standing import Standing, rows
 from relay.startup import Startup
 from relay.state import RunState
+from relay.storeid import begin_store, begins_by_itself, read_identity
 from relay.transfers import through
 from relay.wording import duration
 from relay.workload import Workload

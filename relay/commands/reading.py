@@ -11,7 +11,7 @@ from relay.commands.common import App
 from relay.config import Resolved
 from relay.errors import BadData
 from relay.heartbeat import sign_of_life
-from relay.identity import Opened, Pair, open_run, parse_address, require_run
+from relay.identity import Opened, Pair, open_run, require_run
 from relay.ledger import NewerFormat, RunLedger
 from relay.names import Names
 from relay.policy import shipped
@@ -21,6 +21,7 @@ from relay.skew import timed
 from relay.standing import Standing, rows
 from relay.state import RunState
 from relay.status import View
+from relay.storeid import parse_address
 from relay.trouble import speaking
 from relay.whereabouts import absent, missing
 from storage.base import Store, open_store

@@ -23,7 +23,7 @@ from relay.commands.common import (
 from relay.commands.opening import Opening, target_of
 from relay.context import Context, Outcome
 from relay.errors import Exit, RelayError
-from relay.identity import begins_by_itself, open_run, require_run
+from relay.identity import open_run, require_run
 from relay.interrupts import heed, listening
 from relay.lease import refuse_halted
 from relay.links import briefly
@@ -36,6 +36,7 @@ from relay.session import run_session
 from relay.signals import StopSignal
 from relay.startup import NOTABLE_S
 from relay.state import RunState
+from relay.storeid import begins_by_itself
 from relay.wording import counted, duration
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)

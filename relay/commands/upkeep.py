@@ -22,7 +22,7 @@ from relay.endpoint import record
 from relay.errors import BadConfig, BadData, UsageError
 from relay.fork import Branch, copy_checkpoint, copy_unsent, only_here
 from relay.heartbeat import request_stop
-from relay.identity import Address, Opened, Pair, begin_run, open_run, require_run, salvaged_run
+from relay.identity import Opened, Pair, begin_run, open_run, require_run, salvaged_run
 from relay.names import Names
 from relay.outbox import outbox_of
 from relay.progress import Lines
@@ -30,6 +30,7 @@ from relay.redact import redact, secrets_of
 from relay.salvage import pinned_config
 from relay.signals import StopSignal
 from relay.state import Checkpoint, Origin
+from relay.storeid import Address
 from relay.transfers import showing
 from storage.base import Store, make_store
 from storage.selftest import self_test

@@ -10,21 +10,12 @@ import pytest
 
 from relay import identity
 from relay.errors import BadConfig, BadData, Exit
-from relay.identity import (
-    Address,
-    Opened,
-    Pair,
-    begin_run,
-    begin_store,
-    open_run,
-    parse_address,
-    read_identity,
-    require_run,
-)
+from relay.identity import Opened, Pair, begin_run, open_run, require_run
 from relay.names import IDENTITY, Names
 from relay.pinned import check_config, config_hash, difference
 from relay.registry import Registry
 from relay.state import Origin
+from relay.storeid import Address, begin_store, parse_address, read_identity
 from storage.base import Exists, Missing, Store
 from storage.local import LocalStore
 from storage.memory import MemoryStore

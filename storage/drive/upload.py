@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Callable
 from typing import Any
 
 from storage.base import Exists, Missing, Ref, Unavailable
@@ -40,20 +39,11 @@ class Upload:
     would send an emptied part; after any trouble the server is asked first how far it is.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        ids: Ids,
-        name: str,
-        folder: str,
-        source: Source,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, client: Client, ids: Ids, name: str, folder: str, source: Source) -> None:
         self._client = client
         self._ids = ids
         self._name, self._folder = name, folder
         self._source = source
-        self._sleep = sleep
         self._progress = Progress.of(source.path, f"{folder}/{name}", source.size)
 
     def send(self) -> Ref:
@@ -94,7 +84,7 @@ class Upload:
         there = 0
         for _ in range(4 + 2 * (self._source.size // UNIT)):
             done, gone = patiently(
-                lambda: self._part(request), sleep=self._sleep, jitter=random.random, attempts=_ATTEMPTS
+                lambda: self._part(request), sleep=time.sleep, jitter=random.random, attempts=_ATTEMPTS
             )
             if done or gone:
                 sent(self._source.size - there if done else 0)

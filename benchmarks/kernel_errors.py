@@ -16,10 +16,13 @@ from torch import Tensor
 
 from trm.data.dataset import IGNORE
 from trm.digest import digest
-from trm.kernels import attention, channel_mlp, embedding, loss, norm, plain, token_mixer
+from trm.kernels import plain
 from trm.kernels.layout import CHUNK, PAD, pair_rows
+from trm.kernels.parts import fused_parts
 from trm.layers import rotary_tables
 
+KERNELS = fused_parts()
+"""What a training step on this GPU takes."""
 LIMIT = 5e-3
 """bfloat16 rounding of inputs, inner values and outputs stays below; a wrong index does not."""
 BATCH, LENGTH, WIDTH, INNER, CHANNEL, EDGE = 768, 97, 512, 512, 1536, 3
@@ -72,10 +75,10 @@ def mixer(report: Report) -> None:
     weights, wide = (wgu, wd), (wgu.double(), wd.double())
     report.line(
         "mixer forward",
-        lambda: token_mixer.forward(x, *weights, 1e-5)[0],
+        lambda: KERNELS.mixer.forward(x, *weights, 1e-5)[0],
         lambda: plain.PlainMixer.forward(edge(x), *wide, 1e-5)[0],
     )
-    y, rstd = token_mixer.forward(x, *weights, 1e-5)
+    y, rstd = KERNELS.mixer.forward(x, *weights, 1e-5)
 
     def input_grad(part: Any, *tensors: Tensor) -> Outputs:
         dx = torch.empty_like(tensors[0])
@@ -84,7 +87,7 @@ def mixer(report: Report) -> None:
 
     report.line(
         "mixer input gradient",
-        lambda: input_grad(token_mixer, x, y, rstd, dy, *weights),
+        lambda: input_grad(KERNELS.mixer, x, y, rstd, dy, *weights),
         lambda: input_grad(plain.PlainMixer, *(edge(t) for t in (x, y, rstd, dy)), *wide),
     )
 
@@ -97,7 +100,7 @@ def mixer(report: Report) -> None:
     few, dr = x[:8].contiguous(), dy[:8].contiguous()
     report.line(
         "mixer weight gradients",
-        lambda: weight_grad(token_mixer, 33, few, dr, *weights),
+        lambda: weight_grad(KERNELS.mixer, 33, few, dr, *weights),
         lambda: weight_grad(plain.PlainMixer, 1, few.double(), dr.double(), *wide),
         edges=False,
     )
@@ -110,14 +113,16 @@ def channel(report: Report) -> None:
     products = random(ROWS, 2 * CHANNEL)
     twin = plain.PlainChannel
     report.line(
-        "gate-up", lambda: channel_mlp.gate_up(x, up, False)[0], lambda: twin.gate_up(edge(x), up.double(), False)[0]
+        "gate-up",
+        lambda: KERNELS.channel.gate_up(x, up, False)[0],
+        lambda: twin.gate_up(edge(x), up.double(), False)[0],
     )
     report.line(
-        "gate-up, kept", lambda: channel_mlp.gate_up(x, up, True), lambda: twin.gate_up(edge(x), up.double(), True)
+        "gate-up, kept", lambda: KERNELS.channel.gate_up(x, up, True), lambda: twin.gate_up(edge(x), up.double(), True)
     )
     report.line(
         "hidden gradient",
-        lambda: channel_mlp.hidden_grad(dr, down, products),
+        lambda: KERNELS.channel.hidden_grad(dr, down, products),
         lambda: twin.hidden_grad(edge(dr), down.double(), edge(products)),
     )
 
@@ -127,38 +132,38 @@ def others(report: Report) -> None:
     x, m, injection = (random(ROWS, WIDTH) for _ in range(3))
     report.line(
         "norm forward",
-        lambda: norm.forward(x, m, 1e-5, injection),
+        lambda: KERNELS.norm.forward(x, m, 1e-5, injection),
         lambda: plain.PlainNorm.forward(edge(x), edge(m), 1e-5, edge(injection)),
     )
     rstd = x.float().square().mean(-1).rsqrt()
     report.line(
         "norm backward",
-        lambda: norm.backward(m, x, rstd),
+        lambda: KERNELS.norm.backward(m, x, rstd),
         lambda: plain.PlainNorm.backward(edge(m), edge(x), edge(rstd)),
     )
     qkv, dout = random(BATCH, LENGTH, 3 * WIDTH), random(BATCH, LENGTH, WIDTH)
     tables = [table.cuda() for table in rotary_tables(LENGTH, 64, 10000.0)]
     report.line(
         "attention forward",
-        lambda: attention.forward(qkv, *tables, 8),
+        lambda: KERNELS.attention.forward(qkv, *tables, 8),
         lambda: plain.PlainAttention.forward(edge(qkv), *tables, 8),
     )
     report.line(
         "attention backward",
-        lambda: attention.backward(qkv, *tables, dout, 8),
+        lambda: KERNELS.attention.backward(qkv, *tables, dout, 8),
         lambda: plain.PlainAttention.backward(edge(qkv), *tables, edge(dout), 8),
     )
     logits, labels = random(BATCH, LENGTH, 16), torch.randint(0, 11, (BATCH, 81), device="cuda", dtype=torch.int32)
     report.line(
         "loss",
-        lambda: loss.loss_and_grad(logits, labels, 16, 11, IGNORE),
+        lambda: KERNELS.loss.loss_and_grad(logits, labels, 16, 11, IGNORE),
         lambda: plain.loss_and_grad(logits.double(), labels, 16, 11, IGNORE),
         edges=False,
     )
     grads = random(6, BATCH, LENGTH, WIDTH)
     report.line(
         "token table",
-        lambda: embedding.token_grad(labels, grads, 16, 11),
+        lambda: KERNELS.embedding.token_grad(labels, grads, 16, 11),
         lambda: plain.token_grad(labels, grads.double(), 16, 11),
         edges=False,
     )
@@ -177,6 +182,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("kernel_errors checks kernels on a GPU, and torch sees none here")
     torch.manual_seed(0)
+    print(f"parts: {KERNELS.name}")
     report = Report()
     for part in (mixer, channel, others, same_digest):
         part(report)

@@ -15,43 +15,35 @@ from typing import Any
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from triton.tools.tensor_descriptor import TensorDescriptor
+from triton.runtime.driver import driver
 
 from trm import rng
 from trm.kernels import attention, channel_mlp, digest, embedding, loss, norm, optimizer, token_mixer
+from trm.kernels.specialized import channel, mixer
 from trm.layers import rotary_tables
 
-TYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.int32: "i32", torch.int64: "i64"}
+
+class Hopper:
+    """What Triton asks its driver before a launch, answered for a GPU that is not here."""
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
 
 
 def compile_instead(kernel: Any, grid: tuple[int, ...]) -> Any:
     """Stands in for `kernel[grid]`: what would be launched is compiled and reported."""
 
     def compile_launch(*args: Any, **options: int) -> None:
-        signature, constants, attributes = {}, {}, {}
-        for index, (parameter, value) in enumerate(zip(kernel.params, args, strict=True)):
-            if parameter.is_constexpr:
-                signature[parameter.name] = "constexpr"
-                constants[(index,)] = value
-            else:
-                signature[parameter.name] = type_of(value)
-                if isinstance(value, torch.Tensor):
-                    attributes[(index,)] = [["tt.divisibility", 16]]
-        source = ASTSource(kernel, signature, constants, attributes)
-        compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-        print(json.dumps({"kernel": kernel.__name__, **resources(compiled)}), flush=True)
+        compiled = kernel.run(*args, grid=grid, warmup=True, **options)
+        print(json.dumps({"kernel": f"{kernel.__module__}.{kernel.__name__}", **resources(compiled)}), flush=True)
 
     return compile_launch
-
-
-def type_of(value: Any) -> str:
-    """Triton's name for an argument's type."""
-    if isinstance(value, TensorDescriptor):
-        return f"tensordesc<{TYPES[value.base.dtype]}{list(value.block_shape)}>".replace(" ", "")
-    if isinstance(value, torch.Tensor):
-        return f"*{TYPES[value.dtype]}"
-    return "fp32" if isinstance(value, float) else "i32"
 
 
 def resources(compiled: Any) -> dict[str, int]:
@@ -89,6 +81,20 @@ def launch_all() -> None:
     optimizer.adam_atan2_ema_(flat, flat, flat, flat, flat, torch.zeros(3), (0.9, 0.95), 0.999)
 
 
+def launch_specialized() -> None:
+    """Every launcher of the kernels with loading and computing warps."""
+    x = torch.zeros(2, 97, 512, dtype=torch.bfloat16)
+    rows, wgu, wd = x.flatten(0, 1), torch.zeros(1024, 128).bfloat16(), torch.zeros(512, 128).bfloat16()
+    y, rstd = mixer.forward(x, wgu, wd, 1e-5)
+    mixer.input_grad(x, y, rstd, x, wgu, wd, torch.empty_like(x))
+    mixer.weight_grad(x, x, wgu, wd, torch.zeros(2, 1024, 128), torch.zeros(2, 512, 128), True)
+    up = torch.zeros(3072, 512).bfloat16()
+    channel.gate_up(rows, up, False)
+    channel.gate_up(rows, up, True)
+
+
 if __name__ == "__main__":
+    driver.set_active(Hopper())
     triton.JITFunction.__getitem__ = compile_instead
     launch_all()
+    launch_specialized()

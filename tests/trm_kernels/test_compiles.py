@@ -15,6 +15,8 @@ SHARED = 232_448
 """Bytes of shared memory a program may have on compute capability 9.0."""
 STACK = 64
 """Bytes a thread may keep on its stack: one compiler version puts a scalar there; spilled tiles take hundreds."""
+MEASURED = {"trm.kernels.specialized.mixer_weight_grad._mixer_weight_grad": 240}
+"""Bytes of stack of a kernel that spills and was still faster on the GPU than its variant that does not."""
 
 
 @pytest.mark.slow
@@ -25,5 +27,6 @@ def test_no_spills_and_shared_memory_fits() -> None:
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     launches = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len({launch["kernel"] for launch in launches}) == 13
-    assert not [launch for launch in launches if launch["stack"] > STACK or launch["shared"] > SHARED]
+    assert len({launch["kernel"] for launch in launches}) == 17
+    assert not [launch for launch in launches if launch["shared"] > SHARED]
+    assert not [launch for launch in launches if launch["stack"] > MEASURED.get(launch["kernel"], STACK)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 import torch
@@ -181,6 +182,14 @@ def test_names_say_what_is_fused() -> None:
     assert FastStep(fused_parts(), graph=False).name == "fused"
     mixed = replace(fused_parts(), mixer=plain_parts().mixer, loss=plain_parts().loss)
     assert FastStep(mixed).name == "fused-without-mixer-loss-graph"
+
+
+def test_the_name_tells_which_parts_are_specialized() -> None:
+    special = ModuleType("special")
+    special.SPECIALIZED = True  # type: ignore[attr-defined]
+    assert replace(fused_parts(), mixer=special).name == "fused-specialized-mixer"
+    mixed = replace(fused_parts(), channel=special, mixer=plain_parts().mixer)
+    assert mixed.name == "fused-specialized-channel-without-mixer"
 
 
 def test_the_plain_step_is_chosen_where_the_kernels_cannot_run() -> None:

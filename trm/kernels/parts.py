@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from trm.kernels import plain
 
 Part = Any
 """A module of kernels or its plain class: same functions, same layouts."""
+SPECIALIZED_FOR = ((9, 0), ("3", "6"))
+"""Compute capability and Triton release of the specialized kernels. Gluon, their language, is experimental: another
+compiler may order loads and products otherwise, and a wrong order gives wrong numbers or hangs. They ran on these."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,11 @@ class Parts:
 
     @property
     def name(self) -> str:
-        """'fused', or 'fused-without-…' with what is plain: for the digest's path."""
+        """'fused', '-specialized-…' with what is so, '-without-…' with what is plain: for the digest's path."""
+        special = [name for name, part in vars(self).items() if hasattr(part, "SPECIALIZED")]
         missing = [name for name, part in vars(self).items() if not isinstance(part, ModuleType) or part is plain]
-        return "fused" if not missing else f"fused-without-{'-'.join(missing)}"
+        told = (["specialized", *special] if special else []) + (["without", *missing] if missing else [])
+        return "-".join(["fused", *told])
 
 
 def plain_parts() -> Parts:
@@ -36,8 +43,21 @@ def plain_parts() -> Parts:
     return Parts(plain.PlainMixer, plain.PlainAttention, plain.PlainChannel, plain.PlainNorm, plain, plain, plain)
 
 
+def specializes() -> bool:
+    """Whether this process's GPU and Triton are those the specialized kernels ran on. ImportError without triton."""
+    import triton
+
+    if not torch.cuda.is_available() or triton.knobs.runtime.interpret:
+        return False
+    return (torch.cuda.get_device_capability(), tuple(triton.__version__.split(".")[:2])) == SPECIALIZED_FOR
+
+
 def fused_parts() -> Parts:
     """Every part as a Triton kernel. Raises ImportError without triton."""
     from trm.kernels import attention, channel_mlp, embedding, loss, norm, optimizer, token_mixer
 
-    return Parts(token_mixer, attention, channel_mlp, norm, loss, optimizer, embedding)
+    if not specializes():
+        return Parts(token_mixer, attention, channel_mlp, norm, loss, optimizer, embedding)
+    from trm.kernels.specialized import channel, mixer
+
+    return Parts(mixer, attention, channel, norm, loss, optimizer, embedding)

@@ -85,7 +85,13 @@ class NewestSlots:
         raise Unavailable(f"{self._store.address}: {self._prefix} changes all the time. It is worth trying again.")
 
     def _newest(self) -> tuple[Newest, bytes]:
-        raw = self._store.read_range(self._file, 0, MOST)
+        try:
+            raw = self._store.read_range(self._file, 0, MOST)
+        except Missing as error:  # it was there before anything led to it
+            raise Corrupt(
+                f"{self._store.address}: the file {self._file} with the newest entry of the log under {self._prefix} "
+                "is gone, or this token may not see it. Write and delete nothing; fork from a good checkpoint."
+            ) from error
         return self._opened(self._file, raw), raw
 
     def _opened(self, ref: Ref, raw: bytes) -> Newest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.base import BadAddress, Exists, Store
+from storage.base import BadAddress, Corrupt, Exists, Store
 from storage.drive import __main__ as command
 from storage.drive.directory import Table, decode
 from storage.drive.errors import NotOurs, UsedUp
@@ -86,6 +86,17 @@ def test_a_moved_etag_alone_loses_nothing(drive: Drive, fake: Fake) -> None:
     log.append(1, b"one")
     fake.control("touch", file=log.ref(1))
     assert isinstance(log.append(2, b"two"), Won)
+
+
+def test_the_file_of_the_newest_entry_deleted_by_hand_is_damage_and_no_empty_log(drive: Drive, fake: Fake) -> None:
+    go_on_by_newest(drive.store())
+    log = log_on(drive.store())
+    log.append(0, b"genesis")
+    log.append(1, b"one")
+    fake.control("remove", file=log.ref(1))
+    for ask in (log_on(drive.store()).tail, lambda: log.append(2, b"two")):
+        with pytest.raises(Corrupt, match="is gone"):
+            ask()
 
 
 def test_two_accounts_share_a_chain_where_ids_serve_everybody(fake: Fake, friends: tuple[Person, Person]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from storage.drive.errors import told
 TIMEOUT_S = 30.0
 """Longest silence of the server."""
 _WHOLE, _BEHIND_THE_END = 200, 416
+_PART = re.compile(r"bytes (\d+)-(\d+)/")
 _NONSENSE = (KeyError, TypeError, ValueError)
 
 
@@ -103,6 +105,9 @@ class Client:
         data: bytes = self.run(what, fetch)
         if str(replies[0].get("content-type", "")).startswith("text/html"):
             raise told(ValueError(), f"{self.address}: {what}", self.credentials)
+        part = _PART.match(str(replies[0].get("content-range", "")))
+        if part and int(part[2]) - int(part[1]) + 1 != len(data):
+            raise Unavailable(f"{self.address}: {what}: some bytes got lost on the way. It is worth trying again.")
         return data, int(replies[0].status) == _WHOLE
 
     @property
@@ -183,7 +188,7 @@ class Client:
     def telling(self, what: str) -> Iterator[None]:
         """Errors of the packages, of the network and of answers that make no sense, as StoreErrors.
 
-        Whoever takes an answer apart does it inside this: a KeyError, TypeError or ValueError means that it is no answer.
+        Whoever takes an answer apart does it inside this: KeyError, TypeError and ValueError mean that it is none.
         """
         from google.auth.exceptions import GoogleAuthError
         from googleapiclient.errors import Error

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from storage.base import Exists
@@ -11,6 +14,7 @@ from storage.drive.directory import Table
 from storage.drive.ids import Ids
 from storage.drive.place import Place
 from storage.drive.store import DriveStore
+from storage.retry import patiently
 
 NAME = "trm-relay"
 _FOLDER = "application/vnd.google-apps.folder"
@@ -18,15 +22,16 @@ _FOLDER = "application/vnd.google-apps.folder"
 
 def make(client: Client, parent: str) -> DriveStore:
     """A store in a new folder inside `parent` ('root' is My Drive). Raises StoreError."""
-    folder, first = Ids(client).many(2)
+    patient = partial(patiently, sleep=time.sleep, jitter=random.random, attempts=5)
+    folder, first = patient(lambda: Ids(client).many(2))
     body = {"id": folder, "name": NAME, "mimeType": _FOLDER, "parents": [parent]}
 
     def create(drive: Any) -> Any:
         return drive.files().create(body=body, fields="id", supportsAllDrives=True)
 
     with suppress(Exists):  # our own, whose first reply was lost
-        client.ask("making the folder", create)
+        patient(lambda: client.ask("making the folder", create))
     store = DriveStore(Place(folder, first), client)
-    me = store.account()
-    store.directory.begin(Table(members={me: "began"}, spare=store.reserve(1)[0], by=me))
+    me, spare = store.account(), patient(lambda: store.reserve(1)[0])
+    store.directory.begin(Table(members={me: "began"}, spare=spare, by=me))
     return store

@@ -43,7 +43,8 @@ class EndJudge:
         if code == 76:
             self.require(self._superseded(run, actor), f"nobody took its lease; {told}")
         if code == 69:
-            self.require(actor.troubled, f"nothing went wrong with the store; {told}")
+            failed = actor.troubled or actor.disk_full_at > float("-inf")
+            self.require(failed, f"nothing went wrong with the store or its own disk; {told}")
         self._nothing_lost(told)
 
     def crashed(self, command: Command) -> None:

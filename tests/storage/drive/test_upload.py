@@ -105,6 +105,22 @@ def test_a_note_of_another_file_or_of_nobody_is_ignored(tmp_path: Path) -> None:
         assert Progress.of(path, "f/a", 10).id == ""
 
 
+@pytest.mark.parametrize(
+    "session",
+    [
+        "https://evil.test/x", "https://www.googleapis.com@evil.test/", "https://evil.test\\@www.googleapis.com/",
+        "https://evil.test#.googleapis.com/", "https://evilgoogleapis.com/", "http://www.googleapis.com/x",
+        "https://www.googleapis.com.evil.test/", "https://www.googleapis.com\n@evil.test/", "https://[::1/", "x",
+    ],
+)  # fmt: skip
+def test_a_note_that_leads_to_another_host_is_ignored(tmp_path: Path, session: str) -> None:
+    path = big_file(tmp_path, 10)
+    note = Progress.of(path, "f/a", 10)
+    note.id, note.session = "x" * 20, session
+    note.save()
+    assert Progress.of(path, "f/a", 10).session == ""
+
+
 @pytest.mark.parametrize("wrong", ["../../etc/passwd", "x" * 33, "another file's"])
 def test_a_note_that_names_a_wrong_id_costs_time_only(drive: Drive, tmp_path: Path, wrong: str) -> None:
     path = big_file(tmp_path, SIZE)

@@ -14,14 +14,12 @@ from typing import Protocol
 
 from storage.base import BadAddress, Corrupt, Creates, Missing, Ref, Store, StoreError, check_name
 from storage.drive.place import ID
-from storage.log import Log, Won
+from storage.log import ENTRY_LIMIT, Log, Won
 from storage.retry import RetryStore
 
 PREFIX = "directory/"
 OWN = (PREFIX, "directory.hint")
 """Names that no listing shows: they are the store's, not its user's."""
-MOST = 1200
-"""Names of a store at most: the whole table must fit into an entry."""
 WAYS = ("chain", "newest")
 _RACES = 50
 _FORMAT = 1
@@ -63,6 +61,8 @@ def decode(data: bytes) -> Table | None:
     if not all(_is_name(name) and ID.fullmatch(ref) for name, ref in said["names"].items()):
         return None
     if any(not isinstance(said[key], str | None) for key in ("spare", "by")) or said["way"] not in WAYS:
+        return None
+    if said["spare"] is not None and not ID.fullmatch(said["spare"]):
         return None
     return Table(said["names"], said["members"], said["spare"], said["by"], said["way"])
 
@@ -138,8 +138,6 @@ class Directory:
                 new = change(self.table())
                 if new is None:
                     return self._table
-                if len(new.names) > MOST:
-                    raise BadAddress(f"{self._log.store.address} has {MOST} names already. Use a new store.")
                 seq, data = self._tail + 1, self._about_to_write(new)
                 if isinstance(self._log.append(seq, data), Won):
                     self._table, self._tail = new, seq
@@ -149,8 +147,11 @@ class Directory:
         raise BadAddress(f"{self._log.store.address}: {_RACES} others wrote to the directory first. Run again.")
 
     def _about_to_write(self, table: Table) -> bytes:
+        data = table.encode()
+        if len(data) > ENTRY_LIMIT:  # some 1,500 names
+            raise BadAddress(f"{self._log.store.address} holds as many runs as a store on Drive can. Use a new store.")
         self._way = table.way
-        return table.encode()
+        return data
 
     def _newest(self, tail: int) -> Table:
         """The newest entry that is a table: what is none was written by nobody who knows how."""

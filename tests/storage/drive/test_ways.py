@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.base import BadAddress, Corrupt, Exists, Store
+from storage.base import BadAddress, Corrupt, Exists, Ref, Store
 from storage.drive import __main__ as command
 from storage.drive.directory import Table, decode
 from storage.drive.errors import NotOurs, UsedUp
@@ -193,4 +193,13 @@ def test_a_table_is_strict(data: bytes) -> None:
     good = Table({"a": "x" * 20}, {"m": "began"}, None, None, "newest")  # type: ignore[dict-item]
     assert decode(good.encode()) == good
     assert decode(good.encode().replace(b'"a"', b'"../a"')) is None
+    assert decode(good.encode().replace(b'"spare": null', b'"spare": "!!"')) is None
     assert decode(good.encode().replace(b"newest", b"other!")) is None
+
+
+def test_a_table_that_is_full_says_so(drive: Drive) -> None:
+    directory = drive.store().directory
+    most = Table({f"{'run' * 60}/{n}": Ref("x" * 33) for n in range(1200)})
+    with pytest.raises(BadAddress, match=r"as many runs as .* Use a new store"):
+        directory.change(lambda table: most)
+    assert directory.way == "chain" and not directory.table().names

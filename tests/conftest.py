@@ -1,10 +1,16 @@
 """For every test: trm comes before torch, because it settles how torch's threads wait; slow tests begin first; people
-are told to type `python`, whatever this machine calls it."""
+are told to type `python`, whatever this machine calls it; the simulation adds up what all workers lived through."""
 
 import pytest
 
 import trm  # noqa: F401
 from relay import advice
+from tests.simulation import telling
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Here, because the process that adds up what the workers report loads no conftest below this one."""
+    config.pluginmanager.register(telling, "simulation")
 
 
 @pytest.fixture(autouse=True)

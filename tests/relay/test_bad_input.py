@@ -118,8 +118,7 @@ def test_on_a_store_that_never_begins_by_itself_accounts_and_runs_must_be_there(
             self.address = "s3://bucket"
 
     wrap_stores(monkeypatch, Bucket)
-    text = paragraph(desk("run", "--run", "r", code=78))
-    assert "account_1" in text and "register" in text
+    assert "init --run r" in paragraph(desk("run", "--run", "r", code=78))
     begun = desk("init", "--run", "r", "--json").json
     assert begun["begun"] and "#id=" in begun["address"]
     assert "account_1" in paragraph(desk("run", "--run", "r", code=78))

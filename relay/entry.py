@@ -9,8 +9,10 @@ from pydantic import Field, ValidationError
 
 from relay.canonical import ZEROS, NotCanonical, digest, dumps, loads
 from relay.errors import BadConfig
-from relay.state import FORMAT, Digest, Epoch, Id, Name, Step, Strict, Time
+from relay.state import Digest, Epoch, Id, Name, Step, Strict, Time
 
+FORMAT = 2
+"""Written from now on; 1 is read as well. 2 allows fields that a client of format 1 would take for damage."""
 MAX_BYTES = 256_000
 Kind = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")]
 
@@ -26,7 +28,7 @@ class NotAnEntry(ValueError):
 class Entry(Strict):
     """The body of one slot (P4)."""
 
-    format: Literal[1] = 1
+    format: Literal[1, 2] = 2
     seq: Step
     base: Annotated[int, Field(ge=-1, lt=2**53)]
     """Slot of the last valid entry it builds on: seq-1, unless void entries lie between; -1 for the genesis."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relay import usage
 from relay.accounts import Listed
 from relay.policy import Provider, Providers
+from relay.quota import Quota
 from relay.state import RunState
 from relay.status import AccountRow
 
@@ -58,10 +59,18 @@ def _row(name: str, listed: Listed | None, runs: Sequence[Standing], providers: 
         steps=total.steps,
         sessions=total.sessions,
         seconds=total.seconds,
-        week_left_s=provider.weekly_hours * 3600 - total.seconds_in_window
-        if provider and provider.weekly_hours
-        else None,
+        quota=_quota(provider, total.seconds_in_window, now),
+        provider=provider.name if provider else "unknown",
     )
+
+
+def _quota(provider: Provider | None, used_s: float, now: float) -> Quota | None:
+    """The provider's weekly hours less what was measured in this week; None where it has none."""
+    if provider is None or provider.weekly_hours is None:
+        return None
+    whole = provider.weekly_hours * 3600
+    end = _week(provider, now)[1] if provider.reset else None
+    return Quota(max(0.0, whole - used_s), whole, "estimated", now, end)
 
 
 def _week(provider: Provider | None, now: float) -> tuple[float, float]:

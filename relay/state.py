@@ -20,7 +20,6 @@ from pydantic import (
 
 from relay.wording import clean, escaped
 
-FORMAT = 1
 MAX_LINKS = 100
 """At this many links the next lease must move the oldest half to a history object."""
 MAX_INCIDENTS = 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from relay.quota import Quota
 from relay.state import Holder, Link, RunState
 from relay.wording import iso
 
@@ -25,13 +26,30 @@ class AccountRow:
     sessions: int = 0
     seconds: float = 0.0
     """Given to all registered runs, as steps and sessions are; the open session included."""
-    week_left_s: float | None = None
-    """Of the provider's weekly hours; None where it has none."""
+    quota: Quota | None = None
+    """None where neither the provider nor anybody else names hours."""
+    until: float | None = None
+    """When `state` ends by itself, store's clock; None if only by hand."""
+    owner: str = ""
+    provider: str = "unknown"
+    tier: str | None = None
+    gpu: str | None = None
+    """As declared by the person; links and usage say what was measured."""
+    zone: str | None = None
+    """IANA zone of the person."""
+    availability: str | None = None
+    """When the person is awake and willing, in that zone; as written (relay/availability.py reads it)."""
+    confirmed: bool = True
+    """False: the provider's terms ask for the participant's own confirmation for this run, and it is missing."""
+    session_minutes: float | None = None
+    """Longest session, as declared, else as the provider's record says."""
+    weekly_hours: float | None = None
+    """As declared, else as the provider's record says."""
 
     @property
     def ready(self) -> bool:
         """Whether it may be asked to train."""
-        return self.state == "ready" and (self.week_left_s is None or self.week_left_s > 0)
+        return self.state == "ready" and self.confirmed and (self.quota is None or self.quota.left_s > 0)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 from relay.canonical import ZEROS, digest, dumps
 from relay.changes import Commit, Noted
-from relay.entry import NewerFormat, encode
+from relay.entry import FORMAT, NewerFormat, encode
 from relay.errors import BadData, Exit
 from relay.ledger import RunLedger, View
 from relay.state import RunState
@@ -263,7 +263,7 @@ def test_a_genesis_after_garbage_begins_the_run() -> None:
         reader(store).peek()
 
 
-@pytest.mark.parametrize("fields", [{"kind": "merge"}, {"format": 2}])
+@pytest.mark.parametrize("fields", [{"kind": "merge"}, {"format": FORMAT + 1}])
 def test_a_newer_entry_stops_older_clients_with_78(fields: dict[str, Any]) -> None:
     store, client = worked()
     body = entry(store, 3).model_dump(mode="json") | {"seq": 4, "base": 3, "parent": digest(raw(store, 3))} | fields

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from relay.canonical import ZEROS, digest, dumps
 from relay.changes import KINDS
-from relay.entry import MAX_BYTES, Entry, NewerFormat, NotAnEntry, decode, encode
+from relay.entry import FORMAT, MAX_BYTES, Entry, NewerFormat, NotAnEntry, decode, encode
 from relay.errors import Exit
 from tests.relay.runs import id_of
 
@@ -91,7 +91,7 @@ def test_other_spellings_of_the_same_entry_are_no_entry() -> None:
         decode(dumps({"body": ENTRY.model_dump(mode="json"), "sha256": "0" * 64}), KINDS, 3)
 
 
-@pytest.mark.parametrize("fields", [{"format": 2}, {"format": 2, "new": 1}, {"kind": "merge"}])
+@pytest.mark.parametrize("fields", [{"format": FORMAT + 1}, {"format": FORMAT + 1, "new": 1}, {"kind": "merge"}])
 def test_an_intact_newer_entry_asks_for_an_upgrade(fields: dict[str, Any]) -> None:
     with pytest.raises(NewerFormat, match="Upgrade: pip install") as error:
         decode(sealed(**fields), KINDS, 3)
@@ -100,7 +100,7 @@ def test_an_intact_newer_entry_asks_for_an_upgrade(fields: dict[str, Any]) -> No
 
 def test_a_damaged_newer_entry_is_damage() -> None:
     with pytest.raises(NotAnEntry):
-        decode(sealed(format=2)[:-3] + b'0"}', KINDS, 3)
+        decode(sealed(format=FORMAT + 1)[:-3] + b'0"}', KINDS, 3)
 
 
 def test_the_genesis_has_no_parent() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.canonical import digest, dumps
+from relay.entry import FORMAT
 from relay.errors import Exit
 from tests.relay.cli import Desk
 
@@ -20,7 +21,7 @@ def test_a_run_that_cannot_be_read_stops_no_other_run(tmp_path: Path, newest: st
     data = slots[-1].read_bytes()
     if newest == "newer":
         body = json.loads(data)["body"]
-        body |= {"seq": len(slots), "base": len(slots) - 1, "parent": digest(data), "format": 2}
+        body |= {"seq": len(slots), "base": len(slots) - 1, "parent": digest(data), "format": FORMAT + 1}
         slots[-1].with_name(f"{len(slots):020d}.json").write_bytes(dumps({"body": body, "sha256": digest(dumps(body))}))
     else:
         for slot in slots:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -90,6 +90,8 @@ class Settings(Section):
 WorkloadConfig = TypeVar("WorkloadConfig", bound=BaseModel)
 
 
+    spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"
+    """Whose notices of a spot machine to watch for; auto: those of the cloud that this machine's firmware names."""
 @dataclass(frozen=True)
 class Resolved(Generic[WorkloadConfig]):
     """Validated settings, the workload's configuration, and where each value came from."""

@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import Literal
 
 Provider = Literal["colab", "kaggle", "slurm", "local"]
+Cloud = Literal["aws", "gcp", "azure"]
 
 LIMIT_MINUTES: dict[Provider, float] = {"colab": 720.0, "kaggle": 720.0}
 """Longest session each notebook service states (Colab FAQ, "at most 12 hours"; Kaggle docs, CPU/GPU 12 hours)."""
+
+FIRMWARE: tuple[tuple[str, str, Cloud], ...] = (
+    ("sys_vendor", "Amazon EC2", "aws"),
+    ("product_name", "Google Compute Engine", "gcp"),
+    ("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77", "azure"),
+)
+"""File under /sys/class/dmi/id, what it says, and whose machine that is."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,10 @@ class Machine:
     """Seconds since this machine (container, allocation) started; None if unknown."""
     limit_minutes: float | None
     """The provider's limit from machine start; None if there is none or it is unknown."""
+    cloud: Cloud | None = None
+    """Whose rented machine it is, by its firmware; None for notebooks, whose cloud is not their user's to ask."""
+    rerun: bool = False
+    """A Kaggle competition scores a submission: no internet, and nothing but the submission is kept."""
 
     def left_s(self, limit_minutes: float | None = None) -> float | None:
         """Seconds until the limit (the given one, else the provider's); None without a limit or an age."""
@@ -35,7 +47,9 @@ def detect(environ: Mapping[str, str], wall: float, root: Path = Path("/")) -> M
     provider = _provider(environ, root)
     if provider == "slurm":
         return _slurm(environ, wall, root)
-    return Machine(provider, process_age(root, "1"), LIMIT_MINUTES.get(provider))
+    cloud = _cloud(root) if provider == "local" else None
+    rerun = provider == "kaggle" and bool(environ.get("KAGGLE_IS_COMPETITION_RERUN"))
+    return Machine(provider, process_age(root, "1"), LIMIT_MINUTES.get(provider), cloud, rerun)
 
 
 def process_age(root: Path = Path("/"), pid: str = "self") -> float | None:
@@ -63,7 +77,19 @@ def _slurm(environ: Mapping[str, str], wall: float, root: Path) -> Machine:
     running = process_age(root, "self")  # a job is older than its processes, however slow the machine's clock
     age = max(wall - start, running or 0.0) if start is not None else running
     limit = (end - start) / 60 if start is not None and end is not None and end > start else None
-    return Machine("slurm", age, limit)
+    return Machine("slurm", age, limit, _cloud(root))
+
+
+def _cloud(root: Path) -> Cloud | None:
+    """By what the firmware says, as cloud-init tells them apart; reads files only and asks nobody."""
+    for name, value, cloud in FIRMWARE:
+        try:
+            found = (root / "sys/class/dmi/id" / name).read_bytes()[:200]
+        except OSError:
+            continue
+        if found.strip() == value.encode():
+            return cloud
+    return None
 
 
 def _number(text: str | None) -> float | None:

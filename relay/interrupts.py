@@ -26,6 +26,7 @@ BY_REASON: dict[Reason, Exit] = {
     "sigint": Exit.SIGINT,
     "sigterm": Exit.SIGTERM,
     "stop": Exit.HANDOFF,
+    "notice": Exit.HANDOFF,
     "fenced": Exit.FENCED,
 }
 LAST_S = 29.0

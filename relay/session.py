@@ -27,6 +27,7 @@ ENDS: dict[End, tuple[Exit, str]] = {
     "target": (Exit.OK, "target reached"),
     "budget": (Exit.HANDOFF, "budget used"),
     "stop": (Exit.HANDOFF, "asked to stop"),
+    "notice": (Exit.HANDOFF, "spot notice"),
     "sigterm": (Exit.SIGTERM, "terminated (SIGTERM)"),
     "sigint": (Exit.SIGINT, "interrupted (SIGINT)"),
     "fenced": (Exit.FENCED, "fenced"),
@@ -118,7 +119,7 @@ def _train(parts: Parts) -> tuple[Exit, str]:
     except NonFinite as failure:
         _drain(parts)
         raise record_non_finite(lease, ctx.facts, failure) from failure
-    return ENDS[end]
+    return _end(ctx, end)
 
 
 def _drain(parts: Parts) -> None:
@@ -148,8 +149,9 @@ def _hold(parts: Parts, work: Work) -> Outcome:
             refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks, mine)
             code, holding.reason = _until_ended(parts, work)
     except RelayError as error:
-        return parts.outcome(_exit_code(ctx, error), str(error), error)
-    text = f"{holding.reason[:1].upper()}{holding.reason[1:]}{_asked(ctx)}; step {lease.state.step:,} is committed."
+        text = f"{_sentence(ctx.signal.note)}: the last commit stands. {error}" if _spared(ctx, error) else str(error)
+        return parts.outcome(_exit_code(ctx, error), text, error)
+    text = f"{_sentence(holding.reason)}{_asked(ctx)}; step {lease.state.step:,} is committed."
     return parts.outcome(code, text)
 
 
@@ -160,7 +162,13 @@ def _until_ended(parts: Parts, work: Work) -> tuple[Exit, str]:
     except EndedEarly as early:
         if early.end == "fenced":
             raise Fenced(_fenced_text(parts.lease.state)) from early
-        return ENDS[early.end]
+        return _end(parts.ctx, early.end)
+
+
+def _end(ctx: Context, end: End) -> tuple[Exit, str]:
+    """Exit code and reason; a notice says itself who gave it and what time was left."""
+    code, reason = ENDS[end]
+    return code, ctx.signal.note if end == "notice" else reason
 
 
 def _asked(ctx: Context) -> str:
@@ -191,14 +199,16 @@ class _Holding:
         if isinstance(error, Exception) and crashed:
             record_crash(parts.lease, parts.ctx.facts, error, parts.ctx.workload.step)
         if not isinstance(error, Fenced) and parts.ctx.signal.reason != "fenced":
-            _release(parts, self.reason or _why(error))
+            _release(parts, self.reason or _why(parts.ctx, error))
         parts.heartbeat.stop()
         parts.ctx.locks.drop(parts.ctx.session)
 
 
-def _why(error: BaseException | None) -> str:
+def _why(ctx: Context, error: BaseException | None) -> str:
     """The end of a session that went wrong, for its link."""
     if isinstance(error, RelayError):
+    if _spared(ctx, error):
+        return f"{ctx.signal.note}; last upload did not fit"
         return FAILURES.get(error.exit_code, "failed")
     return "crashed" if isinstance(error, Exception) else "interrupted"
 
@@ -223,12 +233,21 @@ def _release(parts: Parts, reason: str) -> None:
 
 def _exit_code(ctx: Context, error: RelayError) -> Exit:
     """A signal decides the code whether or not the last commit came through (P6)."""
-    if isinstance(error, UploadFailed) and ctx.signal.reason in ("sigterm", "sigint"):
+    if isinstance(error, UploadFailed) and ctx.signal.reason in ("notice", "sigterm", "sigint"):
         return ENDS[ctx.signal.reason][0]
     return error.exit_code
 
 
 def _at_target(ctx: Context, state: RunState) -> bool:
+def _spared(ctx: Context, error: BaseException | None) -> bool:
+    """Whether a notice left too little time for the last upload: that is no failure of the session."""
+    return isinstance(error, UploadFailed) and ctx.signal.reason == "notice"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
     return state.step >= ctx.plan.target_steps
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
-Reason = Literal["stop", "sigterm", "sigint", "fenced"]
-_URGENCY: dict[Reason, int] = {"stop": 0, "sigterm": 1, "sigint": 2, "fenced": 3}
+Reason = Literal["stop", "notice", "sigterm", "sigint", "fenced"]
+_URGENCY: dict[Reason, int] = {"stop": 0, "notice": 1, "sigterm": 2, "sigint": 3, "fenced": 4}
 
 
 class StopSignal:
@@ -16,6 +17,8 @@ class StopSignal:
         """The most urgent reason asked for so far."""
         self.note = ""
         """One line for people, e.g. who asked."""
+        self.until = math.inf
+        """When the machine is gone, on the session's monotonic clock, if its cloud said so."""
         self.at_once = False
         """A second SIGINT: wait for nothing more."""
         self.under_lease = False
@@ -28,7 +31,12 @@ class StopSignal:
         if self.reason is None or _URGENCY[reason] > _URGENCY[self.reason]:
             self.reason, self.note = reason, note
 
+    def warn(self, note: str, until: float) -> None:
+        """The machine is taken back at `until` (monotonic): everything must be over by then."""
+        self.until = min(self.until, until)
+        self.ask("notice", note)
+
     @property
     def hurry(self) -> bool:
-        """Whether a signal (not a plan) ends the session, so that only a short grace is left."""
-        return self.reason in ("sigterm", "sigint")
+        """Whether a signal or a notice (not a plan) ends the session, so that only a short grace is left."""
+        return self.reason in ("notice", "sigterm", "sigint")

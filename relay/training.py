@@ -19,11 +19,11 @@ from relay.restore import Restored
 from relay.signals import Reason
 from relay.workload import Progress, Share, Snapshot, StepDigest
 
-End = Literal["target", "budget", "stop", "sigterm", "sigint", "fenced"]
+End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced"]
 COMPILE_S = 1800.0
 """Longest first step: compiling, capturing, filling caches."""
 EVALUATE_S = 3600.0
-URGENT: tuple[Reason, ...] = ("sigterm", "sigint", "fenced")
+URGENT: tuple[Reason, ...] = ("notice", "sigterm", "sigint", "fenced")
 PACED = 2
 """Steps after the first, which may compile, until the pace is told."""
 FIRST_COMMIT_S = 60.0
@@ -101,8 +101,9 @@ class Trainer:
         return "budget" if self._budget.should_stop(self._now(), self.inflight_rest() or 0.0) else None
 
     def heed_signal(self) -> None:
-        """From SIGTERM or SIGINT on, only the grace is left."""
-        if self._ctx.signal.hurry:
+        """A notice leaves what it says, SIGTERM or SIGINT the grace."""
+        self._budget.cut(self._ctx.signal.until)
+        if self._ctx.signal.reason in ("sigterm", "sigint"):
             self._budget.cut(self._now() + self._plan.grace_s)
 
     def inflight_rest(self) -> float | None:

@@ -1,0 +1,36 @@
+"""A real session on a machine whose cloud takes it back, told by a loopback double of the metadata address."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.processes.field import Field
+from tests.relay.metadata_double import Cloud, serving
+
+pytestmark = [pytest.mark.timeout(120)]
+
+
+def test_a_notice_of_ec2_ends_a_real_session_with_a_commit_and_75(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = field.environment
+    with serving(Cloud()) as cloud:
+        more = {"RELAY_SPOT": "aws", "RELAY_SPOT_ADDRESS": cloud.address, "http_proxy": "http://127.0.0.1:9"}
+        monkeypatch.setattr(field, "environment", lambda machine: plain(machine) | more)
+        session = field.train(10**9)
+        session.until("landed-commit", 2)
+        trained = session.noted("step")[-1].number
+        cloud.taken_by_aws()
+        noticed = time.monotonic()
+        field.call(session, code=75, limit=30)
+        assert time.monotonic() - noticed < 20
+    state = field.assert_whole()
+    assert state.holder is None and state.step >= trained
+    assert state.links[-1].end == "spot notice from aws, 118 s left"
+    said = json.loads(session.out.read_text())
+    assert said["exit_code"] == 75 and said["message"].startswith("Spot notice from aws, 118 s left")
+    monkeypatch.setattr(field, "environment", plain)
+    field.call(field.train(state.step + 10, account="account_2", machine="two"))

@@ -83,6 +83,8 @@ class Settings(Section):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""
+    spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"
+    """Whose notices of a spot machine to watch for; auto: those of the cloud that this machine's firmware names."""
     data_dir: str = "data"
     sync_dir: str = "sync"
 
@@ -90,8 +92,6 @@ class Settings(Section):
 WorkloadConfig = TypeVar("WorkloadConfig", bound=BaseModel)
 
 
-    spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"
-    """Whose notices of a spot machine to watch for; auto: those of the cloud that this machine's firmware names."""
 @dataclass(frozen=True)
 class Resolved(Generic[WorkloadConfig]):
     """Validated settings, the workload's configuration, and where each value came from."""

@@ -26,8 +26,8 @@ ENVIRONMENT_NAMES = {
 READ_ELSEWHERE = frozenset(
     {"RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED"}
     | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
-)
     | {"RELAY_SPOT_ADDRESS"}
+)
 """Variables of ours that are not settings."""
 
 

@@ -206,9 +206,9 @@ class _Holding:
 
 def _why(ctx: Context, error: BaseException | None) -> str:
     """The end of a session that went wrong, for its link."""
-    if isinstance(error, RelayError):
     if _spared(ctx, error):
         return f"{ctx.signal.note}; last upload did not fit"
+    if isinstance(error, RelayError):
         return FAILURES.get(error.exit_code, "failed")
     return "crashed" if isinstance(error, Exception) else "interrupted"
 
@@ -238,7 +238,6 @@ def _exit_code(ctx: Context, error: RelayError) -> Exit:
     return error.exit_code
 
 
-def _at_target(ctx: Context, state: RunState) -> bool:
 def _spared(ctx: Context, error: BaseException | None) -> bool:
     """Whether a notice left too little time for the last upload: that is no failure of the session."""
     return isinstance(error, UploadFailed) and ctx.signal.reason == "notice"
@@ -248,6 +247,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def _at_target(ctx: Context, state: RunState) -> bool:
     return state.step >= ctx.plan.target_steps
 
 

@@ -21,8 +21,8 @@ from relay.commands.common import (
     surroundings,
 )
 from relay.commands.opening import Opening, target_of
-from relay.context import Context, Outcome
 from relay.config import Settings
+from relay.context import Context, Outcome
 from relay.errors import Exit, RelayError
 from relay.identity import open_run, require_run
 from relay.interrupts import heed, listening
@@ -30,14 +30,14 @@ from relay.lease import refuse_halted
 from relay.links import briefly
 from relay.logs import close_log, open_log
 from relay.mishaps import explain, tell
-from relay.progress import Lines, display
 from relay.notices import watching
+from relay.progress import Lines, display
 from relay.redact import secrets_of
 from relay.session import push as push_session
 from relay.session import run_session
 from relay.signals import StopSignal
-from relay.startup import NOTABLE_S
 from relay.spot import ADDRESS, Look, look_at
+from relay.startup import NOTABLE_S
 from relay.state import RunState
 from relay.storeid import begins_by_itself
 from relay.wording import counted, duration
@@ -83,8 +83,6 @@ def run(
     finish(app, outcome, as_json, "relay.run/1")
 
 
-def push(
-    context: typer.Context,
 def spot_look(app: App, settings: Settings) -> Look | None:
     """Whom to ask for notices of a spot machine; None: nobody. RELAY_SPOT_ADDRESS is for tests."""
     cloud = app.machine.cloud if settings.spot == "auto" else settings.spot
@@ -93,6 +91,8 @@ def spot_look(app: App, settings: Settings) -> Look | None:
     return look_at(cloud, app.runtime.wall, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
 
 
+def push(
+    context: typer.Context,
     overrides: Overrides = None,
     run: RunOption = None,
     account: AccountOption = None,

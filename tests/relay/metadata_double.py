@@ -76,7 +76,7 @@ def serving(cloud: Cloud) -> Iterator[Cloud]:
             except OSError:
                 pass  # whoever asked has gone
 
-        do_GET = do_PUT = _answer  # noqa: N815 - the library's names
+        do_GET = do_PUT = _answer
 
         def log_message(self, *_: Any) -> None: ...
 

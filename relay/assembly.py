@@ -47,6 +47,7 @@ class Parts:
             latency_s=self.writer.latency_s,
             replaced=self.committer.replaced,
             train_s=self.trainer.train_s,
+            stall_s=tuple(self.trainer.stalls.seconds),
             total_s=self.lease.seconds,
             start_s=max(0.0, self.ctx.runtime.monotonic() - self.ctx.plan.limits.started - self.lease.seconds),
             unsent=error.folder if isinstance(error, NotSent) else None,

@@ -140,7 +140,7 @@ class Writer:
     def _tell(self, item: Item, packed: Packed) -> Told:
         """What is known once the evaluation and the next step are over, or have taken too long."""
         self._await_ready(item)
-        return Told(packed.model_copy(update={"metrics": finite(item.metrics)}), item.next, item.metric)
+        return Told(packed.model_copy(update={"metrics": finite(item.metrics)}), _read(item.next), item.metric)
 
     def _await_ready(self, item: Item) -> None:
         """Evaluation and next step run beside the upload and are worth waiting for, but never the commit itself."""
@@ -273,6 +273,14 @@ def finite(metrics: Mapping[str, float]) -> dict[str, float]:
     """Metrics an entry can hold: finite numbers, short names, a bounded count."""
     good = {name[:64]: float(value) for name, value in metrics.items() if math.isfinite(value)}
     return dict(list(good.items())[-MAX_METRICS:])
+
+
+def _read(following: StepDigest | None) -> StepDigest | None:
+    """The digest as text, waited for on this thread. None if the device failed at that step: training tells of it."""
+    try:
+        return following and StepDigest(following.step, following.path, following.digest)
+    except RuntimeError:
+        return None
 
 
 def _next(following: StepDigest | None, step: int) -> NextDigest | None:

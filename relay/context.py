@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -119,6 +119,8 @@ class Outcome:
     train_s: float = 0.0
     """Seconds in ordinary steps."""
     total_s: float = 0.0
+    stall_s: Sequence[float] = ()
+    """By how much each checkpoint delayed training, where that could be measured."""
     """Seconds since the lease."""
     start_s: float = 0.0
     """Seconds from the start of the process to the lease; a budget counts them."""

@@ -40,6 +40,7 @@ def report_document(view: View, machine: Machine) -> dict[str, Any]:
         "updated_at": iso(view.state.updated) if view.state else None,
         "eta_training_s": [round(s) for s in left] if left else None,
         "goodput": view.state.metrics.get("goodput") if view.state else None,
+        "stall_ms": view.state.metrics.get("stall_ms") if view.state else None,
         "safe_checkpoint_age_s": None if age is None else round(age),
         "now": iso(view.now),
         "clock": "this machine" if view.clock_is_local else "store",
@@ -147,8 +148,13 @@ def _worth(state: RunState | None) -> list[str]:
 
 def _goodput(state: RunState | None) -> list[str]:
     """As told by the newest commit; nothing before one that tells it."""
-    found = state.metrics.get("goodput") if state else None
-    return [] if found is None else [f"Goodput: {found:.0%} of the last session was spent in training steps"]
+    metrics = state.metrics if state else {}
+    lines = []
+    if "goodput" in metrics:
+        lines.append(f"Goodput: {metrics['goodput']:.0%} of the last session was spent in training steps")
+    if "stall_ms" in metrics:
+        lines.append(f"Stall: a checkpoint delays training by {metrics['stall_ms']:,.0f} ms")
+    return lines
 
 
 def _links(state: RunState | None) -> list[str]:

@@ -17,6 +17,7 @@ from relay.links import told
 from relay.pace import pace
 from relay.restore import Restored
 from relay.signals import Reason
+from relay.stalls import Stalls
 from relay.workload import Progress, Share, Snapshot, StepDigest
 
 End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced"]
@@ -63,6 +64,7 @@ class Trainer:
         self._snapped_at = self._stepped_at = self._now()
         self._steps = self._paced = 0
         self.train_s = 0.0
+        self.stalls = Stalls()
 
     def begin(self, restored: Restored | None) -> None:
         """The session's first ordinary step, compared with what the predecessor promised (P9), and kept."""
@@ -70,7 +72,7 @@ class Trainer:
         if self.why_end() is not None:
             return
         with self._heartbeat.phase(COMPILE_S):
-            digest = self._one_step(sample=False)  # it may compile
+            digest = self._one_step(self._report, sample=False)  # it may compile
         self._ctx.startup.mark("first_step", self._now())
         if line := self._ctx.startup.text():
             self._ctx.listener.tell(line)
@@ -120,6 +122,8 @@ class Trainer:
         self._budget.measured.add("snapshot", self._now() - began)
         self._refuse_non_finite(snapshot)
         metrics = {**self._metrics, "goodput": round(fraction(self.train_s, began - self._plan.limits.started), 4)}
+        if self.stalls.median_s is not None:
+            metrics["stall_ms"] = round(1000 * self.stalls.median_s, 1)
         item = Item(snapshot.step, snapshot, taken_at=began, metrics=metrics)
         self._snapped_step, self._snapped_at = snapshot.step, began
         return item
@@ -140,8 +144,9 @@ class Trainer:
 
     def extra_step(self) -> StepDigest:
         """The step after the last snapshot, for its digest; its state and metrics are thrown away by whoever asks."""
-        self._workload.advance(self._workload.step + 1, lambda: False, lambda _: None)
-        return self._workload.digest()
+        self._workload.advance(self._workload.step + 1, lambda: False, None)
+        found = self._workload.digest()
+        return StepDigest(found.step, found.path, found.digest)  # what goes wrong on a device shows here
 
     def _evaluation_due(self) -> bool:
         """Every E commits' worth of steps, and at the target; not once a signal has ended the session."""
@@ -151,12 +156,16 @@ class Trainer:
         return step >= plan.target_steps or step - self._evaluated_step >= plan.evaluate_every * plan.every_steps
 
     def _commit_here(self) -> None:
-        """Snapshot N, then step N+1 beside its upload, so that the commit of N carries N+1's digest (P9)."""
-        self.hand_over(self.snapshot(), lambda: self._one_step(sample=True))
+        """Snapshot N, then step N+1 beside its upload, so that the commit of N carries N+1's digest (P9).
 
-    def _one_step(self, sample: bool) -> StepDigest:
+        Nobody is told of N+1 at once and its digest is read by whoever writes it, so nothing here waits for a device.
+        """
+        self.stalls.commit()
+        self.hand_over(self.snapshot(), lambda: self._one_step(None, sample=True))
+
+    def _one_step(self, report: Callable[[Progress], None] | None, sample: bool) -> StepDigest:
         began = self._now()
-        self._workload.advance(self._workload.step + 1, lambda: False, self._report)
+        self._workload.advance(self._workload.step + 1, lambda: False, report)
         digest = self._workload.digest()
         self.train_s += self._now() - began
         if sample:
@@ -203,6 +212,7 @@ class Trainer:
         self._ctx.listener.tell(pace(self._budget.measured.median("step"), left))
 
     def _report(self, progress: Progress) -> None:
+        self.stalls.report(self._now(), progress.step)
         self._metrics = dict(progress.metrics)
         self._ctx.listener.progress(progress)
 
@@ -228,3 +238,4 @@ class Trainer:
             item.metrics = {**item.metrics, **{f"valid/{name}": value for name, value in found.items()}}
             item.metric = found.get("exact_accuracy")
         self._budget.measured.add("evaluate", self._now() - began)
+        self.stalls.excuse(self._now() - began)

@@ -85,8 +85,11 @@ class Workload(Protocol):
         """Restore from a folder `Snapshot.save` wrote. Raises ValueError (one line) if it does not fit."""
         ...
 
-    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None]) -> None:
-        """Train up to step `until`; asked between steps, a true `should_stop` returns early."""
+    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None] | None) -> None:
+        """Train up to step `until`; asked between steps, a true `should_stop` returns early.
+
+        A report's step is done. Without anybody to report to, nothing need wait for a device that is still at it.
+        """
         ...
 
     def snapshot(self) -> Snapshot:
@@ -94,7 +97,7 @@ class Workload(Protocol):
         ...
 
     def digest(self) -> StepDigest:
-        """P9's digest of the state now."""
+        """P9's digest of the state now. Reading its `digest` may wait for a device, on any thread."""
         ...
 
     def evaluate(

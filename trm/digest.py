@@ -12,7 +12,7 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -36,10 +36,12 @@ def words(tensor: Tensor) -> Tensor:
 
 
 def lanes(name: str, tensor: Tensor) -> Tensor:
-    """int64 (LANES,) on the tensor's device: one kernel where there can be one, else plain operations."""
-    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-    content = words(tensor)
-    return _kernel_lanes(seed, content) if _has_kernels(tensor.device) else plain_lanes(seed, content)
+    """int64 (LANES,) on the tensor's device, by the definition."""
+    return plain_lanes(_seed(name), words(tensor))
+
+
+def _seed(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
 
 
 def plain_lanes(seed: int, content: Tensor) -> Tensor:
@@ -54,35 +56,70 @@ def plain_lanes(seed: int, content: Tensor) -> Tensor:
     return total
 
 
-def _kernel_lanes(seed: int, content: Tensor) -> Tensor:
-    """The same in one launch: training waits for a digest, and thousands of launches take longer than the sums."""
+def _sums(tensors: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
+    """int64 (names, LANES): one launch where there can be one, else plain operations."""
+    device = next(iter(tensors.values())).device
+    if not has_kernels(device):
+        return torch.stack([lanes(name, tensors[name]) for name in names])
     from trm.kernels.digest import lanes as sums
 
-    return sums(content, _keys(seed, content.device), *rng.constants())
+    return sums([words(tensors[name]) for name in names], _keys(names, device), *rng.constants())
+
+
+@lru_cache(8)
+def _keys(names: tuple[str, ...], device: torch.device) -> Tensor:
+    """(names, LANES); kept, because every checkpoint has the same names."""
+    return torch.tensor([[rng.key(_seed(name), lane, 0) for lane in range(LANES)] for name in names], device=device)
 
 
 @cache
-def _keys(seed: int, device: torch.device) -> Tensor:
-    """One a lane; kept, because every checkpoint has the same names."""
-    return torch.tensor([rng.key(seed, lane, 0) for lane in range(LANES)], device=device)
-
-
-@cache
-def _has_kernels(device: torch.device) -> bool:
+def has_kernels(device: torch.device) -> bool:
     """A GPU that triton supports, and triton."""
     if device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-@torch.no_grad()
+class Digest:
+    """64 hexadecimal digits over tensors (any types, one device) and plain JSON facts such as step and seed.
+
+    On a GPU the sums are only queued, behind what computes the tensors; whoever first asks for the `text` waits.
+    """
+
+    @torch.no_grad()
+    def __init__(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        names = tuple(sorted(tensors))
+        self._about = [(name, str(tensors[name].dtype), list(tensors[name].shape)) for name in names]
+        self._facts = dict(facts)
+        sums = _sums(tensors, names)
+        self._sums = sums.to("cpu", non_blocking=True)
+        self._queued = queued(sums.device)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Digest) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @cached_property
+    def text(self) -> str:
+        """The digits."""
+        if self._queued is not None:
+            self._queued.synchronize()
+        rows = [[*about, lane] for about, lane in zip(self._about, self._sums.tolist(), strict=True)]
+        document = json.dumps([1, rows, self._facts], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(document.encode()).hexdigest()
+
+
+def queued(device: torch.device) -> torch.cuda.Event | None:
+    """A mark behind what this thread's stream has been given so far; None where nothing is queued."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
 def digest(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
-    """64 hexadecimal digits over the tensors (any types, one device) and plain JSON facts such as step and seed."""
-    names = sorted(tensors)
-    sums = torch.stack([lanes(name, tensors[name]) for name in names]).tolist()
-    rows = [
-        [name, str(tensors[name].dtype), list(tensors[name].shape), lane]
-        for name, lane in zip(names, sums, strict=True)
-    ]
-    document = json.dumps([1, rows, dict(facts)], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(document.encode()).hexdigest()
+    """The text of a `Digest`."""
+    return Digest(tensors, facts).text

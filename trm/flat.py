@@ -16,12 +16,18 @@ class Flat:
     """`buffer` float32 (total,), and `views` of it by name. The gaps between tensors are zero and stay zero."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], device: torch.device | str = "cpu") -> None:
-        offsets, total = {}, 0
+        self._shapes = shapes
+        self._offsets: dict[str, int] = {}
+        total = 0
         for name, shape in shapes.items():
-            offsets[name] = total
+            self._offsets[name] = total
             total += -(-math.prod(shape) // _ALIGN) * _ALIGN
         self.buffer = torch.zeros(total, device=device)
-        self.views: dict[str, Tensor] = {
-            name: self.buffer[start : start + math.prod(shapes[name])].view(shapes[name])
-            for name, start in offsets.items()
+        self.views: dict[str, Tensor] = self.views_of(self.buffer)
+
+    def views_of(self, buffer: Tensor) -> dict[str, Tensor]:
+        """The tensors by name in another buffer of the same layout."""
+        return {
+            name: buffer[start : start + math.prod(self._shapes[name])].view(self._shapes[name])
+            for name, start in self._offsets.items()
         }

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from trm.digest import digest
+from trm.digest import Digest, queued
 from trm.statefile import StateDocument, save
 from trm.train import TrainState
+
+STAGE = 1 << 25
+"""Bytes of pinned memory."""
 
 
 @dataclass(frozen=True)
@@ -32,60 +35,81 @@ class Finite:
     reason: str = ""
 
 
+def state_digest(tensors: Mapping[str, Tensor], step: int, seed: int) -> Digest:
+    """P9's digest of a state's canonical tensors, only queued where they are on a GPU."""
+    return Digest(tensors, {"step": step, "seed": seed})
+
+
 def state_hash(tensors: Mapping[str, Tensor], step: int, seed: int) -> str:
-    """P9's digest of a state's canonical tensors."""
-    return digest(tensors, {"step": step, "seed": seed})
+    """Its text."""
+    return state_digest(tensors, step, seed).text
 
 
 class Snapshot:
-    """The state's tensors, copied on its device. On a GPU the copy is only queued, and `save` waits for it."""
+    """The state's tensors, copied on its device. On a GPU everything but the way to the disk is only queued here, on
+    the stream that trains, so that the thread that saves launches next to nothing beside training."""
 
     def __init__(self, state: TrainState, document: StateDocument, loss: Tensor) -> None:
         """loss: float64 sum of the losses since the previous snapshot; it is not finite if one of them was not."""
         self.step = state.step
         self._document = document
-        self._tensors = {name: value.detach().clone() for name, value in state.canonical().items()}
-        floats = {name: value for name, value in self._tensors.items() if value.is_floating_point()}
-        self._names = ("loss", *floats)
-        self._flags = torch.stack([loss.isfinite().all(), *(value.isfinite().all() for value in floats.values())])
-        self._device = state.device
-        self._copied = _event() if self._device.type == "cuda" else None
+        frozen = state.frozen()
+        self._tensors = frozen.tensors
+        checked = [loss, *(value for value in frozen.whole if value.is_floating_point())]
+        self._flags = torch.stack([value.isfinite().all() for value in checked])
+        self._digest = state_digest(self._tensors, self.step, document.seed)
+        self._copied = queued(state.device)
 
     @cached_property
     def finite(self) -> Finite:
         """Checked on the copy; names the first part that is not finite. Waits for the copy on a GPU."""
-        for name, ok in zip(self._names, self._flags.tolist(), strict=True):
-            if not ok:
-                return Finite(False, f"{name} is not finite at step {self.step}")
-        return Finite(True)
+        loss, *rest = self._flags.tolist()
+        if loss and all(rest):
+            return Finite(True)
+        names = (name for name, value in self._tensors.items() if value.is_floating_point() and not _finite(value))
+        return Finite(False, f"{'loss' if not loss else next(names)} is not finite at step {self.step}")
 
     def save(self, folder: Path) -> Saved:
         """Write every file into an empty folder, fsynced, while training goes on."""
         if self._copied is None:
-            return self._save(folder)
-        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+            return self._save(folder, dict(self._tensors))
+        stream = torch.cuda.Stream(self._flags.device)  # type: ignore[no-untyped-call]
         stream.wait_event(self._copied)
         with torch.cuda.stream(stream):
-            return self._save(folder)
+            return self._save(folder, to_host(self._tensors))
 
-    def _save(self, folder: Path) -> Saved:
-        found = state_hash(self._tensors, self.step, self._document.seed)
-        files = save(folder, {name: _to_host(value) for name, value in self._tensors.items()}, self._document)
-        return Saved(self.step, found, files)
-
-
-def _event() -> torch.cuda.Event:
-    """A mark in the current stream, at what is queued so far."""
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record()
-    return event
+    def _save(self, folder: Path, tensors: Mapping[str, Tensor]) -> Saved:
+        files = save(folder, tensors, self._document)
+        return Saved(self.step, self._digest.text, files)
 
 
-def _to_host(value: Tensor) -> Tensor:
-    """The tensor on the CPU, through pinned memory so that a copy does not hold up the GPU's other streams."""
-    if value.device.type == "cpu":
-        return value
-    host = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
-    host.copy_(value, non_blocking=True)
-    torch.cuda.current_stream(value.device).synchronize()
+def _finite(value: Tensor) -> bool:
+    return bool(value.isfinite().all())
+
+
+def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, by way of the current stream alone.
+
+    Pinned memory does not hold up the GPU's other streams, but asking the driver for it does: so a small piece of it is
+    asked for once, and every byte goes through it. A piece is used again only after the copy before has ended.
+    """
+    stage = _stage()
+    return {name: _through(stage, value) for name, value in tensors.items()}
+
+
+@cache
+def _stage() -> Tensor:
+    """Pinned bytes."""
+    return torch.empty(STAGE, dtype=torch.uint8, pin_memory=True)
+
+
+def _through(stage: Tensor, value: Tensor) -> Tensor:
+    host = torch.empty(value.shape, dtype=value.dtype)
+    source, target = (each.view(-1).view(torch.uint8) for each in (value.contiguous(), host))
+    for start in range(0, len(source), STAGE):
+        piece = source[start : start + STAGE]
+        part = stage[: len(piece)]
+        part.copy_(piece, non_blocking=True)
+        torch.cuda.current_stream(value.device).synchronize()
+        target[start : start + STAGE].copy_(part)
     return host

@@ -7,6 +7,7 @@ kernels or a captured graph can stand in for `EagerStep` on the same state.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -23,6 +24,16 @@ from trm.losses import loss_and_metrics
 from trm.model import Sizes
 from trm.optim import adam_atan2_, sign_sgd_
 from trm.schedule import lr_scale
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A copy of a state."""
+
+    tensors: dict[str, Tensor]
+    """By logical name."""
+    whole: list[Tensor]
+    """The same values in fewer tensors."""
 
 
 class TrainState:
@@ -67,6 +78,23 @@ class TrainState:
         """`tensors()` with copies of the carry in which rows of halted slots are zero: what P9's digest covers."""
         carry = {f"carry/{name}": value for name, value in self.carry.canonical().items()}
         return self.tensors() | carry
+
+    def frozen(self) -> Frozen:
+        """`canonical()`, copied, so that later steps do not change it; on a GPU only queued.
+
+        A copy a buffer: training waits for as many launches as there are. On a GPU torch's allocator gives a copy the
+        memory of an earlier one that was let go.
+        """
+        flats = {"raw": self.params, "m": self.m, "v": self.v} | ({"ema": self.ema} if self.ema is not None else {})
+        copies = {group: flat.buffer.clone() for group, flat in flats.items()}
+        tensors = {
+            f"{group}/{name}": view
+            for group, flat in flats.items()
+            for name, view in flat.views_of(copies[group]).items()
+        }
+        rest = {name: value for name, value in self.canonical().items() if name not in tensors}
+        rest = {name: value if name.startswith("carry/") else value.clone() for name, value in rest.items()}
+        return Frozen(tensors | rest, [*copies.values(), *rest.values()])
 
     def check_carry(self) -> None:
         """Raises ValueError if the carry, read from somebody's file, holds tokens or rows that do not exist."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,11 +21,12 @@ from trm.device import settle
 from trm.evaluate import EvalProgress, evaluate
 from trm.fingerprint import fingerprint, installed
 from trm.layers import slow_bf16
+from trm.digest import Digest, queued
 from trm.losses import METRICS
 from trm.memory import EVALUATED
 from trm.model import Sizes
 from trm.schedule import lr_scale
-from trm.snapshot import Snapshot, state_hash
+from trm.snapshot import Snapshot, state_digest
 from trm.strategy import Strategy, strategy
 from trm.tasks import GENERATED, Datasets, load_data
 from trm.train import Step, TrainState
@@ -48,7 +50,13 @@ class StepDigest:
 
     step: int
     path: str
-    digest: str
+    queued: Digest
+    """Of the canonical state, on its way."""
+
+    @property
+    def digest(self) -> str:
+        """Its text; on a GPU, whoever asks first waits for the step."""
+        return self.queued.text
 
 
 class Meter:
@@ -98,6 +106,7 @@ class TrmWorkload:
 
     @property
     def state(self) -> TrainState:
+        self._in_flight: deque[torch.cuda.Event] = deque()
         """The live state; `start` or `load` makes it."""
         assert self._state is not None, "start or load comes first"
         return self._state
@@ -124,32 +133,39 @@ class TrmWorkload:
         self._state = state
         self._reset_meters()
 
-    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
-        """Train to step `until`; a true `should_stop`, asked before each step, returns early."""
+    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Any], None] | None) -> None:
+        """Train to step `until`; a true `should_stop`, asked before each step, returns early.
+
+        Without anybody to report to, nothing waits for the last step: on a GPU it may still be under way.
+        """
         self._prepare()
-        in_flight: deque[torch.cuda.Event] = deque()
         while self.step < until and not should_stop():
             self._train_once()
-            self._wait_for_previous(in_flight)
-            if self.step % REPORT_EVERY == 0 or self.step == until:
+            self._wait_for_previous()
+            if report is not None and (self.step % REPORT_EVERY == 0 or self.step == until):
                 report(Progress(self.step, self._report_metrics()))
 
     def snapshot(self) -> Snapshot:
-        """A copy of the state now, with the metrics since the last one."""
-        document = statefile.StateDocument(
-            step=self.step,
+        """A copy of the state now."""
+        document = self._about_run.model_copy(update={"step": self.step})
+        taken = Snapshot(self.state, document, self._loss_since_snapshot)
+        self._loss_since_snapshot.zero_()
+        return taken
+
+    @cached_property
+    def _about_run(self) -> statefile.StateDocument:
+        """What every checkpoint says, for step 0: looked up once, because training waits for a snapshot."""
+        return statefile.StateDocument(
+            step=0,
             seed=self._config.seed,
             config=self.config(),
             code=installed("trm-relay"),
             fingerprint=self.fingerprint(),
         )
-        taken = Snapshot(self.state, document, self._loss_since_snapshot)
-        self._loss_since_snapshot.zero_()
-        return taken
 
     def digest(self) -> StepDigest:
         """P9's digest of the state now."""
-        return StepDigest(self.step, self.path, state_hash(self.state.canonical(), self.step, self._config.seed))
+        return StepDigest(self.step, self.path, state_digest(self.state.canonical(), self.step, self._config.seed))
 
     @property
     def timings(self) -> Mapping[str, float]:
@@ -209,15 +225,12 @@ class TrmWorkload:
         self._meter = Meter(self.device)
         self._loss_since_snapshot.zero_()
 
-    def _wait_for_previous(self, in_flight: deque[torch.cuda.Event]) -> None:
+    def _wait_for_previous(self) -> None:
         """Let a GPU lag at most one step behind, so that steps are counted when they are done."""
-        if self.device.type != "cuda":
-            return
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        in_flight.append(event)
-        if len(in_flight) > 1:
-            in_flight.popleft().synchronize()
+        if (done := queued(self.device)) is not None:
+            self._in_flight.append(done)
+        if len(self._in_flight) > 1:
+            self._in_flight.popleft().synchronize()
 
     def _prepare(self) -> None:
         """Repeated by each entry point, because threads have their own settings."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from typing import Annotated, Any
 
 import typer
@@ -198,6 +199,7 @@ def document(outcome: Outcome, schema: str) -> dict[str, Any]:
         "snapshots_replaced": outcome.replaced,
         "train_s": round(outcome.train_s, 3),
         "session_s": round(outcome.total_s, 3),
+        "stall_s": _stalls(outcome.stall_s),
         "start_s": round(outcome.start_s, 3),
         "goodput": round(outcome.goodput, 4),
         "startup": dict(outcome.startup),
@@ -207,6 +209,13 @@ def document(outcome: Outcome, schema: str) -> dict[str, Any]:
 
 def sentence(outcome: Outcome) -> str:
     """For people: what happened, what is durable, and how much a kill could have cost."""
+def _stalls(seconds: Sequence[float]) -> dict[str, float] | None:
+    """By how much checkpoints delayed training; None where no one's delay could be measured."""
+    if not seconds:
+        return None
+    return {"median": round(median(seconds), 4), "most": round(max(seconds), 4), "n": len(seconds)}
+
+
     if not outcome.commits:
         return f"{outcome.message} Durable step: {_step(outcome)}."
     link = briefly(outcome.certified, outcome.why)

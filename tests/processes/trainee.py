@@ -102,7 +102,7 @@ class Trainee(Toy):
             raise ValueError(f"{WEIGHTS} is not of this state")
         self.note("loaded", self.step)
 
-    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None]) -> None:
+    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None] | None) -> None:
         if not self._compiled:
             self.note("compiling")
             time.sleep(self.toll.compile_s)
@@ -110,7 +110,8 @@ class Trainee(Toy):
 
         def reported(progress: Progress) -> None:
             self.note("step", progress.step)
-            report(progress)
+            if report is not None:
+                report(progress)
 
         super().advance(until, should_stop, reported)
 

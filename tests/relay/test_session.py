@@ -175,3 +175,23 @@ def test_a_disk_that_cannot_keep_a_checkpoint_is_refused_before_the_lease(lab: L
     outcome = lab.run(session)
     assert outcome.exit_code == Exit.BAD_CONFIG and "sync_dir" in outcome.message
     assert not session.workload.trained and len(lab.kinds()) == entries
+
+
+class _Broken:
+    """A digest on a device that has failed since."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.path = step, "toy"
+
+    @property
+    def digest(self) -> str:
+        raise RuntimeError("device lost")
+
+
+def test_a_device_that_fails_at_the_next_step_costs_its_digest_not_the_commit(lab: Lab) -> None:
+    session = lab.session(keep=_keep_all(), target_steps=30)
+    real = session.workload.digest
+    session.workload.digest = lambda: _Broken(11) if session.workload.step == 11 else real()  # type: ignore
+    lab.run(session)
+    assert {c.step: c.next is not None for c in lab.state().retained} == {10: False, 20: True, 30: True}
+    assert_unbroken(lab)

@@ -94,7 +94,7 @@ class ToyWorkload:
             raise ValueError("state.json is not a toy state")
         self.step, self.values = content["step"], tuple(content["values"])
 
-    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None]) -> None:
+    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None] | None) -> None:
         while self.step < until and not should_stop():
             self.sleep(self.step_s)
             if self.step in self.crash:
@@ -103,7 +103,8 @@ class ToyWorkload:
             self.values = (values[0] + self.impure, *values[1:])
             self.step += 1
             self.trained.append(self.step)
-            report(Progress(self.step, {"loss": 1.0 / self.step}))
+            if report is not None:
+                report(Progress(self.step, {"loss": 1.0 / self.step}))
 
     def snapshot(self) -> ToySnapshot:
         bad = self.nan_at is not None and self.step >= self.nan_at

@@ -25,7 +25,7 @@ class SimWorkload(ToyWorkload):
     trained_one: Callable[[Actor], None] = lambda actor: None
     """Told after each step of training."""
 
-    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None]) -> None:
+    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None] | None) -> None:
         while self.step < until and not should_stop():
             self.sleep(self.step_s)
             if self.step in self.crash:
@@ -35,7 +35,8 @@ class SimWorkload(ToyWorkload):
             self.values = NAN if self.nan_at is not None and self.step >= self.nan_at else values
             self.actor.trained_at.append((self.clock(), self.step))
             self.trained_one(self.actor)
-            report(Progress(self.step, {"loss": 1.0 / self.step}))
+            if report is not None:
+                report(Progress(self.step, {"loss": 1.0 / self.step}))
 
     def snapshot(self) -> ToySnapshot:
         self.actor.snapshots.setdefault(self.step, self.clock())

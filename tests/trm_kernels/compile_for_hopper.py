@@ -79,7 +79,7 @@ def launch_all() -> None:
     ids = torch.zeros(2, 81, dtype=torch.int32)
     loss.loss_and_grad(torch.zeros(2, 97, 16).bfloat16(), ids, 16, 11, -100)
     embedding.token_grad(ids, torch.zeros(6, 2, 97, 512).bfloat16(), 16, 11)
-    digest.lanes(torch.zeros(8192, dtype=torch.int64), torch.zeros(4, dtype=torch.int64), *rng.constants())
+    digest.lanes([torch.zeros(8192, dtype=torch.int64)], torch.zeros(1, 4, dtype=torch.int64), *rng.constants())
     flat = torch.zeros(4096)
     optimizer.adam_atan2_ema_(flat, flat, flat, flat, flat, torch.zeros(3), (0.9, 0.95), 0.999)
 

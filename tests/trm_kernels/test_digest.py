@@ -15,5 +15,7 @@ from trm.kernels import digest
 @pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
 def test_the_kernel_equals_the_definition(count: int, seed: int) -> None:
     words = torch.randint(-(2**63), 2**63 - 1, (count,), generator=torch.Generator().manual_seed(count))
-    keys = torch.tensor([rng.key(seed, lane, 0) for lane in range(LANES)])
-    assert torch.equal(digest.lanes(words, keys, *rng.constants()), plain_lanes(seed, words))
+    other = words.flip(0)[: count // 2]
+    keys = torch.tensor([[rng.key(each, lane, 0) for lane in range(LANES)] for each in (seed, 7)])
+    found = digest.lanes([words, other], keys, *rng.constants())
+    assert torch.equal(found, torch.stack([plain_lanes(seed, words), plain_lanes(7, other)]))

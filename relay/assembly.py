@@ -14,6 +14,7 @@ from relay.errors import Exit, RelayError
 from relay.heartbeat import Heartbeat
 from relay.lease import Lease
 from relay.training import Trainer
+from relay.warm import forget_all
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,26 @@ class Parts:
             interval_s=self.writer.interval_s,
             latency_s=self.writer.latency_s,
             replaced=self.committer.replaced,
-            train_s=self.trainer.train_s,
             stall_s=tuple(self.trainer.stalls.seconds),
+            train_s=self.trainer.train_s,
             total_s=self.lease.seconds,
             start_s=max(0.0, self.ctx.runtime.monotonic() - self.ctx.plan.limits.started - self.lease.seconds),
             unsent=error.folder if isinstance(error, NotSent) else None,
         )
+
+    def offer_compiled(self) -> None:
+        """After the first step: what it compiled, for the next session, if that cannot be in the way of a commit."""
+        if self.ctx.warm is not None:
+            self.ctx.warm.offer(self._spare_s())
+
+    def finish_offer(self) -> None:
+        """Without the lease: let what is on its way arrive, if nobody is in a hurry."""
+        if self.ctx.warm is not None and not self.ctx.signal.hurry:
+            self.ctx.warm.finish(self._spare_s())
+
+    def _spare_s(self) -> float:
+        """Seconds beyond what the end needs."""
+        return self.budget.deadline - self.ctx.runtime.monotonic() - self.budget.reserve()
 
 
 def assemble(ctx: Context, lease: Lease) -> Parts:
@@ -83,7 +98,9 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
     )
 
     def after_commit(short_of_space: bool) -> None:
-        if not short_of_space:
+        if short_of_space:
+            forget_all(ctx.checkpoint_store)
+        else:
             ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
         housekeeper(short_of_space)
 

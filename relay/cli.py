@@ -20,7 +20,7 @@ from relay.commands.common import App
 from relay.errors import BadConfig, BadData, Exit, RelayError
 from relay.mishaps import explain, log_bug, tell
 from relay.redact import secrets_of
-from relay.workload import Workload
+from relay.workload import Kernels, Workload
 from storage.base import StoreError
 from trm import presets
 from trm.config import TrainConfig
@@ -120,6 +120,13 @@ class Trm:
 
         assert isinstance(workload, TrmWorkload)
         return workload.timings
+
+    def kernels(self, workload: Workload) -> Kernels | None:
+        """Triton's, on a GPU."""
+        from trm.workload import TrmWorkload
+
+        assert isinstance(workload, TrmWorkload)
+        return workload.kernels()
 
     def rows(self, workload: Workload, split: str) -> int:
         """Puzzles in 'valid' or 'test'."""

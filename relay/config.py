@@ -64,6 +64,12 @@ class Lease(Section):
     ttl_s: Annotated[float, Field(gt=0, le=86400)] = 180.0
 
 
+class Cache(Section):
+    """Compiled code in the store. It is executable: this machine alone may allow it, no run and no store can (P11)."""
+
+    allow: bool = False
+
+
 class Settings(Section):
     """Everything the relay itself can be told. None of it decides the state at step n, so all may change any time."""
 
@@ -80,6 +86,7 @@ class Settings(Section):
     checkpoint: Checkpointing = Checkpointing()
     evaluation: Evaluation = Evaluation()
     lease: Lease = Lease()
+    cache: Cache = Cache()
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""

@@ -20,6 +20,7 @@ from relay.signals import StopSignal
 from relay.startup import Startup
 from relay.state import Certified, RunState
 from relay.transfers import Show, silent
+from relay.warm import WarmStart
 from relay.workload import Progress, Workload
 from storage.base import Store
 
@@ -85,6 +86,8 @@ class Context:
     signal: StopSignal = field(default_factory=StopSignal)
     listener: Listener = field(default_factory=Listener)
     startup: Startup = field(default_factory=Startup)
+    warm: WarmStart | None = None
+    """Compiled code by way of the store, where this machine allows it and the workload compiles."""
     other_runs: Callable[[], Iterable[RunState]] = lambda: ()
     """Newest states of all other registered runs, read afresh."""
     successor: Callable[[RunState], str | None] = lambda state: None
@@ -116,11 +119,11 @@ class Outcome:
     """Longest time from a snapshot to its commit."""
     replaced: int = 0
     """Snapshots that a newer one made unnecessary."""
+    stall_s: Sequence[float] = ()
+    """By how much each checkpoint delayed training, where that could be measured."""
     train_s: float = 0.0
     """Seconds in ordinary steps."""
     total_s: float = 0.0
-    stall_s: Sequence[float] = ()
-    """By how much each checkpoint delayed training, where that could be measured."""
     """Seconds since the lease."""
     start_s: float = 0.0
     """Seconds from the start of the process to the lease; a budget counts them."""

@@ -14,6 +14,7 @@ from relay.restore import Restored, restore
 from relay.state import NextDigest
 from relay.training import End
 from relay.trouble import speaking
+from relay.warm import WAIT_S
 from relay.workload import StepDigest
 from storage.oserrors import os_errors
 
@@ -27,6 +28,21 @@ class EndedEarly(Exception):
     def __init__(self, end: End) -> None:
         super().__init__(end)
         self.end = end
+
+
+def warm_up(parts: Parts) -> Restored | None:
+    """`bring_up`, and beside it the code that others compiled, where this machine allows any."""
+    ctx, now = parts.ctx, parts.ctx.runtime.monotonic
+    if ctx.warm is not None:
+        ctx.startup.counts = ctx.warm.counts
+        ctx.warm.begin()
+    restored = bring_up(parts)
+    ctx.startup.mark("restore", now())
+    if ctx.warm is not None:
+        with parts.heartbeat.phase(WAIT_S):
+            ctx.warm.settle(lambda: parts.trainer.why_end() is None)
+        ctx.startup.mark("cache", now())
+    return restored
 
 
 def bring_up(parts: Parts) -> Restored | None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from relay.workload import Workload
+from relay.workload import Kernels, Workload
 
 
 class Kind(Protocol):
@@ -68,6 +68,10 @@ class Kind(Protocol):
 
     def timings(self, workload: Workload) -> Mapping[str, float]:
         """Seconds that the first step spent on what later ones do not: compile, capture."""
+        ...
+
+    def kernels(self, workload: Workload) -> Kernels | None:
+        """What it compiles, for the compile cache; None if it compiles nothing here."""
         ...
 
     def rows(self, workload: Workload, split: str) -> int:

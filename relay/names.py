@@ -17,6 +17,8 @@ FRAGMENT = "#id="
 REGISTRY = "registry/"
 REGISTRY_LEDGER = REGISTRY + "ledger/"
 CHECKPOINTS = "checkpoints/"
+CACHES = "caches/"
+"""Compiled code of all runs, each under its key; advice, which nothing names and anybody may delete."""
 _FILE = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})/([a-z0-9][a-z0-9._-]{0,127})")
 _SIGN = re.compile(r"(heartbeat|stop)\.(0|[1-9][0-9]{0,15})")
 

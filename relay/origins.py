@@ -20,6 +20,7 @@ ENVIRONMENT_NAMES = {
     "storage.url": "RELAY_STORE",
     "storage.ledger_url": "RELAY_LEDGER_STORE",
     "storage.checkpoint_url": "RELAY_CHECKPOINT_STORE",
+    "cache.allow": "RELAY_CACHE",
 }
 """Keys whose variable is not RELAY_ and the key in capitals."""
 

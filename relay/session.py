@@ -9,7 +9,7 @@ from types import TracebackType
 from relay.assembly import Parts, assemble
 from relay.changes import Release
 from relay.context import Context, Outcome
-from relay.entrance import EndedEarly, bring_up, push_unsent
+from relay.entrance import EndedEarly, push_unsent, warm_up
 from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
 from relay.incidents import record_crash, record_non_finite
 from relay.interrupts import heed
@@ -109,9 +109,9 @@ def _train(parts: Parts) -> tuple[Exit, str]:
     if _at_target(ctx, lease.state):
         return Exit.OK, "target reached"
     try:
-        restored = bring_up(parts)
-        ctx.startup.mark("restore", ctx.runtime.monotonic())
+        restored = warm_up(parts)
         parts.trainer.begin(restored)
+        parts.offer_compiled()
         end = parts.trainer.run()
         if end == "fenced":
             raise Fenced(_fenced_text(lease.state))
@@ -202,6 +202,7 @@ class _Holding:
             _release(parts, self.reason or _why(parts.ctx, error))
         parts.heartbeat.stop()
         parts.ctx.locks.drop(parts.ctx.session)
+        parts.finish_offer()
 
 
 def _why(ctx: Context, error: BaseException | None) -> str:

@@ -116,3 +116,28 @@ class Workload(Protocol):
     def config(self) -> dict[str, Any]:
         """The pinned configuration as plain JSON values."""
         ...
+
+
+class Kernels(Protocol):
+    """What a workload has compiled, in a form that can be carried to another machine; executable, so never trusted."""
+
+    @property
+    def key(self) -> str:
+        """64 hexadecimal digits over everything that can change the code."""
+        ...
+
+    def open(self) -> int:
+        """Look for compiled code in the place that `unpack` fills from now on; how much is there. Raises OSError."""
+        ...
+
+    def unpack(self, data: bytes) -> int:
+        """Add what `pack` made elsewhere; returns the number of files. Raises ValueError (one line), OSError."""
+        ...
+
+    def pack(self) -> bytes:
+        """Everything compiled so far. Raises ValueError (one line), OSError."""
+        ...
+
+    def counts(self) -> Mapping[str, int]:
+        """`kernels_loaded` and `kernels_compiled` by this process."""
+        ...

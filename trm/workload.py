@@ -5,23 +5,26 @@ It has the methods of relay/workload.py's Workload protocol and imports none of 
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from trm import statefile
+from trm.caches import KEYED, KernelCache, key_of, triton_home
 from trm.config import TrainConfig
 from trm.device import settle
+from trm.digest import Digest, queued
 from trm.evaluate import EvalProgress, evaluate
 from trm.fingerprint import fingerprint, installed
 from trm.layers import slow_bf16
-from trm.digest import Digest, queued
 from trm.losses import METRICS
 from trm.memory import EVALUATED
 from trm.model import Sizes
@@ -103,10 +106,10 @@ class TrmWorkload:
         self._state: TrainState | None = None
         self._meter = Meter(self.device)
         self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._in_flight: deque[torch.cuda.Event] = deque()
 
     @property
     def state(self) -> TrainState:
-        self._in_flight: deque[torch.cuda.Event] = deque()
         """The live state; `start` or `load` makes it."""
         assert self._state is not None, "start or load comes first"
         return self._state
@@ -171,6 +174,16 @@ class TrmWorkload:
     def timings(self) -> Mapping[str, float]:
         """Seconds that the first step spent on compiling and capturing; {} where it does neither."""
         return self._step.timings
+
+    def kernels(self) -> KernelCache | None:
+        """The compiled kernels of this training on this machine, not yet in use; None where nothing is compiled."""
+        if self.device.type != "cuda" or importlib.util.find_spec("triton") is None:
+            return None
+        if torch.cuda.get_device_capability(self.device) < (8, 0):
+            return None
+        known = self.fingerprint()
+        told = {"path": self.path, "arch": self._config.arch.model_dump(mode="json"), "sizes": vars(self._sizes)}
+        return KernelCache(key_of({name: known[name] for name in KEYED} | told), triton_home(os.environ))
 
     @property
     def path(self) -> str:

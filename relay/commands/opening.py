@@ -37,6 +37,7 @@ from relay.startup import Startup
 from relay.state import RunState
 from relay.storeid import begin_store, begins_by_itself, read_identity
 from relay.transfers import through
+from relay.warm import WarmStart
 from relay.wording import duration
 from relay.workload import Workload
 from storage.base import Store, StoreError, open_store
@@ -54,6 +55,8 @@ class Opening:
     stop: StopSignal
     wait_minutes: float = 0.0
     new: bool = False
+    secret: bytes | None = None
+    """Signs compiled code, where this machine allows any from the store."""
     slow: bool = False
     """Whether people were warned of how this machine trains; then the pace is told too."""
     stores: Pair = field(init=False)
@@ -161,9 +164,20 @@ class Opening:
             signal=self.stop,
             listener=Listener(self.tell, self.shown.step, self._waiting, through(self.shown.transfer, app.runtime)),
             startup=self.startup,
+            warm=self.warm(workload),
             other_runs=lambda: other_runs(opened.registry, opened.names, app),
             successor=lambda state: successor(known, state, settings.account),
         )
+
+    def warm(self, workload: Workload) -> WarmStart | None:
+        """The compile cache, where it is allowed; a line where this training compiles nothing."""
+        if self.secret is None:
+            return None
+        kernels = self.app.kind.kernels(workload)
+        if kernels is None:
+            self.tell("Compile cache: not needed, this training compiles nothing here.")
+            return None
+        return WarmStart(self.app.runtime, self.stores.checkpoints, kernels, self.secret, self.tell)
 
     def plan(self, target: int) -> Plan:
         """The settings as the session wants them."""

@@ -41,6 +41,7 @@ from relay.spot import ADDRESS, Look, look_at
 from relay.startup import NOTABLE_S
 from relay.state import RunState
 from relay.storeid import begins_by_itself
+from relay.warm import secret_of
 from relay.wording import counted, duration
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
@@ -122,6 +123,7 @@ def leaving(app: App, as_json: bool) -> Callable[[RelayError], None]:
 
 def train(opening: Opening) -> Outcome:
     """One session. Raises RelayError for what is refused before the lease is asked for."""
+    opening.secret = secret_of(opening.app.environ, opening.resolved.settings.cache.allow)
     state = found(opening)
     target = target_of(opening.app, opening.resolved, state)
     if state and state.head and state.step >= target:
@@ -197,9 +199,9 @@ def document(outcome: Outcome, schema: str) -> dict[str, Any]:
         "commit_interval_s": round(outcome.interval_s, 3),
         "snapshot_to_commit_s": round(outcome.latency_s, 3),
         "snapshots_replaced": outcome.replaced,
+        "stall_s": _stalls(outcome.stall_s),
         "train_s": round(outcome.train_s, 3),
         "session_s": round(outcome.total_s, 3),
-        "stall_s": _stalls(outcome.stall_s),
         "start_s": round(outcome.start_s, 3),
         "goodput": round(outcome.goodput, 4),
         "startup": dict(outcome.startup),
@@ -207,8 +209,6 @@ def document(outcome: Outcome, schema: str) -> dict[str, Any]:
     }
 
 
-def sentence(outcome: Outcome) -> str:
-    """For people: what happened, what is durable, and how much a kill could have cost."""
 def _stalls(seconds: Sequence[float]) -> dict[str, float] | None:
     """By how much checkpoints delayed training; None where no one's delay could be measured."""
     if not seconds:
@@ -216,6 +216,8 @@ def _stalls(seconds: Sequence[float]) -> dict[str, float] | None:
     return {"median": round(median(seconds), 4), "most": round(max(seconds), 4), "n": len(seconds)}
 
 
+def sentence(outcome: Outcome) -> str:
+    """For people: what happened, what is durable, and how much a kill could have cost."""
     if not outcome.commits:
         return f"{outcome.message} Durable step: {_step(outcome)}."
     link = briefly(outcome.certified, outcome.why)

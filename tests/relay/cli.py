@@ -18,7 +18,7 @@ from relay.cli import app
 from relay.commands import opening, reading
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData
-from relay.workload import Workload
+from relay.workload import Kernels, Workload
 from storage.base import Store, open_store
 from tests.relay.toy import ToyWorkload
 
@@ -58,6 +58,7 @@ class ToyKind:
     model: type[BaseModel] = ToyConfig
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
+    compiled: Kernels | None = None
 
     def preset(self, task: str) -> ToyConfig:
         if task not in ("sudoku4", "sudoku"):
@@ -103,6 +104,9 @@ class ToyKind:
 
     def timings(self, workload: Workload) -> Mapping[str, float]:
         return {"compile": 0.0}
+
+    def kernels(self, workload: Workload) -> Kernels | None:
+        return self.compiled
 
     def rows(self, workload: Workload, split: str) -> int:
         return 100

@@ -39,14 +39,23 @@ if ! grep -q '^storage\..*url = [^(]' <<<"$settings"; then
   export RELAY_EPHEMERAL=1
 fi
 
-# 4. Data first (needs no GPU), then one session, then the report.
+# 4. Data first (needs no GPU), then one session. A signal to this script is for the session, which commits and ends;
+#    the session is a process group of its own, so that one Ctrl-C reaches it once.
 relay prepare
-code=0; relay run || code=$?
+session='' early=''
+forward() { if [[ $session ]]; then again=1; kill -s "$1" "$session" 2>/dev/null || true; else early=$1; fi; }
+trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1
+set -m; "$python" rotate_accounts.py run --wait 5 & session=$!; set +m
+[[ -z $early ]] || forward "$early"
+again=1
+while [[ $again ]]; do again='' code=0; wait "$session" || code=$?; done   # a signal ends `wait`, not the session
+
+# 5. The report, and what comes next.
 relay report || true   # the session's own exit code is what counts
 case $code in
   0)  say "The target is reached. What is it worth? $shown rotate_accounts.py evaluate" ;;
   75) say "Handed off; the run goes on:"; relay next ;;
-  73) say "Somebody else is training this run. Try later, or: $shown rotate_accounts.py run --wait 10" ;;
+  73) say "Somebody else is training this run. Try later, or: $shown rotate_accounts.py run --wait 30" ;;
   74) say "The newest checkpoint is on this machine only. Do not delete it: $shown rotate_accounts.py push" ;;
   76) say "Another session took over while this one was away. Nothing else is lost; run again later." ;;
   65 | 69 | 77 | 78) say "Not trained (exit $code, reason above). Advice: $shown rotate_accounts.py doctor" ;;

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +30,15 @@ case "$*" in
     [ -z "$CONFIG_CODE" ] || exit "$CONFIG_CODE"
     echo "run = r"; echo "storage.url = ${STORE:-(not set: file:///x/relay_store)}"; echo "storage.ledger_url = " ;;
   *"rotate_accounts.py prepare") exit "${PREPARE_CODE:-0}" ;;
-  *"rotate_accounts.py run") exit "${RUN_CODE:-0}" ;;
+  *"rotate_accounts.py run --wait 5")
+    if [ -n "$HOLD" ]; then   # a session that runs until it is told to end
+      trap 'echo "got USR1" >>"$CALLS"; exit 75' USR1
+      trap 'echo "got TERM" >>"$CALLS"; sleep 0.2; exit 143' TERM
+      trap 'echo "got INT" >>"$CALLS"; sleep 0.3; exit 130' INT
+      echo "holds" >>"$CALLS"
+      while :; do sleep 0.05; done
+    fi
+    exit "${RUN_CODE:-0}" ;;
   *"rotate_accounts.py report") exit "${REPORT_CODE:-0}" ;;
 esac
 """
@@ -41,14 +51,21 @@ class Machine:
     folder: Path
 
     def run(self, **environ: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(**environ)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def start(self, **environ: str) -> subprocess.Popen[str]:
+        """The script in a process group of its own, as from a terminal."""
         surroundings = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CALLS": str(self.folder / "calls")}
-        return subprocess.run(
+        return subprocess.Popen(
             [shutil.which("bash") or "bash", str(self.folder / SCRIPT.name)],
             cwd="/",
             env=surroundings | environ,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            start_new_session=True,
         )
 
     @property
@@ -57,6 +74,13 @@ class Machine:
 
     def called(self, words: str) -> list[str]:
         return [call for call in self.calls if words in call]
+
+    def until(self, words: str) -> None:
+        """Wait for something to be called."""
+        end = time.monotonic() + 30
+        while not ((self.folder / "calls").exists() and self.called(words)):
+            assert time.monotonic() < end, f"no {words}"
+            time.sleep(0.02)
 
 
 @pytest.fixture
@@ -131,7 +155,7 @@ def test_a_failed_preparation_spends_no_session(machine: Machine) -> None:
 
 def test_it_is_short_and_readable() -> None:
     lines = SCRIPT.read_text().splitlines()
-    assert len(lines) <= 55 and max(map(len, lines)) <= 120
+    assert len(lines) <= 65 and max(map(len, lines)) <= 120
 
 
 def test_a_long_installation_says_so_before_it_begins_and_is_not_silent(machine: Machine) -> None:
@@ -169,3 +193,26 @@ def test_settings_that_are_refused_are_not_taken_for_no_store(machine: Machine) 
     done = machine.run(CONFIG_CODE="78")
     assert done.returncode == 78
     assert "No store configured" not in done.stderr
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 75), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_reaches_the_session_once_and_its_code_comes_out_after_the_report(
+    machine: Machine, number: signal.Signals, code: int, whole_group: bool
+) -> None:
+    """To the script alone, as from an engine, or to its whole group, as Ctrl-C in a terminal."""
+    process = machine.start(HOLD="1", VIRTUAL_ENV="/v")
+    machine.until("holds")
+    (os.killpg if whole_group else os.kill)(process.pid, number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == code, err
+    assert machine.called("got") == [f"got {number.name.removeprefix('SIG')}"]
+    assert machine.called("rotate_accounts.py report") and "Job" not in err
+
+
+def test_a_closed_terminal_ends_the_session_too(machine: Machine) -> None:
+    process = machine.start(HOLD="1", VIRTUAL_ENV="/v")
+    machine.until("holds")
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=30)
+    assert process.returncode == 143 and machine.called("got") == ["got TERM"]

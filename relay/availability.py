@@ -16,8 +16,8 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from relay.errors import BadConfig
-from relay.usage import DAYS
 
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MIDNIGHT = 24 * 60
 WEEK_S = 7 * 86400
 LONGEST_LOOK_S = 400 * 86400
@@ -111,7 +111,7 @@ class Windows:
 
     def _look(self, t: float) -> None:
         """Make known whole weeks around `t` until a window ends after it, or 400 days have passed."""
-        if not self._known and not self._until or t < self._from:
+        if (not self._known and not self._until) or t < self._from:
             self._from = self._until = t - WEEK_S
             self._known.clear()
             self._starts.clear()

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.availability import MIDNIGHT, Window, Windows, parse, read, wall
+from relay.availability import DAYS, MIDNIGHT, Window, Windows, parse, read, wall
 from relay.errors import BadConfig
-from relay.usage import DAYS
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Apia")
 STARTS = st.integers(0, MIDNIGHT - 1)

@@ -17,6 +17,7 @@ from relay.state import (
     Digest,
     Epoch,
     Failure,
+    Gpu,
     History,
     Holder,
     Id,
@@ -69,6 +70,8 @@ class TookOver(Strict):
 class Lease(Named):
     """The entry's session, for the entry's account, becomes holder of the entry's epoch (the state's plus one)."""
 
+    added = ("beat", "gpu")
+
     ttl_s: Annotated[float, Field(gt=0, le=86400)] = 180.0
     latest_end: Time | None = None
     """Store's clock past which anybody may take over, heartbeats or not."""
@@ -76,6 +79,8 @@ class Lease(Named):
     took_over: TookOver | None = None
     history: History | None = None
     """Filled in by the ledger when the oldest links must leave the state."""
+    gpu: Gpu | None = None
+    """What the session will train on."""
 
 
 class Commit(Strict):

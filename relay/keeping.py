@@ -35,7 +35,9 @@ def commit(state: RunState, change: Commit, by: By) -> RunState:
             "best": _best((*state.retained, checkpoint)),
             "metrics": dict(change.metrics),
             "links": (*state.links[:-1], link),
-            "usage": usage.trained(state.usage, holder.account, checkpoint.step - state.step),
+            "usage": usage.trained(
+                state.usage, holder.account, checkpoint.step - state.step, usage.place_of_gpu(state)
+            ),
             "failures": (),
             "deaths": 0,
         }

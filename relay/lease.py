@@ -37,6 +37,8 @@ class Wish:
     target_steps: int
     ends_in_s: float | None = None
     """Seconds until this session is over at the latest."""
+    gpu: str | None = None
+    """What it will train on, by its short name (relay/gpus.py); None: it trains nothing, or nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,12 @@ def _take(
         if state.epoch != seen.epoch or (state.holder is None) != (gone is None):
             raise _Faster
         return changes.Lease(
-            ttl_s=wish.ttl_s, latest_end=latest_end, target_steps=wish.target_steps, took_over=gone, beat=beat
+            ttl_s=wish.ttl_s,
+            latest_end=latest_end,
+            target_steps=wish.target_steps,
+            took_over=gone,
+            beat=beat,
+            gpu=wish.gpu,
         )
 
     try:

@@ -102,7 +102,14 @@ def _lease(state: RunState, change: Lease, by: By) -> RunState:
     state = _archived(_buried(state, change, by), change.history)
     if by.account not in state.usage and len(state.usage) >= MAX_ACCOUNTS:
         raise Refused(f"lease: {MAX_ACCOUNTS} accounts have trained in this run; fork it to go on with more")
-    link = Link(epoch=by.epoch, account=by.account, from_step=state.step, to_step=state.step, started=by.at)
+    link = Link(
+        epoch=by.epoch,
+        account=by.account,
+        from_step=state.step,
+        to_step=state.step,
+        started=by.at,
+        gpu=change.gpu,
+    )
     holder = Holder(
         session=by.session,
         account=by.account,
@@ -121,6 +128,7 @@ def _lease(state: RunState, change: Lease, by: By) -> RunState:
             "links": (*state.links, link),
             "links_total": state.links_total + 1,
             "usage": usage.started(state.usage, by.account),
+            "gpus": usage.known(state.gpus, change.gpu),
             "next": None,
         }
     )
@@ -145,7 +153,7 @@ def _ended(state: RunState, holder: Holder, seconds: float, why: str, at: float)
         update={
             "holder": None,
             "links": (*state.links[:-1], last),
-            "usage": usage.ended(state.usage, holder.account, holder.since, seconds, at),
+            "usage": usage.ended(state.usage, holder.account, holder.since, seconds, at, usage.place_of_gpu(state)),
         }
     )
 

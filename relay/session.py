@@ -11,6 +11,7 @@ from relay.changes import Release
 from relay.context import Context, Outcome
 from relay.entrance import EndedEarly, push_unsent, warm_up
 from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
+from relay.gpus import gpu_name
 from relay.incidents import record_crash, record_non_finite
 from relay.interrupts import heed
 from relay.lease import Lease, Wish, acquire, refuse_halted
@@ -53,7 +54,7 @@ def run_session(ctx: Context) -> Outcome:
         refuse_halted(state)
         if _at_target(ctx, state):
             return Outcome(Exit.OK, _target_text(ctx, state), step, step)
-        lease = _enter(ctx)
+        lease = _enter(ctx, gpu_name(ctx.facts.fingerprint))
     except RelayError as error:
         ctx.locks.drop(ctx.session)
         return Outcome(error.exit_code, str(error), step, step or 0)
@@ -77,7 +78,7 @@ def push(ctx: Context) -> Outcome:
     return _hold(assemble(ctx, lease), _push)
 
 
-def _enter(ctx: Context) -> Lease:
+def _enter(ctx: Context, gpu: str | None = None) -> Lease:
     """The lease, for an account that trains nothing else, on a machine that can keep a checkpoint."""
     ctx.outbox.probe()
     refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks)
@@ -89,6 +90,7 @@ def _enter(ctx: Context) -> Lease:
         ttl_s=ctx.plan.ttl_s,
         target_steps=ctx.plan.target_steps,
         ends_in_s=left if math.isfinite(left) else None,
+        gpu=gpu,
     )
     return acquire(
         ctx.ledger,

@@ -6,7 +6,7 @@ state(n) = apply(state(n-1), change). Every entry carries its resulting state, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -29,6 +29,10 @@ MAX_RETIRED = 200
 MAX_ACCOUNTS = 520
 MAX_INTERVALS = 1500
 """Over all accounts of a run; beyond it the busiest account's oldest two become one of the same total length."""
+MAX_GPUS = 8
+"""Kinds of GPU that a run tells apart in its accounts' usage; a link names its own whatever it is."""
+MAX_FURTHER = 120
+"""Kinds beyond each account's first, over all accounts; sessions beyond are counted, and not told by kind."""
 
 
 def cut(limit: int) -> Callable[[Any], Any]:
@@ -48,7 +52,11 @@ Line = Annotated[str, BeforeValidator(cut(100))]
 """Text and Line are for people: control characters go, and what is too long as JSON is cut."""
 Exact = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{0,200}$")]
 """A name, a Ref, a path in ASCII: never changed, refused if too long."""
+Gpu = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,21}$")]
+"""A kind of GPU by its short name, or cpu."""
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Row = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
+Whole = Annotated[int, Field(ge=0, lt=2**53)]
 Metrics = Annotated[dict[Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,64}$")], float], Field(max_length=32)]
 Certified = Literal["exact", "not-exact", "unknown"]
 
@@ -59,15 +67,27 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class Named(Strict):
-    """What may name a heartbeat by its Ref; it says nothing of that on stores where its name will do."""
+class Sparing(Strict):
+    """Does not write what the first version did not know while it is empty: entries without it stay the same bytes."""
 
-    beat: Exact | None = None
-    """The Ref under which the session's heartbeats lie, where names do not find objects."""
+    added: ClassVar[tuple[str, ...]] = ()
+    """Names of these fields; all are empty by default."""
 
     @model_serializer(mode="wrap")
     def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in said(self).items() if key != "beat" or value is not None}
+        return {key: value for key, value in said(self).items() if key not in self.added or value not in _EMPTY}
+
+
+_EMPTY: tuple[Any, ...] = (None, (), [])
+
+
+class Named(Sparing):
+    """What may name a heartbeat by its Ref; it says nothing of that on stores where its name will do."""
+
+    added: ClassVar[tuple[str, ...]] = ("beat",)
+
+    beat: Exact | None = None
+    """The Ref under which the session's heartbeats lie, where names do not find objects."""
 
 
 class NextDigest(Strict):
@@ -116,8 +136,10 @@ class Holder(Named):
     target_steps: Step
 
 
-class Link(Strict):
+class Link(Sparing):
     """One session of the chain."""
+
+    added: ClassVar[tuple[str, ...]] = ("gpu",)
 
     epoch: Epoch
     account: Name
@@ -131,16 +153,22 @@ class Link(Strict):
     """Since the lease, as far as told by its newest commit, its release or its successor."""
     ended: Time | None = None
     end: Line = "open"
+    gpu: Gpu | None = None
+    """What it trained on; None: not told, as by every session of the first version."""
 
 
-class Usage(Strict):
+class Usage(Sparing):
     """What one account has given to this run. Intervals are [start, end] unix seconds of the last 15 days."""
+
+    added: ClassVar[tuple[str, ...]] = ("by_gpu",)
 
     sessions: int = 0
     steps: int = 0
     seconds: float = 0.0
     """Lifetime total of ended sessions; the open one is counted live by whoever reads (P12)."""
     intervals: tuple[tuple[int, int], ...] = ()
+    by_gpu: tuple[tuple[Row, Whole, Whole], ...] = ()
+    """(place in the run's `gpus`, seconds of ended sessions, steps) of each kind; what is missing is not told."""
 
 
 class Incident(Strict):
@@ -194,8 +222,10 @@ class History(Strict):
     """How many links it and its predecessors hold together."""
 
 
-class RunState(Strict):
+class RunState(Sparing):
     """All that a newcomer must know of a run."""
+
+    added: ClassVar[tuple[str, ...]] = ("gpus",)
 
     format: Literal[1] = 1
     project: Name
@@ -231,6 +261,8 @@ class RunState(Strict):
     """Why the run refuses to go on (P10); None in normal operation."""
     next: Name | None = None
     """The account the last holder proposed as its successor."""
+    gpus: Annotated[tuple[Gpu, ...], Field(max_length=MAX_GPUS)] = ()
+    """Kinds that have trained, in the order of their first lease; usage names them by their place."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -240,6 +272,10 @@ class RunState(Strict):
             raise ValueError("the holder's link is not the newest one")
         if sum(len(one.intervals) for one in self.usage.values()) > MAX_INTERVALS:
             raise ValueError(f"more than {MAX_INTERVALS} intervals")
+        if any(row[0] >= len(self.gpus) for one in self.usage.values() for row in one.by_gpu):
+            raise ValueError("usage on a kind of GPU that the run does not know")
+        if sum(max(0, len(one.by_gpu) - 1) for one in self.usage.values()) > MAX_FURTHER:
+            raise ValueError(f"more than {MAX_FURTHER} further kinds of GPU")
         return self
 
     @property

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from relay.state import MAX_INTERVALS, RunState, Usage
+from relay.state import MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, RunState, Usage
 
 KEPT_S = 15 * 86400
 """How long a session's interval is kept; lifetime totals stay for ever."""
 MOST_S = 1e11
 """More seconds than any account has given; a state that a stranger forged may claim more than a sum can hold."""
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+WHOLE = 2**53 - 1
+"""The largest whole number in a state."""
 
 Table = Mapping[str, Usage]
 
@@ -28,26 +30,60 @@ class Given:
     seconds_in_window: float
 
 
+@dataclass(frozen=True)
+class OnGpu:
+    """What was given on one kind of GPU, to whole seconds."""
+
+    seconds: int
+    steps: int
+
+
 def started(usage: Table, account: str) -> dict[str, Usage]:
     """One more session of the account."""
     mine = usage.get(account, Usage())
     return {**usage, account: mine.model_copy(update={"sessions": mine.sessions + 1})}
 
 
-def trained(usage: Table, account: str, steps: int) -> dict[str, Usage]:
-    """`steps` more steps of the account."""
-    mine = usage.get(account, Usage())
-    return {**usage, account: mine.model_copy(update={"steps": mine.steps + steps})}
+def trained(usage: Table, account: str, steps: int, gpu: int | None = None) -> dict[str, Usage]:
+    """`steps` more steps of the account, on the run's kind of GPU in that place."""
+    mine = _on_gpu(usage, account, gpu, steps=steps)
+    return _bounded({**usage, account: mine.model_copy(update={"steps": mine.steps + steps})})
 
 
-def ended(usage: Table, account: str, since: float, seconds: float, at: float) -> dict[str, Usage]:
+def ended(
+    usage: Table, account: str, since: float, seconds: float, at: float, gpu: int | None = None
+) -> dict[str, Usage]:
     """A session of `account` from `since` for `seconds` is over; intervals older than 15 days before `at` go."""
-    mine = usage.get(account, Usage())
     interval = (round(since), round(since + seconds))
+    mine = _on_gpu(usage, account, gpu, seconds=interval[1] - interval[0])
     grown = mine.model_copy(
         update={"seconds": mine.seconds + seconds, "intervals": tuple(sorted((*mine.intervals, interval)))}
     )
     return _bounded(_pruned({**usage, account: grown}, at - KEPT_S))
+
+
+def known(gpus: tuple[str, ...], gpu: str | None) -> tuple[str, ...]:
+    """The run's kinds of GPU with one more, if it is new and there is room."""
+    return gpus if gpu is None or gpu in gpus or len(gpus) >= MAX_GPUS else (*gpus, gpu)
+
+
+def place_of_gpu(state: RunState) -> int | None:
+    """Where the newest session's kind of GPU stands among the run's; None: not told, or one too many."""
+    link = state.link
+    return state.gpus.index(link.gpu) if link and link.gpu in state.gpus else None
+
+
+def by_gpu(states: Iterable[RunState], account: str) -> dict[str, OnGpu]:
+    """The account's ended sessions' seconds, and its steps, by kind of GPU over all runs.
+
+    What is missing from its totals was not told: sessions of the first version, or kinds beyond what a state holds.
+    """
+    found: dict[str, OnGpu] = {}
+    for state in states:
+        for place, seconds, steps in state.usage.get(account, Usage()).by_gpu:
+            earlier = found.get(state.gpus[place], OnGpu(0, 0))
+            found[state.gpus[place]] = OnGpu(earlier.seconds + seconds, earlier.steps + steps)
+    return found
 
 
 def given(states: Iterable[RunState], account: str, window: tuple[float, float], open_seconds: float = 0.0) -> Given:
@@ -85,6 +121,20 @@ def week(now: float, zone: str, day: str, hour: int = 0) -> tuple[float, float]:
     return start.timestamp(), (start + timedelta(days=7)).timestamp()
 
 
+def _on_gpu(usage: Table, account: str, gpu: int | None, seconds: int = 0, steps: int = 0) -> Usage:
+    """The account's usage with that much more on one kind of GPU; the same if there is no room for one more kind."""
+    mine = usage.get(account, Usage())
+    if gpu is None or (seconds, steps) == (0, 0):
+        return mine
+    rows = {place: (place, s, n) for place, s, n in mine.by_gpu}
+    further = sum(max(0, len(one.by_gpu) - 1) for one in usage.values())
+    if gpu not in rows and rows and further >= MAX_FURTHER:
+        return mine
+    _, s, n = rows.get(gpu, (gpu, 0, 0))
+    rows[gpu] = (gpu, min(s + seconds, WHOLE), min(n + steps, WHOLE))
+    return mine.model_copy(update={"by_gpu": tuple(rows.values())})
+
+
 def _pruned(usage: dict[str, Usage], oldest: float) -> dict[str, Usage]:
     stale = {account: one for account, one in usage.items() if one.intervals and one.intervals[0][1] < oldest}
     fresh = {
@@ -95,9 +145,15 @@ def _pruned(usage: dict[str, Usage], oldest: float) -> dict[str, Usage]:
 
 
 def _bounded(usage: dict[str, Usage]) -> dict[str, Usage]:
-    """At most MAX_INTERVALS in all: the busiest account's oldest two become one of the same total length."""
-    while sum(len(one.intervals) for one in usage.values()) > MAX_INTERVALS:
+    """At most MAX_INTERVALS in all: the busiest account's oldest two become one of the same total length.
+
+    Two kinds of GPU take the room of three intervals.
+    """
+    room = MAX_INTERVALS - sum(len(one.by_gpu) for one in usage.values()) * 3 // 2
+    while sum(len(one.intervals) for one in usage.values()) > room:
         account = max(usage, key=lambda name: (len(usage[name].intervals), name))
+        if len(usage[account].intervals) < 2:  # more accounts than the rules let in: a stranger's state
+            break
         (a, b), (c, d), *rest = usage[account].intervals
         merged = (d - (b - a) - (d - c), d)
         usage = {**usage, account: usage[account].model_copy(update={"intervals": (merged, *rest)})}

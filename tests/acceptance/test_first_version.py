@@ -56,7 +56,7 @@ def test_it_is_read_and_verified(desk: Desk) -> None:
 
 
 def test_it_is_resumed_bit_for_bit(desk: Desk) -> None:
-    """The hash of a state does not depend on the machine; a step does, so there the numbers of its loss are compared."""
+    """The hash of a state does not depend on the machine. A step does: on another one its losses are compared."""
     done = desk.train(EXPECTED["to_step"], *EXPECTED["settings"], run="first", account="account_1")
     reached = manifest(desk, EXPECTED["to_step"])
     alike = all(reached["fingerprint"].get(name) == EXPECTED["fingerprint"][name] for name in DECIDES)

@@ -15,6 +15,8 @@ from relay.rules import apply, links_to_archive
 from relay.state import (
     MAX_ACCOUNTS,
     MAX_FAILURES,
+    MAX_FURTHER,
+    MAX_GPUS,
     MAX_INCIDENTS,
     MAX_INTERVALS,
     MAX_LINKS,
@@ -350,14 +352,18 @@ def test_a_malformed_change_is_refused_not_a_crash(kind: str) -> None:
         assert "\n" not in str(error.value)
 
 
-def test_the_largest_state_there_can_be_fits_into_an_entry() -> None:
+@pytest.mark.parametrize("kinds", [0, MAX_ACCOUNTS // 2, MAX_ACCOUNTS, MAX_ACCOUNTS + MAX_FURTHER])
+def test_the_largest_state_there_can_be_fits_into_an_entry(kinds: int) -> None:
+    """`kinds`: of GPU, over all accounts; they take the room of intervals."""
     wide, long = "\U0001f600" * 500, "x" * 200
     head = checkpoint(2**53 - 1, 2**53 - 1, names=Names("p" * 64, "r" * 64), ref=long, committed_at=1.7e9 + 1 / 7)
     head = head.model_copy(update={"next": NextDigest(step=2**53 - 1, path=long, digest="d" * 64), "metric": 1 / 3})
     at, step = 1.7e9 + 1 / 7, 2**53 - 1
     link = Link(epoch=step, account="a" * 64, from_step=step, to_step=step, commits=step, certified="not-exact",
-                why=wide, started=at, seconds=1e6 / 7, ended=at, end=wide)  # fmt: skip
-    shares = [MAX_INTERVALS // MAX_ACCOUNTS + (n < MAX_INTERVALS % MAX_ACCOUNTS) for n in range(MAX_ACCOUNTS)]
+                why=wide, started=at, seconds=1e6 / 7, ended=at, end=wide, gpu="G" * 22)  # fmt: skip
+    room = MAX_INTERVALS - kinds * 3 // 2
+    shares = [room // MAX_ACCOUNTS + (n < room % MAX_ACCOUNTS) for n in range(MAX_ACCOUNTS)]
+    rows = [kinds // MAX_ACCOUNTS + (n < kinds % MAX_ACCOUNTS) for n in range(MAX_ACCOUNTS)]
     full = leased(new()).model_copy(
         update={
             "origin": Origin(project="p" * 64, run="r" * 64, entry="e" * 64, step=step, state_hash="b" * 64),
@@ -368,9 +374,16 @@ def test_the_largest_state_there_can_be_fits_into_an_entry() -> None:
             "metrics": {f"{n:064d}": 1 / 3 for n in range(32)},
             "links": (link,) * MAX_LINKS,
             "usage": {
-                f"{n:064d}": Usage(sessions=999, steps=10**6, seconds=1e6 / 7, intervals=((10**9, 10**9 + 1),) * share)
+                f"{n:064d}": Usage(
+                    sessions=999,
+                    steps=10**6,
+                    seconds=1e6 / 7,
+                    intervals=((10**9, 10**9 + 1),) * share,
+                    by_gpu=((7, 10**6, 10**6),) * rows[n],
+                )
                 for n, share in enumerate(shares)
             },
+            "gpus": tuple(f"{n:022d}" for n in range(MAX_GPUS)),
             "incidents": (Incident(at=at, epoch=step, step=step, account="a" * 64, cause=wide, text=wide),)
             * MAX_INCIDENTS,
             "failures": (Failure(cause=wide, step=step, config_hash="c" * 64, fingerprint="f" * 64),) * MAX_FAILURES,

@@ -10,12 +10,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from relay.changes import By, Commit, Lease, Noted, Refused, Release, Resume, Retire, Rewind, TookOver
 from relay.rules import apply, links_to_archive
-from relay.state import Failure, History, RunState
+from relay.state import MAX_GPUS, Failure, History, RunState
+from relay.usage import by_gpu
 from tests.relay.runs import NAMES, checkpoint, genesis, id_of
 
 sessions = st.integers(1, 3)
 shifts = st.sampled_from([0, 0, 0, 0, -1, 1])
 steps = st.integers(-2, 6)
+kinds = st.none() | st.sampled_from([f"GPU {n}" for n in range(MAX_GPUS + 2)])
 places = st.lists(st.integers(0, 8), max_size=3)
 
 
@@ -58,14 +60,17 @@ class Histories(RuleBasedStateMachine):
             self.leases += 1
             assert before.halted is None, "P10"
         assert after.head is not None or before.head is None, "I6: never back to nothing"
+        if kind not in ("lease", "commit", "release"):
+            assert (after.usage, after.gpus) == (before.usage, before.gpus), "usage is changed by sessions alone"
+        assert after.gpus[: len(before.gpus)] == before.gpus, "a kind of GPU keeps its place"
 
-    @rule(session=sessions, shift=shifts, dead=st.booleans())
-    def lease(self, session: int, shift: int, dead: bool) -> None:
+    @rule(session=sessions, shift=shifts, dead=st.booleans(), gpu=kinds)
+    def lease(self, session: int, shift: int, dead: bool, gpu: str | None) -> None:
         gone = TookOver(epoch=self.state.epoch, reason="silent", seconds=5.0) if dead else None
         moved = links_to_archive(self.state)
         total = (self.state.history.links if self.state.history else 0) + len(moved)
         history = History(ref="x", sha256="0" * 64, links=total) if moved else None
-        self.send("lease", Lease(took_over=gone, target_steps=50, history=history), session, shift)
+        self.send("lease", Lease(took_over=gone, target_steps=50, history=history, gpu=gpu), session, shift)
 
     @rule(session=sessions, shift=shifts, step=steps, metric=st.none() | st.floats(0, 1))
     def commit(self, session: int, shift: int, step: int, metric: float | None) -> None:
@@ -127,6 +132,21 @@ class Histories(RuleBasedStateMachine):
         if state.history is None:
             assert abs(ended - sum(one.seconds for one in state.usage.values())) < 1e-6
         assert (state.holder is None) == (not state.links or state.links[-1].ended is not None)
+
+    @invariant()
+    def no_kind_of_gpu_gave_more_than_its_links_tell(self) -> None:
+        state = self.state
+        if state.history is not None or len(state.gpus) == MAX_GPUS:
+            return
+        for account, one in state.usage.items():
+            mine = [link for link in state.links if link.account == account]
+            for gpu, found in by_gpu([state], account).items():
+                links = [link for link in mine if link.gpu == gpu]
+                assert abs(found.seconds - sum(link.seconds for link in links if link.ended is not None)) <= len(links)
+            told = [link for link in mine if link.gpu is not None]
+            assert sum(row[2] for row in one.by_gpu) == one.steps - sum(
+                link.to_step - link.from_step for link in mine if link not in told
+            ), "all steps of sessions that told their kind"
 
     @invariant()
     def the_state_reads_back(self) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from functools import cache
+
 import torch
 
 from trm.presets import TaskError
@@ -26,6 +29,14 @@ def settle(threads: int) -> None:
     torch.set_num_threads(threads)
     torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms(True) would import torch's compiler
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+@cache
+def has_kernels(device: torch.device) -> bool:
+    """Whether this is a GPU that triton supports, and triton is here."""
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def try_kernels(device: torch.device) -> None:

@@ -9,10 +9,9 @@ shapes and types gives 64 hexadecimal digits. It guards against mistakes, not ag
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Mapping
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trm import rng
+from trm.device import has_kernels
 
 LANES = 4
 _CHUNK = {"cpu": 1 << 16, "cuda": 1 << 24}
@@ -70,14 +70,6 @@ def _sums(tensors: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
 def _keys(names: tuple[str, ...], device: torch.device) -> Tensor:
     """(names, LANES); kept, because every checkpoint has the same names."""
     return torch.tensor([[rng.key(_seed(name), lane, 0) for lane in range(LANES)] for name in names], device=device)
-
-
-@cache
-def has_kernels(device: torch.device) -> bool:
-    """A GPU that triton supports, and triton."""
-    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
-        return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 class Digest:

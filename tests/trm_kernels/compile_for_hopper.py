@@ -18,7 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
 from trm import rng
-from trm.kernels import attention, channel_mlp, digest, embedding, loss, norm, optimizer, token_mixer
+from trm.kernels import attention, batch, channel_mlp, digest, embedding, loss, norm, optimizer, token_mixer
 from trm.kernels.specialized import channel, mixer
 from trm.layers import rotary_tables
 
@@ -79,6 +79,8 @@ def launch_all() -> None:
     ids = torch.zeros(2, 81, dtype=torch.int32)
     loss.loss_and_grad(torch.zeros(2, 97, 16).bfloat16(), ids, 16, 11, -100)
     embedding.token_grad(ids, torch.zeros(6, 2, 97, 512).bfloat16(), 16, 11)
+    cells, chosen = torch.zeros(9, 81, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
+    batch.batch(cells, cells, chosen, 0, 1, -100, True)
     digest.lanes([torch.zeros(8192, dtype=torch.int64)], torch.zeros(1, 4, dtype=torch.int64), *rng.constants())
     flat = torch.zeros(4096)
     optimizer.adam_atan2_ema_(flat, flat, flat, flat, flat, torch.zeros(3), (0.9, 0.95), 0.999)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from trm import rng
+from trm.data.augment import sudoku as symmetries
+from trm.device import has_kernels
 
 IGNORE = -100
 """Label of a position that is not scored."""
@@ -82,6 +84,8 @@ class Dataset:
         puzzles, drawn from (seed, epoch). Depends on the arguments only, never on earlier calls.
         """
         rows = self._positions(seed, step * batch_size, batch_size)
+        if self.augment in (None, symmetries) and has_kernels(self.device):
+            return self._batch_by_kernel(rows, seed, step)
         inputs, labels = self.inputs[rows], self.labels[rows]
         if self.augment is not None:
             inputs, labels = self.augment(inputs, labels, seed, step)
@@ -98,6 +102,13 @@ class Dataset:
             labels=labels.masked_fill(labels == 0, IGNORE),
             puzzle_identifiers=torch.zeros(len(inputs), dtype=torch.int32, device=self.device),
         )
+
+    def _batch_by_kernel(self, rows: Tensor, seed: int, step: int) -> Batch:
+        """The same numbers in one launch."""
+        from trm.kernels.batch import batch
+
+        inputs, labels = batch(self.inputs, self.labels, rows, seed, step, IGNORE, self.augment is not None)
+        return Batch(inputs, labels, torch.zeros(len(rows), dtype=torch.int32, device=self.device))
 
     def _positions(self, seed: int, start: int, count: int) -> Tensor:
         """int64 (count,): the puzzles at positions start .. start + count - 1."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from relay.errors import Exit, RelayError
 from relay.mishaps import explain
 from relay.paragraphs import paragraph
 from relay.skew import ADVICE, MOST_S, skew_text
+from relay.warm import VARIABLE, secret_of
 from relay.wording import duration
 from storage.base import StoreError
 from storage.mounts import evaporates
@@ -95,6 +96,13 @@ def machine(found: Machine, device: str, environ_names: list[str]) -> Iterator[F
     for name in environ_names:
         if any(word in name.lower() for word in UNWANTED_NAMES) and not name.startswith("RELAY_"):
             yield Finding("machine", False, f"{name} looks like a login", "The relay needs no passwords; unset it.")
+
+
+def compiled(environ: Mapping[str, str], allowed: bool) -> Iterator[Finding]:
+    """Whether compiled code from the store may run here. Raises BadConfig if the key for that is missing."""
+    on = secret_of(environ, allowed) is not None
+    text = f"on: what was compiled elsewhere and signed with {VARIABLE} runs here" if on else "off"
+    yield Finding("compile cache", True, text)
 
 
 def clocks(skew: float | None) -> Iterator[Finding]:

@@ -101,6 +101,7 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     """Machine, stores, run, and what waits on this machine; a store that cannot be used hides what comes after."""
     found, settings = examine.Examination(), resolved.settings
     found.look("machine", lambda: examine.machine(app.machine, app.kind.device(settings.device), sorted(app.environ)))
+    found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     stores: list[Reach] = []
     if examine_stores(app, resolved, found, stores):
         seen: list[View] = []

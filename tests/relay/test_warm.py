@@ -229,6 +229,16 @@ def test_the_command_line_uses_it_only_where_this_machine_says_so(tmp_path: Path
     assert "RELAY_CACHE_KEY" in refused.err
 
 
+def test_doctor_says_whether_it_is_on_and_never_the_key(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "desk", environ={"RELAY_CACHE_KEY": SECRET.decode()})
+    desk.train(5)
+    assert "compile cache: off" in desk("doctor", "--run", "r").out
+    on = desk("doctor", "--run", "r", RELAY_CACHE="1")
+    assert "compile cache: on" in on.out and SECRET.decode() not in on.out + on.err
+    refused = desk("doctor", "--run", "r", code=78, RELAY_CACHE="1", RELAY_CACHE_KEY="short")
+    assert "5 characters of the 32" in refused.out
+
+
 def test_no_run_can_switch_it_on_for_others(tmp_path: Path) -> None:
     """What a run pins is what trains; the switch is no part of it, whatever machine began the run."""
     desk = Desk(tmp_path / "desk", environ={"RELAY_CACHE_KEY": SECRET.decode(), "RELAY_CACHE": "1"})

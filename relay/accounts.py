@@ -2,57 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
-from zoneinfo import available_timezones
 
-from pydantic import ValidationError, ValidationInfo, field_validator
-
+from relay.account import (
+    MAX_BYTES,
+    Account,
+    Reading,
+    decode,
+    encode,
+    folder_of,
+    object_name,
+    says_otherwise,
+    with_fields,
+)
 from relay.advice import command
-from relay.canonical import NotCanonical, digest, dumps, loads
+from relay.canonical import digest
 from relay.chain import Change
+from relay.claims import Claim, claim_of
 from relay.errors import BadConfig, BadData
-from relay.names import REGISTRY, check_name, nearest
+from relay.names import check_name
 from relay.owners import Inference, same_person
-from relay.policy import Providers, check_accounts
-from relay.registry import Forget, PutAccount, Registry, RegistryState, Row, SetStatus
-from relay.state import Name, Strict
+from relay.policy import Providers, check_accounts, check_supported
+from relay.quota import reset_of
+from relay.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
+from relay.roster import row_of
 from relay.trouble import speaking
-from relay.wording import clean
 from storage.base import Missing, Ref, StoreError, TooLong
 
-MAX_BYTES = 1000
-LENGTHS = {"label": 60, "owner": 40}
-SHORT = 40
-"""Characters of every other field."""
-
-EDITABLE = ("label", "owner", "provider", "tier", "gpu", "zone", "contact", "availability")
-
-
-class Account(Strict):
-    """One person's own account at one provider, as they describe it."""
-
-    format: Literal[1] = 1
-    revision: int = 1
-    """Grows with each edit, so that no content, and so no object's name, ever comes back."""
-    id: Name
-    label: str
-    owner: str
-    provider: Name
-    tier: str | None = None
-    gpu: str | None = None
-    zone: str | None = None
-    """IANA zone of the person."""
-    contact: str | None = None
-    availability: str | None = None
-
-    @field_validator(*EDITABLE)
-    @classmethod
-    def _shown(cls, text: str | None, info: ValidationInfo) -> str | None:
-        """Texts are for people, whoever wrote the object: one short harmless line each."""
-        return clean(text, LENGTHS.get(info.field_name or "", SHORT)) if text else text
+__all__ = ["MAX_BYTES", "Account", "Accounts", "Listed"]
 
 
 @dataclass(frozen=True)
@@ -94,24 +73,26 @@ class Accounts:
                 return self._existing(self.registry.read(), account)
 
     def register(
-        self, account: str, label: str, found: Inference, *, tier: str | None = None, gpu: str | None = None
+        self, account: str, label: str, found: Inference, **details: str | float | None
     ) -> tuple[Account, bool]:
         """Add an account: it, and whether it is new. Registering the same again changes nothing, but puts back an
-        object that was lost or damaged.
+        object that was lost or damaged. A forgotten id comes back to the person who trained as it, and to nobody else.
 
         Raises BadConfig (78) if the id is taken by another label, PolicyRefused (77) for one account too many of one
-        person at one provider.
+        person at one provider, or for a provider where nothing can be trained.
         """
-        fields = {"label": label, "owner": found.owner or account, "tier": tier, "gpu": gpu}
+        fields = {"label": label, "owner": found.owner or account, **details}
         blank = Account(id=check_name("account", account), label=account, owner=account, provider=found.provider)
-        new = _with_fields(blank, {key: text for key, text in fields.items() if text})
+        new = with_fields(blank, {key: value for key, value in fields.items() if value})
 
         def build(state: RegistryState) -> Change:
             row = state.accounts.get(account)
-            if row and (row.state == "forgotten" or self._load(account, row)):
+            if row and row.state == "forgotten":
+                return self._revived(state, new, row)
+            if row and self._load(account, row):
                 raise _Known(self._same(state, new, found))
             self._check_policy(state, new)
-            return self._put(new, replaces=row.sha256 if row else None)
+            return self._put(new, row, self._claim(state, new) if row and row.claims else None)
 
         try:
             self.registry.append("account", build)
@@ -119,21 +100,25 @@ class Accounts:
             return known.account, False
         return new, True
 
-    def edit(self, account: str, **fields: str | None) -> Account:
+    def edit(self, account: str, **fields: str | float | None) -> Account:
         """Change some fields; two people editing different fields at once both get their way.
 
         Raises BadConfig (78) for an unknown id or field, PolicyRefused (77).
         """
+        return self.change(account, lambda old: with_fields(old, fields))
+
+    def change(self, account: str, make: Callable[[Account], Account]) -> Account:
+        """Replace an account's object by what `make` makes of the newest one. Raises as `edit` does."""
         edited: list[tuple[Account, Ref]] = []
 
         def build(state: RegistryState) -> Change:
-            old = self._existing(state, account)
-            new = _with_fields(old, fields).model_copy(update={"revision": old.revision + 1})
-            if (new.owner, new.provider) != (old.owner, old.provider):
+            old, row = self._existing(state, account), state.accounts[account]
+            new = make(old).model_copy(update={"revision": old.revision + 1})
+            moved = (new.owner, new.provider) != (old.owner, old.provider)
+            if moved:
                 self._check_policy(state, new)
-            row = state.accounts[account]
             edited.append((new, _where(account, row)))
-            return self._put(new, replaces=row.sha256)
+            return self._put(new, row, self._claim(state, new) if moved and row.claims else None)
 
         self.registry.append("account", build)
         new, old_object = edited[-1]
@@ -141,32 +126,58 @@ class Accounts:
             self.store.delete(old_object)
         return new
 
-    def set_status(
-        self, account: str, state: Literal["ready", "cooling", "quota_exceeded", "blocked"], until: float | None = None
-    ) -> None:
-        """Declare a state, e.g. `quota_exceeded` until a time (store's clock). Raises BadConfig (78)."""
+    def claim(self, account: str) -> None:
+        """Write down, once, under whom the account trains where, before it does. Raises BadConfig (78)."""
+
+        def build(state: RegistryState) -> Change:
+            found, row = self._existing(state, account), state.accounts[account]
+            claim = self._claim(state, found)
+            if claim is None or claim in row.claims:
+                raise _Known(found)
+            return PutAccount(id=account, sha256=row.sha256, ref=row.ref, replaces=row.sha256, claim=claim)
+
+        with suppress(_Known):
+            self.registry.append("account", build)
+
+    def set_status(self, account: str, state: Declared, until: float | None = None) -> float | None:
+        """Declare a state, e.g. `quota_exceeded` until a time (store's clock): when it ends, None if only by hand.
+
+        `quota_exceeded` without a time ends at the next reset that is known. Raises BadConfig (78).
+        """
+        ends: list[float | None] = []
 
         def build(current: RegistryState) -> Change:
-            self._existing_row(current, account)
-            return SetStatus(id=account, state=state, until=until)
+            row = row_of(current, account, self.store.address)
+            ends.append(self._next_reset(account, row) if state == "quota_exceeded" and until is None else until)
+            return SetStatus(id=account, state=state, until=ends[-1])
 
         self.registry.append("status", build)
+        return ends[-1]
+
+    def set_quota(self, account: str, reading: Reading) -> Account:
+        """Keep what was read or said of its hours; an older reading does not replace a newer one."""
+
+        def newer(old: Account) -> Account:
+            keep = old.quota is not None and old.quota.read_at > reading.read_at
+            return old if keep else old.model_copy(update={"quota": reading})
+
+        return self.change(account, newer)
 
     def forget(self, account: str) -> None:
-        """Empty an account: its objects go, its id stays in the runs it trained. Raises BadConfig (78).
+        """Empty an account: its objects go, its id stays in the runs it trained, and so do its claims.
 
-        Repeating it removes what an edit at the same moment may have left.
+        Repeating it removes what an edit at the same moment may have left. Raises BadConfig (78).
         """
 
         def build(current: RegistryState) -> Change:
-            self._existing_row(current, account)
+            row_of(current, account, self.store.address)
             return Forget(id=account)
 
         state = self.registry.read()
         if not state or account not in state.accounts or state.accounts[account].state != "forgotten":
             self.registry.append("forget", build)
         with speaking(self.store):
-            for stat in list(self.store.list(_folder(account))):
+            for stat in list(self.store.list(folder_of(account))):
                 self.store.delete(stat.ref)
 
     def _listed(self) -> dict[str, Listed]:
@@ -174,18 +185,43 @@ class Accounts:
         with speaking(self.store):
             return {key: Listed(key, row, self._load(key, row)) for key, row in state.accounts.items()} if state else {}
 
+    def _claim(self, state: RegistryState, account: Account) -> Claim | None:
+        """None where a provider does not limit accounts: then nothing need be remembered."""
+        limited = self.providers.named(account.provider).accounts_per_owner is not None
+        return claim_of(state.store, account.provider, account.owner) if limited else None
+
     def _check_policy(self, state: RegistryState, new: Account) -> None:
-        others = (self._load(key, row) for key, row in state.accounts.items() if key != new.id)
-        same = [a.id for a in others if a and a.provider == new.provider and same_person(a.owner, new.owner)]
-        check_accounts(self.providers.named(new.provider), new.owner, new.label, same)
+        """By what accounts say now, and by what they have trained under."""
+        provider, claim = self.providers.named(new.provider), self._claim(state, new)
+        check_supported(provider)
+        if claim is None:
+            return
+        others = {key: self._load(key, row) for key, row in state.accounts.items() if key != new.id}
+        same = [
+            key
+            for key, found in others.items()
+            if claim in state.accounts[key].claims
+            or (found and found.provider == new.provider and same_person(found.owner, new.owner))
+        ]
+        gone = [key for key in same if state.accounts[key].state == "forgotten"]
+        check_accounts(provider, new.owner, new.label, same, gone)
+
+    def _revived(self, state: RegistryState, new: Account, row: Row) -> PutAccount:
+        """A forgotten account, by whoever trained as it."""
+        claim = self._claim(state, new)
+        if claim is None or claim not in row.claims:
+            raise BadConfig(
+                f"Account {new.id} was forgotten, and only the person who trained as it may register it again, with "
+                f"the same owner and provider as then. Register another id."
+            )
+        self._check_policy(state, new)
+        return self._put(new, row, claim)
 
     def _same(self, state: RegistryState, new: Account, found: Inference) -> Account:
         """The registered account, if `new` says nothing else of it."""
         old = self._existing(state, new.id)
-        differs = old.label != new.label
-        differs |= found.owner_from == "--owner" and not same_person(old.owner, new.owner)
-        differs |= found.provider_from == "--provider" and old.provider != new.provider
-        if differs or (new.tier or old.tier) != old.tier or (new.gpu or old.gpu) != old.gpu:
+        named = (found.owner_from == "--owner", found.provider_from == "--provider")
+        if (named[0] and not same_person(old.owner, new.owner)) or says_otherwise(new, old, provider=named[1]):
             raise BadConfig(
                 f"Account {old.id} is registered as {old.label!r} of {old.owner} at {old.provider}. Register the new "
                 f"one under another id, or change this one: {command(f'accounts edit {old.id}')} "
@@ -194,7 +230,7 @@ class Accounts:
         return old
 
     def _existing(self, state: RegistryState | None, account: str) -> Account:
-        row = self._existing_row(state, account)
+        row = row_of(state, account, self.store.address)
         found = self._load(account, row)
         if found is None:
             raise BadData(
@@ -204,20 +240,12 @@ class Accounts:
             )
         return found
 
-    def _existing_row(self, state: RegistryState | None, account: str) -> Row:
-        rows = state.accounts if state else {}
-        row = rows.get(account)
-        if row and row.state != "forgotten":
-            return row
-        if row:
-            raise BadConfig(f"Account {account} was forgotten and its id is not used again. Register another id.")
-        known = [key for key, other in rows.items() if other.state != "forgotten"]
-        near = nearest(account, known)
-        hint = f"Did you mean {near}?" if near else f"Registered are: {', '.join(sorted(known)[:10]) or 'none'}."
-        raise BadConfig(
-            f"No account {account} is registered in {self.store.address}. {hint} Register it with "
-            f"`{command(f'register {account} LABEL')}`."
-        )
+    def _next_reset(self, account: str, row: Row) -> float | None:
+        """By the store's clock; None where neither the account nor its provider has one."""
+        found = self._load(account, row)
+        reset = reset_of(found, self.providers.named(found.provider)) if found else None
+        with speaking(self.store):
+            return reset.week(self.store.now())[1] if reset else None
 
     def _load(self, account: str, row: Row) -> Account | None:
         """The account's object; None if forgotten, missing or not what the registry promised."""
@@ -225,65 +253,32 @@ class Accounts:
             return None
         if row.sha256 not in self._read:
             try:
-                data = self.store.get(_where(account, row), limit=MAX_BYTES)
-                loads(data, MAX_BYTES)
-                found = Account.model_validate_json(data)
-            except (Missing, TooLong, NotCanonical, ValidationError):
+                found = decode(self.store.get(_where(account, row), limit=MAX_BYTES), account, row.sha256)
+            except (Missing, TooLong):
                 return None
-            if digest(data) != row.sha256 or found.id != account:
+            if found is None:
                 return None
             self._read[row.sha256] = found
         return self._read[row.sha256]
 
-    def _put(self, account: Account, replaces: str | None) -> PutAccount:
-        data = _bytes(account)
-        name = _name(account.id, digest(data))
+    def _put(self, account: Account, row: Row | None, claim: Claim | None) -> PutAccount:
+        data = encode(account)
+        name = object_name(account.id, digest(data))
         ref = self.store.put(name, data)
-        return PutAccount(id=account.id, sha256=digest(data), ref=None if ref == name else ref, replaces=replaces)
+        replaces = row.sha256 if row else None
+        return PutAccount(
+            id=account.id, sha256=digest(data), ref=None if ref == name else ref, replaces=replaces, claim=claim
+        )
 
 
 class _Known(Exception):
-    """The account is registered already."""
+    """There is nothing to change."""
 
     def __init__(self, account: Account) -> None:
         super().__init__(account.id)
         self.account = account
 
 
-def _with_fields(account: Account, fields: Mapping[str, str | None]) -> Account:
-    """The account with some fields replaced by cleaned texts; None clears an optional one."""
-    unknown = set(fields) - set(EDITABLE)
-    if unknown:
-        word = min(unknown)
-        raise BadConfig(f"An account has no field {word}; it has {', '.join(EDITABLE)}.")
-    texts = {key: clean(text, LENGTHS.get(key, SHORT)) if text else None for key, text in fields.items()}
-    if texts.get("provider"):
-        texts["provider"] = check_name("provider", str(texts["provider"]).lower())
-    for key in ("label", "owner", "provider"):
-        if key in texts and not texts[key]:
-            raise BadConfig(f"Account {account.id}: {key} cannot be empty.")
-    if texts.get("zone") and texts["zone"] not in available_timezones():
-        raise BadConfig(f"{texts['zone']!r} is not a time zone. Use an IANA name such as Europe/Berlin or UTC.")
-    return account.model_copy(update=texts)
-
-
-def _bytes(account: Account) -> bytes:
-    data = dumps(account.model_dump(mode="json"))
-    if len(data) > MAX_BYTES:
-        raise BadConfig(
-            f"Account {account.id} would take {len(data)} bytes; at most {MAX_BYTES} are allowed. Shorten its label."
-        )
-    return data
-
-
-def _folder(account: str) -> str:
-    return f"{REGISTRY}accounts/{account}/"
-
-
 def _where(account: str, row: Row) -> Ref:
     """Where an account's own object is."""
-    return Ref(row.ref or _name(account, row.sha256))
-
-
-def _name(account: str, sha256: str) -> str:
-    return f"{_folder(account)}{sha256[:32]}.json"
+    return Ref(row.ref or object_name(account, row.sha256))

@@ -19,6 +19,14 @@ SHARED_LOGINS = frozenset({"root", "jovyan", "kaggle", "colab", "ubuntu", "user"
 
 _POSSESSIVE = re.compile(r"^\W*(?P<name>[^\W\d_](?:[^\W_]|[ .-])*?)(?:['’]s|(?<=s)['’])(?=\s|$)")
 _NOT_NAMES = frozenset({"it", "that", "this", "there", "here", "what", "let", "today"})
+_ACCENTS = re.compile("[\u0300-\u036f\ufe00-\ufe0f\u115f\u1160\u3164]")
+"""Latin, Greek and Cyrillic accents, and what is a letter or a mark to Unicode and shows nothing."""
+_LOOKALIKES = str.maketrans(
+    "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0455\u0456\u0458\u0501\u04bb\u051b\u051d"
+    "\u03b1\u03b9\u03ba\u03bd\u03bf\u03c1\u03c5\u03c7\u0131\u0251\u0261\u00f8\u0142\u0111",
+    "aceopxysijdhqwaiknopuxiagold",
+)
+"""Small Cyrillic, Greek and other letters that look like Latin ones."""
 _UNNAMED = re.compile(r"unnamed-[0-9a-f]{4}")
 
 
@@ -60,8 +68,17 @@ def infer(
 
 
 def same_person(a: str, b: str) -> bool:
-    """Whether two owners read the same: case, width and spacing do not matter."""
-    return _folded(a) == _folded(b)
+    """Whether two owners read the same; see `folded`."""
+    return folded(a) == folded(b)
+
+
+def folded(text: str) -> str:
+    """A name without what people vary or what looks the same: case, width, spacing, punctuation, Latin accents,
+    invisible characters, Cyrillic and Greek letters that look Latin. "John S." stays another than "John"."""
+    wide = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold()).casefold()
+    plain = unicodedata.normalize("NFC", _ACCENTS.sub("", wide)).translate(_LOOKALIKES)
+    letters = "".join(c for c in plain if unicodedata.category(c)[0] in "LMN")
+    return letters or " ".join(wide.split())
 
 
 def machine_owner(folder: Path, runtime: Runtime) -> str:
@@ -97,7 +114,3 @@ def _owner(label: str, owner: str | None, environ: Mapping[str, str], login: str
         if text and (name := clean(text, 60)):
             return name, origin
     return None, "nothing; set it with --owner or RELAY_OWNER"
-
-
-def _folded(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

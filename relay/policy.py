@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from relay.advice import command
+from relay.canonical import digest
 from relay.errors import PolicyRefused
 from relay.names import check_name
+from relay.reset import Reset
 
-
-class Reset(BaseModel):
-    """When a provider's week begins, in its own IANA zone."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    day: str = Field(pattern="^(mon|tue|wed|thu|fri|sat|sun)$")
-    hour: Annotated[int, Field(ge=0, le=23)] = 0
-    zone: str = "UTC"
+STALE_DAYS = 180
+"""A record that was read longer ago is to be read again."""
+READ_AS = {
+    "page": "read",
+    "transcribed": "as others transcribed it, read",
+    "secondary": "as others report, read",
+    "unread": "looked for",
+    "own": "as of",
+}
+"""How a record's date is introduced, by its evidence."""
 
 
 class Provider(BaseModel):
@@ -38,11 +42,46 @@ class Provider(BaseModel):
     accounts_per_owner: Annotated[int, Field(gt=0)] | None
     """None: no limit."""
     session_limit_minutes: Annotated[float, Field(gt=0)] | None = None
+    idle_minutes: Annotated[float, Field(gt=0)] | None = None
     weekly_hours: Annotated[float, Field(gt=0)] | None = None
     reset: Reset | None = None
     source: str
+    url: str | None = None
+    """Where to look again; None where no provider's terms are involved."""
     as_of: datetime.date
+    evidence: Literal["page", "transcribed", "secondary", "unread", "own"]
+    automation: str = ""
+    commercial: str = ""
+    competitions: str = ""
+    sharing: str = ""
+    distributed_workers: str = ""
+    may_fill_hours: bool = False
+    """Whether hours that are about to lapse may be a reason to propose an account."""
+    coauthor: bool = False
+    """Whether each participant confirms, once a run, that the run is their own work too."""
+    clause: str = ""
+    """What they confirm it against."""
+    unsupported: str = ""
+    """Why nothing can be trained there."""
     notes: str = ""
+
+    @property
+    def clause_digest(self) -> str:
+        """16 hexadecimal digits that name the clause's text, so that another text asks for another confirmation."""
+        return digest(self.clause.encode())[:16]
+
+    @property
+    def cited(self) -> str:
+        """The source, how it was read and when."""
+        where = f"; {self.url}" if self.url else ""
+        return f"{self.source}{where}; {READ_AS[self.evidence]} {self.as_of}"
+
+    def stale(self, now: float) -> str:
+        """A line if the record is older than STALE_DAYS at `now` (unix seconds), else empty."""
+        age = (datetime.datetime.fromtimestamp(now, datetime.UTC).date() - self.as_of).days
+        if self.url is None or age <= STALE_DAYS:
+            return ""
+        return f"The rules of {self.title} were read on {self.as_of}, {age} days ago: look again at {self.url}"
 
 
 class Providers(BaseModel):
@@ -82,17 +121,33 @@ def shipped() -> Providers:
     return Providers.model_validate(yaml.safe_load(text))
 
 
-def check_accounts(provider: Provider, owner: str, label: str, others: Iterable[str]) -> None:
-    """Refuse one account more than a provider allows. `others` are the ids the owner already has there.
+def check_supported(provider: Provider) -> None:
+    """Raises PolicyRefused (77) for a provider where nothing can be trained."""
+    if provider.unsupported:
+        raise PolicyRefused(
+            f"Nothing can be trained at {provider.title}: {provider.unsupported} ({provider.cited}). "
+            f"Use another provider."
+        )
+
+
+def check_accounts(
+    provider: Provider, owner: str, label: str, others: Sequence[str], forgotten: Sequence[str] = ()
+) -> None:
+    """Refuse one account more than a provider allows. `others` are the ids the owner already has or had there, of
+    which `forgotten` were emptied.
 
     Raises PolicyRefused (77) with the reason, its source and date, and what to do instead.
     """
     have = sorted(others)
     if provider.accounts_per_owner is None or len(have) < provider.accounts_per_owner:
         return
+    again = [
+        f" A forgotten account comes back under its own id: {command(f'register {one}')} LABEL." for one in forgotten
+    ]
     raise PolicyRefused(
         f"{label!r} would be one account too many: {owner} already has {', '.join(have)} at {provider.title}, which "
-        f"allows {provider.accounts_per_owner} per person ({provider.source}, read {provider.as_of}). Instead: let "
-        f"another person register their own account (--owner NAME if this one is theirs), use another provider, a "
-        f"paid tier of the same account, or a machine of your own (--provider local, lab or slurm)."
+        f"allows {provider.accounts_per_owner} per person ({provider.cited}). Retired, renamed and forgotten accounts "
+        f"count too.{''.join(again[:1])} Instead: invite another person with an account of their own (--owner NAME "
+        f'if this one is theirs; two people of one name are told apart as --owner "John S."), use another provider, a '
+        f"paid tier of the same account, a cluster or a lab machine (--provider slurm, cluster or lab), or a grant."
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from relay.advice import command
 from relay.canonical import ZEROS, NotCanonical, dumps
 from relay.chain import AlreadyBegun, Chain, Change, View
 from relay.changes import By, Refused
+from relay.claims import MAX_CLAIMS, Claim
 from relay.clock import Runtime
 from relay.errors import BadConfig
 from relay.names import REGISTRY_LEDGER
@@ -21,8 +22,9 @@ from storage.base import Store
 MAX_RUNS = 200
 MAX_REGISTERED = 1000
 
-Status = Literal["ready", "cooling", "quota_exceeded", "blocked", "forgotten"]
-"""What was declared of an account. 'active' is not stored: it follows from the runs' holders."""
+Declared = Literal["ready", "cooling", "paused", "quota_exceeded", "blocked", "retired"]
+"""What may be declared of an account; relay/accountstate.py says what follows. New rows never say 'cooling'."""
+Status = Declared | Literal["forgotten"]
 
 
 class Row(Strict):
@@ -35,6 +37,12 @@ class Row(Strict):
     state: Status = "ready"
     until: Time | None = None
     """When the state is expected to end, store's clock."""
+    claims: Annotated[tuple[Claim, ...], Field(max_length=MAX_CLAIMS)] = ()
+    """Digests of every owner and provider it has trained under; they stay when it is edited or forgotten."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in said(self).items() if key != "claims" or value}
 
 
 class RunRow(Strict):
@@ -81,18 +89,24 @@ class PutAccount(Strict):
     sha256: Digest
     ref: Exact | None = None
     replaces: Digest | None = None
+    claim: Claim | None = None
+    """Whose account it is now, once it has trained; a forgotten one comes back only with a claim it holds."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in said(self).items() if key != "claim" or value is not None}
 
 
 class SetStatus(Strict):
     """A declared state."""
 
     id: Name
-    state: Literal["ready", "cooling", "quota_exceeded", "blocked"]
+    state: Declared
     until: Time | None = None
 
 
 class Forget(Strict):
-    """The account's object is emptied; its id stays taken."""
+    """The account's object is emptied; its id and its claims stay."""
 
     id: Name
 
@@ -145,13 +159,18 @@ def _run(state: RegistryState, change: EnterRun, by: By) -> RegistryState:
 
 def _account(state: RegistryState, change: PutAccount, by: By) -> RegistryState:
     row = state.accounts.get(change.id)
-    if row and row.state == "forgotten":
-        raise Refused(f"account: {change.id} was forgotten; its id is not used again")
+    if row and row.state == "forgotten" and change.claim not in row.claims:
+        raise Refused(f"account: {change.id} was forgotten; only who trained as it may register it again")
     if (row.sha256 if row else None) != change.replaces:
         raise Refused(f"account: {change.id} is not what this change was made from")
     if row is None and len(state.accounts) >= MAX_REGISTERED:
         raise Refused(f"account: this store lists {MAX_REGISTERED} accounts already")
-    return _with_row(state, change.id, (row or Row(sha256=ZEROS)), sha256=change.sha256, ref=change.ref)
+    row = row or Row(sha256=ZEROS)
+    claims = row.claims if change.claim in (None, *row.claims) else (*row.claims, change.claim)
+    if len(claims) > MAX_CLAIMS:
+        raise Refused(f"account: {change.id} has trained under {MAX_CLAIMS} descriptions already")
+    status = "ready" if row.state == "forgotten" else row.state
+    return _with_row(state, change.id, row, sha256=change.sha256, ref=change.ref, state=status, claims=claims)
 
 
 def _status(state: RegistryState, change: SetStatus, by: By) -> RegistryState:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from relay import usage
 from relay.accounts import Listed
-from relay.policy import Provider, Providers
-from relay.quota import Quota
+from relay.accountstate import effective
+from relay.policy import Providers
+from relay.quota import hours_of, left
 from relay.state import RunState
 from relay.status import AccountRow
+from relay.usage import Interval
 
 NO_WINDOW = (0.0, 0.0)
 
@@ -27,54 +29,94 @@ class Standing:
         holder = self.state.holder
         return holder.account if holder and self._sign() + holder.ttl_s > now else None
 
-    def open_seconds(self, account: str, now: float) -> float:
-        """What the account's unreleased session has given: up to now, or to its last sign of life if it fell silent."""
+    def open_session(self, account: str, now: float) -> Interval | None:
+        """The account's unreleased session: up to now, or to its last sign of life if it fell silent."""
         holder = self.state.holder
         if holder is None or holder.account != account:
-            return 0.0
-        return max(0.0, (now if self.training(now) else self._sign()) - holder.since)
+            return None
+        return holder.since, max(holder.since, now if self.training(now) else self._sign())
 
     def _sign(self) -> float:
         since = self.state.holder.since if self.state.holder else 0.0
         return max(since, self.heartbeat or 0.0)
 
 
-def rows(listed: Mapping[str, Listed], runs: Sequence[Standing], providers: Providers, now: float) -> list[AccountRow]:
-    """Registered accounts, then those that trained and are registered no more; what each gave to all runs."""
+def rows(
+    listed: Mapping[str, Listed],
+    runs: Sequence[Standing],
+    providers: Providers,
+    now: float,
+    run_id: str | None = None,
+) -> list[AccountRow]:
+    """Registered accounts, then those that trained and are registered no more; what each gave to all runs.
+
+    `run_id` is the run they may be asked for; None: one that has not begun.
+    """
     known = {key: item for key, item in listed.items() if item.row.state != "forgotten"}
     names = dict.fromkeys([*known, *(name for run in runs for name in run.state.usage)])
-    return [_row(name, known.get(name), runs, providers, now) for name in names]
+    active = {run.training(now) for run in runs}
+    return [
+        _row(known[name], Given(name, runs, now), providers, name in active, run_id)
+        if name in known
+        else _stranger(Given(name, runs, now))
+        for name in names
+    ]
 
 
-def _row(name: str, listed: Listed | None, runs: Sequence[Standing], providers: Providers, now: float) -> AccountRow:
-    provider = providers.named(listed.account.provider) if listed and listed.account else None
-    total = usage.given(
-        [run.state for run in runs], name, _week(provider, now), sum(run.open_seconds(name, now) for run in runs)
-    )
-    state = listed.row.state if listed else "forgotten"
+@dataclass(frozen=True)
+class Given:
+    """What one account has given to all runs."""
+
+    account: str
+    runs: Sequence[Standing]
+    now: float
+
+    def within(self, window: Interval) -> usage.Given:
+        """Totals, and the seconds inside the window."""
+        sessions = [run.open_session(self.account, self.now) for run in self.runs]
+        states = [run.state for run in self.runs]
+        return usage.given(states, self.account, window, [one for one in sessions if one])
+
+    def seconds(self, window: Interval) -> float:
+        """Inside the window."""
+        return self.within(window).seconds_in_window
+
+
+def _row(listed: Listed, given: Given, providers: Providers, training: bool, run_id: str | None) -> AccountRow:
+    account = listed.account
+    provider = providers.named(account.provider) if account else providers.unknown
+    quota = left(account, provider, given.seconds, given.now) if account else None
+    total, now = given.within(NO_WINDOW), effective(listed.id, listed.row, quota, training, given.now)
     return AccountRow(
-        id=name,
-        label=listed.label if listed else name,
-        state="active" if any(run.training(now) == name for run in runs) else state,
+        id=listed.id,
+        label=listed.label,
+        state=now.state,
+        until=now.until,
+        why=now.why,
         steps=total.steps,
         sessions=total.sessions,
         seconds=total.seconds,
-        quota=_quota(provider, total.seconds_in_window, now),
-        provider=provider.name if provider else "unknown",
+        quota=quota,
+        owner=account.owner if account else "",
+        provider=provider.name,
+        tier=account.tier if account else None,
+        gpu=account.gpu if account else None,
+        zone=account.zone if account else None,
+        availability=account.availability if account else None,
+        confirmed=account is None or not provider.coauthor or account.has_confirmed(run_id, provider.clause_digest),
+        session_minutes=(account.session_minutes if account else None) or provider.session_limit_minutes,
+        weekly_hours=hours_of(account, provider),
     )
 
 
-def _quota(provider: Provider | None, used_s: float, now: float) -> Quota | None:
-    """The provider's weekly hours less what was measured in this week; None where it has none."""
-    if provider is None or provider.weekly_hours is None:
-        return None
-    whole = provider.weekly_hours * 3600
-    end = _week(provider, now)[1] if provider.reset else None
-    return Quota(max(0.0, whole - used_s), whole, "estimated", now, end)
-
-
-def _week(provider: Provider | None, now: float) -> tuple[float, float]:
-    """The provider's present week; of no length where it has none."""
-    if provider is None or provider.reset is None:
-        return NO_WINDOW
-    return usage.week(now, provider.reset.zone, provider.reset.day, provider.reset.hour)
+def _stranger(given: Given) -> AccountRow:
+    """It trained, and is registered no more."""
+    total = given.within(NO_WINDOW)
+    return AccountRow(
+        id=given.account,
+        label=given.account,
+        state="forgotten",
+        steps=total.steps,
+        sessions=total.sessions,
+        seconds=total.seconds,
+    )

@@ -30,6 +30,8 @@ class AccountRow:
     """None where neither the provider nor anybody else names hours."""
     until: float | None = None
     """When `state` ends by itself, store's clock; None if only by hand."""
+    why: str = ""
+    """Why it is in that state, and what ends it."""
     owner: str = ""
     provider: str = "unknown"
     tier: str | None = None

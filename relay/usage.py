@@ -1,11 +1,9 @@
-"""What accounts have given to runs: intervals, totals and windows (P12); decides nothing and reads no clock."""
+"""What accounts have given to runs: intervals and totals (P12); decides nothing and reads no clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
 
 from relay.state import MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, RunState, Usage
 
@@ -13,11 +11,13 @@ KEPT_S = 15 * 86400
 """How long a session's interval is kept; lifetime totals stay for ever."""
 MOST_S = 1e11
 """More seconds than any account has given; a state that a stranger forged may claim more than a sum can hold."""
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WHOLE = 2**53 - 1
 """The largest whole number in a state."""
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 Table = Mapping[str, Usage]
+Interval = tuple[float, float]
+"""From, to: unix seconds by the store's clock."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,16 @@ def by_gpu(states: Iterable[RunState], account: str) -> dict[str, OnGpu]:
     return found
 
 
-def given(states: Iterable[RunState], account: str, window: tuple[float, float], open_seconds: float = 0.0) -> Given:
-    """The account's usage over all runs; `open_seconds` is what the caller measured of a session still training."""
+def given(states: Iterable[RunState], account: str, window: Interval, open_sessions: Sequence[Interval] = ()) -> Given:
+    """The account's usage over all runs; `open_sessions` are those of it that no release has ended yet."""
     mine = [state.usage[account] for state in states if account in state.usage]
-    inside = sum(overlap(interval, window) for usage in mine for interval in usage.intervals)
+    intervals = [interval for usage in mine for interval in usage.intervals]
     return Given(
         sessions=sum(usage.sessions for usage in mine),
         steps=sum(usage.steps for usage in mine),
-        seconds=sum(min(max(0.0, usage.seconds), MOST_S) for usage in mine) + open_seconds,
-        seconds_in_window=inside + open_seconds,
+        seconds=sum(min(max(0.0, usage.seconds), MOST_S) for usage in mine)
+        + sum(end - start for start, end in open_sessions),
+        seconds_in_window=sum(overlap(interval, window) for interval in (*intervals, *open_sessions)),
     )
 
 
@@ -103,22 +104,9 @@ def leases_of(states: Iterable[RunState], account: str) -> list[RunState]:
     return [state for state in states if state.holder and state.holder.account == account]
 
 
-def overlap(interval: tuple[float, float], window: tuple[float, float]) -> float:
+def overlap(interval: Interval, window: Interval) -> float:
     """Seconds that two intervals share."""
     return max(0.0, min(interval[1], window[1]) - max(interval[0], window[0]))
-
-
-def week(now: float, zone: str, day: str, hour: int = 0) -> tuple[float, float]:
-    """The provider's week around `now` (unix seconds), reset on `day` at `hour` local time in an IANA zone.
-
-    A week across a clock change is an hour longer or shorter, as the provider's is.
-    """
-    local = datetime.fromtimestamp(now, ZoneInfo(zone))
-    start = local.replace(hour=hour, minute=0, second=0, microsecond=0)
-    start -= timedelta(days=(local.weekday() - DAYS.index(day)) % 7)
-    if start > local:
-        start -= timedelta(days=7)
-    return start.timestamp(), (start + timedelta(days=7)).timestamp()
 
 
 def _on_gpu(usage: Table, account: str, gpu: int | None, seconds: int = 0, steps: int = 0) -> Usage:

@@ -11,7 +11,7 @@ from relay.accounts import MAX_BYTES, Account, Accounts
 from relay.errors import BadConfig, BadData, Exit, PolicyRefused
 from relay.owners import infer
 from relay.policy import shipped
-from relay.registry import Registry, RegistryState
+from relay.registry import Registry, RegistryState, Row
 from storage.base import Store
 from storage.memory import MemoryStore
 from tests.relay.runs import QuietRuntime, id_of
@@ -106,8 +106,8 @@ class Meeting(Accounts):
 
     meanwhile: Callable[[], object] | None = None
 
-    def _put(self, account: Account, replaces: str | None) -> Any:
-        put = super()._put(account, replaces)
+    def _put(self, account: Account, row: Row | None, claim: str | None) -> Any:
+        put = super()._put(account, row, claim)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile:
             meanwhile()
@@ -230,7 +230,7 @@ def test_texts_in_a_stranger_s_object_are_cleaned_when_read() -> None:
     known = accounts(store)
     account, _ = register(known, "account_1", "Ana's Colab")
     evil = account.model_copy(update={"owner": "\x1b[2JEve\nfake line", "contact": "\u202e" + "c" * 200})
-    known.registry.append("account", lambda s: known._put(evil, s.accounts["account_1"].sha256))
+    known.registry.append("account", lambda s: known._put(evil, s.accounts["account_1"], None))
     read = accounts(store, 3).get("account_1")
     assert (read.owner, read.contact) == ("[2JEve fake line", "c" * 40)
 

@@ -263,7 +263,7 @@ def test_no_gpu_for_a_large_task_is_said_loudly(desk: Desk) -> None:
 
 def test_accounts_can_be_marked_and_forgotten_and_next_obeys(desk: Desk) -> None:
     desk("register", "account_1", "John's Colab")
-    desk("register", "account_2", "Maria's Kaggle")
+    desk("register", "account_2", "Maria's Modal")
     desk("accounts", "mark", "account_1", "quota_exceeded")
     turn = desk("next", "--json").json
     assert turn["account"] == "account_2"

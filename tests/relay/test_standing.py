@@ -59,9 +59,9 @@ def test_a_used_up_week_is_not_asked_until_it_resets() -> None:
     saturday = datetime(2025, 1, 11, tzinfo=UTC).timestamp()
     before = (int(saturday) - 31 * HOUR, int(saturday))
     within = (int(saturday), int(saturday) + 31 * HOUR)
-    for interval, left, ready in ((before, 30, True), (within, 0, False)):
+    for interval, left, shown, until in ((before, 30, "ready", None), (within, 0, "cooling", saturday + 7 * 24 * HOUR)):
         run = standing(holder=None, usage={"a": Usage(sessions=1, seconds=31 * HOUR, intervals=(interval,))})
         row = of("a", rows(listed("a", provider="kaggle"), [run], shipped(), NOW))
         assert row.quota is not None
-        assert (row.quota.left_s, row.ready) == (left * HOUR, ready)
+        assert (row.quota.left_s, row.state, row.until) == (left * HOUR, shown, until)
     assert of("a", rows(listed("a"), [run], shipped(), NOW)).quota is None

@@ -1,0 +1,51 @@
+"""Which state an account is in: what was declared of it, what ends by itself, what follows; reads no clock, no store.
+
+| state | set | ends |
+|---|---|---|
+| ready | `accounts mark ID ready` | |
+| active | it holds a lease that has not run out, in any run | with the lease |
+| cooling | its hours are used, as measured, read or said | at the reset |
+| paused | `accounts pause` | by hand, or at `--until` |
+| quota_exceeded | the provider refused a session | at the next reset, at `--until`, or by hand |
+| blocked | the provider suspended it | by hand only |
+| retired | its person has left; it counts for the policy for ever | by hand |
+| forgotten | its person wants nothing kept | when that person registers it again |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay.advice import command
+from relay.quota import Quota
+from relay.registry import Row
+
+ENDLESS = ("blocked", "retired", "forgotten")
+"""No time ends these."""
+
+
+@dataclass(frozen=True)
+class Effective:
+    """The state now."""
+
+    state: str
+    until: float | None = None
+    """When it ends by itself, store's clock; None: by hand, or with the lease."""
+    why: str = ""
+
+
+def effective(account: str, row: Row, quota: Quota | None, training: bool, now: float) -> Effective:
+    """The state at `now` (unix seconds, store's clock): training first, then what was declared, then the hours."""
+    if training:
+        return Effective("active", None, "it holds a lease")
+    until = None if row.state in ENDLESS else row.until
+    if row.state != "ready" and (until is None or until > now):
+        return Effective(row.state, until, f"declared; {_ends(account, until)}")
+    if quota is not None and quota.left_s <= 0:
+        by_itself = "they come back at the reset" if quota.resets_at else _ends(account, None)
+        return Effective("cooling", quota.resets_at, f"its hours are used ({quota.source}); {by_itself}")
+    return Effective("ready")
+
+
+def _ends(account: str, until: float | None) -> str:
+    return "it ends by itself" if until is not None else f"it ends with `{command(f'accounts mark {account} ready')}`"

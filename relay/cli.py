@@ -88,7 +88,7 @@ class Trm:
         task = _train_config(config).task
         if device != "cpu" or presets.BOX[task] == 2:
             return None
-        return f"NO GPU: {task} is about to train on the CPU, many times slower. Choose a GPU runtime, or task=sudoku4."
+        return f"NO GPU: task={task} wants one and would train on the CPU, many times slower; task=sudoku4 needs none."
 
     def prepare(self, config: BaseModel, data_root: Path) -> list[str]:
         """Make, read and check all puzzles; raises BadConfig or BadData."""

@@ -24,8 +24,9 @@ ENVIRONMENT_NAMES = {
 }
 """Keys whose variable is not RELAY_ and the key in capitals."""
 
+CPU = "RELAY_CPU"
 READ_ELSEWHERE = frozenset(
-    {"RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED"}
+    {CPU, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED"}
     | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
     | {"RELAY_SPOT_ADDRESS"}
 )
@@ -55,7 +56,15 @@ def from_environment(environ: Mapping[str, str], keys: Sequence[str]) -> list[Gi
             found.append(Given(names[name], text, f"environment variable {name}"))
         elif name.startswith("RELAY_") and name not in names and name not in READ_ELSEWHERE:
             raise BadConfig(f"Unknown environment variable {name}.{hint(name, names)} Unset it or correct its name.")
-    return found
+    return [*found, *_cpu(environ.get(CPU, "").strip().lower())]
+
+
+def _cpu(text: str) -> Iterator[Given]:
+    """RELAY_CPU=1 is device=cpu, as --cpu is."""
+    if text in ("1", "true", "yes", "on"):
+        yield Given("device", "cpu", f"environment variable {CPU}")
+    elif text not in ("", "0", "false", "no", "off"):
+        raise BadConfig(f"{CPU} must be 1 or 0, not {text!r}. Correct it or unset it.")
 
 
 def from_command_line(overrides: Sequence[str]) -> list[Given]:

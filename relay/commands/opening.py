@@ -18,6 +18,7 @@ from relay.commands.reading import accounts, open_stores, other_runs
 from relay.config import Resolved
 from relay.context import Context, Listener, Plan
 from relay.endpoint import ensure_tested
+from relay.gpus import gpu_name
 from relay.handoff import least
 from relay.identity import Opened, Pair, begin_run
 from relay.inference import infer_account
@@ -26,6 +27,7 @@ from relay.mark import FileMark
 from relay.names import nearest
 from relay.outbox import claimed_outbox
 from relay.pinned import check_config, config_hash
+from relay.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.progress import Display
 from relay.redact import redact
 from relay.retention import Keep
@@ -55,10 +57,14 @@ class Opening:
     stop: StopSignal
     wait_minutes: float = 0.0
     new: bool = False
+    trains: bool = True
+    """Else the workload only checks and sends what is here, for which any machine is good enough."""
     secret: bytes | None = None
     """Signs compiled code, where this machine allows any from the store."""
     slow: bool = False
     """Whether people were warned of how this machine trains; then the pace is told too."""
+    gpu: str | None = None
+    """With which the account is registered."""
     stores: Pair = field(init=False)
     startup: Startup = field(init=False)
 
@@ -76,9 +82,10 @@ class Opening:
         kind, settings = self.app.kind, self.resolved.settings
         device = kind.device(settings.device)
         self.startup.mark("import", self.app.runtime.monotonic())
-        mismatch = kind.slow_here(self.resolved.workload, device)
+        mismatch = kind.slow_here(self.resolved.workload, device) if self.trains else None
+        refuse_without_gpu(mismatch, self.app.machine, meant=settings.device == "cpu")
         if mismatch:
-            self.tell(mismatch)
+            self.tell(f"{mismatch} {UNKNOWN}")
         config = kind.with_target(self.resolved.workload, target)
         workload = kind.build(config, device, self.resolved.path(settings.data_dir))
         remarks = kind.remarks(workload)
@@ -127,7 +134,7 @@ class Opening:
             near = nearest(name, [key for key, item in listed.items() if item.row.state != "forgotten"])
             meant = f" (did you mean {near}?)" if near else ""
             self.tell(f"NEW account {name}{meant}: {', '.join(found.lines)}")
-        known.get(name)
+        self.gpu = known.get(name).gpu
         return known
 
     def unknown_account(self) -> str:
@@ -147,6 +154,9 @@ class Opening:
         sync = self.resolved.path(settings.sync_dir) / settings.project / settings.run
         opened.ledger.chain.mark = FileMark(sync / f"judged.{opened.view.state.run_id[:8]}.json")
         ledger_url = self.resolved.ledger_url.partition("#")[0]
+        fingerprint = workload.fingerprint()
+        if line := another_card(self.gpu, gpu_name(fingerprint)):
+            self.tell(line)
         return Context(
             runtime=app.runtime,
             ledger=opened.ledger,
@@ -155,7 +165,7 @@ class Opening:
             checkpoint_store=self.stores.checkpoints,
             names=opened.names,
             workload=workload,
-            facts=Facts(config_hash(config), workload.fingerprint(), relay.__version__),
+            facts=Facts(config_hash(config), fingerprint, relay.__version__),
             session=app.session,
             account=settings.account,
             plan=self.plan(target),

@@ -32,6 +32,7 @@ from relay.links import briefly
 from relay.logs import close_log, open_log
 from relay.mishaps import explain, tell
 from relay.notices import watching
+from relay.place import refuse_rerun
 from relay.progress import Lines, display
 from relay.redact import secrets_of
 from relay.session import push as push_session
@@ -64,6 +65,7 @@ def run(
     wait: Annotated[float, typer.Option(metavar="MINUTES", help="Wait for a lease that is held.")] = 0.0,
     new: Annotated[bool, typer.Option("--new", help="A new run is meant, however its name looks.")] = False,
     ephemeral: Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")] = False,
+    cpu: Annotated[bool, typer.Option("--cpu", help="The CPU is meant, also for a task that wants a GPU.")] = False,
     progress_seconds: Annotated[float, typer.Option(help="Seconds between plain progress lines.")] = 30.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,6 +77,7 @@ def run(
         "budget_minutes": budget_minutes,
         "checkpoint.every_steps": checkpoint_every,
         "ephemeral": True if ephemeral else None,
+        "device": "cpu" if cpu else None,
     }
     app, stop = surroundings(context), StopSignal()
     with listening(stop, app.runtime, leaving(app, as_json)):
@@ -105,7 +108,8 @@ def push(
     app, stop = surroundings(context), StopSignal()
     with listening(stop, app.runtime, leaving(app, as_json)):
         resolved = app.settle(overrides, config, {"run": run, "account": account})
-        outcome = logged(app, Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), stop), send)
+        opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
+        outcome = logged(app, opening, send)
     finish(app, outcome, as_json, "relay.push/1")
 
 
@@ -123,6 +127,7 @@ def leaving(app: App, as_json: bool) -> Callable[[RelayError], None]:
 
 def train(opening: Opening) -> Outcome:
     """One session. Raises RelayError for what is refused before the lease is asked for."""
+    refuse_rerun(opening.app.machine)
     opening.secret = secret_of(opening.app.environ, opening.resolved.settings.cache.allow)
     state = found(opening)
     target = target_of(opening.app, opening.resolved, state)

@@ -50,7 +50,8 @@ def init(
     resolved = app.settle(overrides, config, flags)
     if stores := made(resolved):
         resolved = app.settle(overrides, config, flags | stores)
-    opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True)
+    shown = Lines(0, app.runtime.monotonic, 30.0)
+    opening = Opening(app, resolved, shown, StopSignal(), new=True, trains=False)
     settings = resolved.settings
     open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session)  # or another store: 78
     for store in opening.stores.both:

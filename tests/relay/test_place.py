@@ -77,8 +77,9 @@ def test_sending_what_is_here_needs_no_gpu(desk: Desk) -> None:
     assert "NO GPU" not in desk("push", "--run", "r", LARGE, **COLAB).err
 
 
-def test_preparing_needs_no_gpu(desk: Desk) -> None:
+def test_preparing_and_beginning_need_no_gpu(desk: Desk) -> None:
     assert "NO GPU" not in desk("prepare", LARGE, **KAGGLE).err
+    assert "NO GPU" not in desk("init", "--run", "r", LARGE, **KAGGLE).err
 
 
 def test_a_competitions_rerun_trains_nothing(desk: Desk) -> None:

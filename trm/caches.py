@@ -2,8 +2,8 @@
 
 Triton keeps each kernel in a folder named after a hash of all that decides its code, source and compiler included, so
 one that does not fit is never taken; the key here only says which archive is worth fetching. What a launch reads is
-carried, as one compressed safetensors file of bytes: binaries, their metadata, host modules. The `__grp__` files that
-lead from one to the others hold absolute paths, and are written anew where the archive is unpacked.
+carried, as one safetensors file of bytes: binaries, their metadata, host modules. The `__grp__` files that lead from
+one to the others hold absolute paths, and are written anew where the archive is unpacked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import platform
 import re
 import sysconfig
 import tempfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 FORMAT = "1"
-MAX_BYTES = 256_000_000
-"""Of an archive, unpacked."""
 MAX_FILES = 4096
 KEYED = ("gpu", "capability", "driver", "torch", "cuda", "triton", "python")
 """Of the fingerprint: the others say how a CPU rounds."""
@@ -85,9 +82,9 @@ class KernelCache:
     def pack(self) -> bytes:
         """The folder's finished kernels; the same bytes for the same files. Raises ValueError if they are too many."""
         files = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in self._finished()}
-        if not 0 < len(files) <= MAX_FILES or sum(map(len, files.values())) > MAX_BYTES:
+        if not 0 < len(files) <= MAX_FILES:
             raise ValueError(f"{len(files)} files of compiled kernels: an archive holds 1 to {MAX_FILES}")
-        return zlib.compress(save({name: np.frombuffer(content, np.uint8) for name, content in files.items()}))
+        return save({name: np.frombuffer(content, np.uint8) for name, content in files.items()})
 
     def counts(self) -> dict[str, int]:
         """Kernels that this process has found in the folder, and those that it had to compile."""
@@ -122,13 +119,9 @@ class KernelCache:
 
 def _read(data: bytes) -> Files:
     """The files of an archive, each checked. Raises ValueError."""
-    inflate = zlib.decompressobj()
     try:
-        packed = inflate.decompress(data, MAX_BYTES)
-        if not inflate.eof or inflate.unused_data:
-            raise ValueError("it is cut off, longer than it says, or too large")
-        arrays = load(packed)
-    except (zlib.error, SafetensorError, KeyError) as error:  # KeyError: a type that numpy has not
+        arrays = load(data)
+    except (SafetensorError, KeyError) as error:  # KeyError: a type that numpy has not
         raise ValueError(f"it is no archive: {error}") from error
     if len(arrays) > MAX_FILES:
         raise ValueError(f"it holds {len(arrays)} files, more than {MAX_FILES}")

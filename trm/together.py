@@ -5,6 +5,7 @@ Every process holds the whole state, so the leader saves, compares and evaluates
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Mapping
 
@@ -61,6 +62,7 @@ class LeadingStep:
         self._peers.order({
             "do": "load", "config": state.config.plain(), "sizes": vars(state.sizes), "step": state.step,
             "fused": isinstance(self._step, FastStep), "parts": self.parts,
+            "kernels": os.environ.get("TRITON_CACHE_DIR"),
         })  # fmt: skip
         self._peers.share(list(state.tensors().values()))
 
@@ -83,6 +85,8 @@ def follow() -> None:
         if order["do"] == "load":
             config, sizes = TrainConfig.model_validate(order["config"]), Sizes(**order["sizes"])
             settle(config.threads)
+            if order["kernels"]:
+                os.environ["TRITON_CACHE_DIR"] = order["kernels"]  # what the leader found or compiled serves all
             state = TrainState(config, sizes, peers.device)
             step = (FastStep if order["fused"] else EagerStep)(parts=order["parts"], peers=peers)
             peers.share(list(state.tensors().values()))

@@ -20,6 +20,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,7 +144,10 @@ def most_memory() -> float:
 
 def server_seconds() -> float:
     """Processor seconds of the children of this process."""
-    children = {child for task in Path("/proc/self/task").glob("*/children") for child in task.read_text().split()}
+    children: set[str] = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        with suppress(FileNotFoundError):  # a thread that has just ended
+            children.update(task.read_text().split())
     stats = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split() for child in children]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / TICKS
 

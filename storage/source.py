@@ -31,7 +31,7 @@ class Source:
         try:
             file = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise _unreadable(data, error) from error
+            raise unreadable(data, error) from error
         try:
             yield Source(os.fstat(file).st_size, path=data, file=file)
         finally:
@@ -46,7 +46,7 @@ class Source:
             try:
                 piece = os.pread(self.file, length, offset)
             except OSError as error:
-                raise _unreadable(self.path, error) from error
+                raise unreadable(self.path, error) from error
             if not piece:
                 raise StoreError(f"{self.path} became shorter while it was being stored.")
             pieces.append(piece)
@@ -61,5 +61,6 @@ class Source:
         return over.hexdigest()
 
 
-def _unreadable(path: Path, error: OSError) -> StoreError:
+def unreadable(path: Path, error: OSError) -> StoreError:
+    """What to tell of a file that cannot be read."""
     return StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextvars
 import hashlib
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple
 
-from storage.base import Corrupt, Missing, Ref, Store, StoreError, check_name
+from storage.base import Corrupt, Missing, Ref, Store, check_name
 from storage.digests import Digests, HashesBlocks, sharing
 from storage.oserrors import os_errors
+from storage.parallel import ahead, begin, in_parallel
 from storage.sent import listening
+from storage.source import unreadable
 from storage.wrapper import innermost
 
 CHUNK = 8 << 20
@@ -29,9 +27,6 @@ _ATTEMPTS = 2
 
 Progress = Callable[[int], None]
 """Called with a number of bytes just done; from any worker thread, one call at a time."""
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -144,7 +139,7 @@ def _upload(store: Store, path: Path, name: str, key: str, progress: Progress, b
                 ref = sent if _same(store, sent, known) else None
         size, sha256 = known.whole()
     except OSError as error:
-        raise StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.") from error
+        raise unreadable(path, error) from error
     if ref is None:
         raise Corrupt(
             f"{store.address}: {key} was sent {_ATTEMPTS} times and did not arrive as it was sent. The file is still "
@@ -212,10 +207,8 @@ def _fetch(store: Store, file: Wanted, part: Path, progress: Progress, workers: 
     with os.fdopen(os.open(part, flags, 0o666), "r+b") as out:
         sha = hashlib.file_digest(out, "sha256")
         begun = done = out.tell()
-        for piece in _ahead(read, range(begun, file.size + 1, CHUNK), workers):
-            for at in range(0, len(piece), _SLICE):
-                out.write(memoryview(piece)[at : at + _SLICE])
-            sha.update(piece)
+        for piece in ahead(read, range(begun, file.size + 1, CHUNK), workers):
+            _keep(out, sha, piece, beside=workers > 1)
             done += len(piece)
             progress(len(piece))
             if len(piece) < CHUNK:
@@ -223,67 +216,15 @@ def _fetch(store: Store, file: Wanted, part: Path, progress: Progress, workers: 
     return begun > 0, (done, sha.hexdigest())
 
 
-def _ahead(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
-    """Results in order, while the next `workers` are under way, each in a daemon thread of its own.
-
-    After an error, or if the caller stops early, what is under way ends by itself: it only reads.
-    """
-    if workers <= 1:
-        yield from map(work, items)
-        return
-
-    todo = iter(items)
-    under_way = deque(begin(work, item) for item in islice(todo, workers))
-    while under_way:
-        result = under_way.popleft().result()
-        under_way.extend(begin(work, item) for item in islice(todo, 1))
-        yield result
-
-
-def begin(work: Callable[[T], R], item: T) -> Future[R]:
-    """The work's future result or error."""
-    future: Future[R] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work(item))
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            future.set_exception(error)
-
-    context = contextvars.copy_context()
-    threading.Thread(target=lambda: context.run(run), name="transfer", daemon=True).start()
-    return future
-
-
-def in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
-    """Results in order. The first error stops what has not begun and is raised once nothing runs any more.
-
-    Daemon threads, unlike an executor's: a process that must be gone never waits for a store that hangs.
-    """
-    todo = list(items)
-    if workers <= 1:
-        return [work(item) for item in todo]
-    queue, lock = iter(enumerate(todo)), threading.Lock()
-    results: dict[int, R] = {}
-    failed = threading.Event()
-
-    def take_turns(_worker: int) -> None:
-        while not failed.is_set():
-            with lock:
-                place, item = next(queue, (None, None))
-            if place is None:
-                return
-            try:
-                results[place] = work(item)  # type: ignore[arg-type]
-            except BaseException:
-                failed.set()
-                raise
-
-    turns = [begin(take_turns, worker) for worker in range(min(workers, len(todo)))]
-    wait(turns)
-    for turn in turns:
-        turn.result()
-    return [results[place] for place in range(len(todo))]
+def _keep(out: BinaryIO, sha: hashlib._Hash, piece: bytes, *, beside: bool) -> None:
+    """Write a piece and hash it; `beside`: both at once."""
+    hashing = begin(sha.update, piece) if beside else None
+    for at in range(0, len(piece), _SLICE):
+        out.write(memoryview(piece)[at : at + _SLICE])
+    if hashing:
+        hashing.result()
+    else:
+        sha.update(piece)
 
 
 def _one_at_a_time(progress: Progress) -> Progress:

@@ -8,14 +8,14 @@ import time
 from typing import Any
 
 from storage.base import Exists, Missing, Ref, Unavailable
+from storage.digests import Digests
 from storage.drive.client import Client, document
 from storage.drive.errors import NotOurs, UsedUp
 from storage.drive.ids import Ids
 from storage.drive.progress import Progress
 from storage.retry import patiently
 from storage.sent import sent
-from storage.source import Source
-from storage.transfer import begin
+from storage.source import Source, unreadable
 
 UNIT = 256 << 10
 """Parts are multiples of this, the last one excepted (Drive's documentation of resumable uploads)."""
@@ -48,7 +48,8 @@ class Upload:
 
     def send(self) -> Ref:
         """Returns once the file is there with the right hash. Raises StoreError; a later call goes on."""
-        wanted, noted = begin(_digest, self._source), bool(self._progress.id)
+        digests = Digests.of(self._source.path, None) if self._source.path else None
+        noted = bool(self._progress.id)
         for _ in range(_SESSIONS):
             if not self._progress.id:
                 self._progress.id, self._progress.session = self._ids.one(), ""
@@ -64,7 +65,7 @@ class Upload:
                     raise
                 found = None
             noted = False
-            if found and found.get("id") == self._progress.id and is_whole(found, self._source.size, wanted.result()):
+            if found and found.get("id") == self._progress.id and self._is_source(found, digests):
                 ref = Ref(self._progress.id)
                 self._progress.forget()
                 return ref
@@ -116,6 +117,15 @@ class Upload:
         done, gone = self._client.run(f"uploading {self._name}", step)
         return done, gone
 
+    def _is_source(self, found: dict[str, Any], digests: Digests | None) -> bool:
+        """Whether what Drive has is what was to be sent. Raises StoreError if that cannot be read."""
+        if digests is None:
+            return is_whole(found, self._source.size, hashlib.sha256(self._source.data).hexdigest())
+        try:
+            return is_whole(found, *digests.whole())
+        except OSError as error:
+            raise unreadable(digests.path, error) from error
+
     def _found(self) -> dict[str, Any] | None:
         try:
             return stat(self._client, self._name, self._progress.id)
@@ -134,13 +144,6 @@ def stat(client: Client, name: str, file: str) -> dict[str, Any]:
 def is_whole(found: dict[str, Any], size: int, sha256: str) -> bool:
     """Whether the server says that it has just these bytes."""
     return str(found.get("size")) == str(size) and found.get("sha256Checksum") == sha256
-
-
-def _digest(source: Source) -> str:
-    sha = hashlib.sha256()
-    for offset in range(0, source.size, PART):
-        sha.update(source.read(offset, min(PART, source.size - offset)))
-    return sha.hexdigest()
 
 
 def _media(source: Source, part: int) -> Any:

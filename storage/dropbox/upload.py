@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from storage.base import Missing, StoreError, Unavailable
+from storage.base import Missing, Unavailable
 from storage.digests import Digests
 from storage.dropbox.client import Client
 from storage.dropbox.progress import Progress
+from storage.parallel import in_parallel
 from storage.retry import patiently
 from storage.sent import sent
-from storage.source import Source
-from storage.transfer import in_parallel
+from storage.source import Source, unreadable
 
 BLOCK = 4 << 20
 """Parts of a concurrent session are of this size (or a multiple of it); the content hash is made of such blocks."""
@@ -130,7 +130,7 @@ class Upload:
         try:
             return self._digests.over_blocks().sha256
         except OSError as error:
-            raise StoreError(f"cannot read {self._digests.path}, which was to be stored: {error.strerror}.") from error
+            raise unreadable(self._digests.path, error) from error
 
     def _ask(self, call: Callable[[Any], T]) -> T:
         return patiently(

@@ -30,8 +30,11 @@ def b64_sha256(data: bytes) -> str:
 
 
 def sha256_of(data: bytes) -> dict[str, str]:
-    """Parameters of a request whose body a server is to verify."""
-    return {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": b64_sha256(data)}
+    """Parameters of a request whose body a server is to verify.
+
+    The algorithm is not named besides: S3 ignores that beside a checksum, and some servers hash once more for it.
+    """
+    return {"ChecksumSHA256": b64_sha256(data)}
 
 
 def sha_hex(checksum: str) -> str | None:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from storage.base import Missing, StoreError, Unavailable
 from storage.digests import Digests
+from storage.parallel import in_parallel
 from storage.s3.checksums import b64, b64_sha256, sha_hex
 from storage.s3.client import Clients
 from storage.s3.errors import Failure, code_of, s3_errors, translate
 from storage.sent import sent
-from storage.transfer import in_parallel
 
 PART = 8 << 20
 """Bytes of a part, unless the file would need too many."""
@@ -146,7 +146,7 @@ class Multipart:
         """A part, sent unless the server has these bytes; with its SHA-256 if the server is to check it."""
         if kept and kept.is_of(data, sha256):
             return Part(number, kept.etag, sha256)
-        checks = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256} if sha256 else {}
+        checks = {"ChecksumSHA256": sha256} if sha256 else {}
         place = {"Bucket": self._bucket, "Key": upload.key, "UploadId": upload.id, "PartNumber": number}
         client = self._clients.checked if sha256 else self._clients.patient
         try:

@@ -34,6 +34,7 @@ from storage.s3.checksums import Checksums, sha256_of, sha_hex
 from storage.s3.client import Clients
 from storage.s3.errors import Failure, s3_errors, status_of, translate
 from storage.s3.multipart import Multipart, composite, part_size
+from storage.source import unreadable
 
 IN_PARTS = 16 << 20
 """Bytes from which a file is sent in parts."""
@@ -182,7 +183,7 @@ class S3Store:
         try:
             self._multipart.put(self.where.root + name, path, verified=verified)
         except OSError as error:
-            raise StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.") from error
+            raise unreadable(path, error) from error
 
     def _place(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self.where.root + name}
@@ -275,4 +276,4 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError as error:
-        raise StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.") from error
+        raise unreadable(path, error) from error

@@ -14,8 +14,9 @@ from relay.progress import IDLE_S, Bar, Lines
 from relay.transfers import EVERY_S, LONG_S, Moving, lines, showing, through
 from relay.workload import Progress
 from storage.memory import MemoryStore
+from storage.parallel import begin
 from storage.sent import listening, sent
-from storage.transfer import begin, upload
+from storage.transfer import upload
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage.base import QuotaExceeded, StoreError, Unavailable
+from storage.digests import Digests
 from storage.drive import upload
 from storage.drive.progress import Progress
 from storage.transfer import download
@@ -26,10 +27,16 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("size", [MIB + 1, 2 * MIB, SIZE])
-def test_it_goes_up_in_multiples_of_256_kib_and_comes_down_the_same(drive: Drive, tmp_path: Path, size: int) -> None:
+def test_it_goes_up_in_multiples_of_256_kib_and_comes_down_the_same(
+    drive: Drive, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = big_file(tmp_path, size)
     store = drive.store()
-    (sent,) = send_up(store, tmp_path, {path.name: "checkpoints/a/model"})
+    hashed, read, shown = [], Digests._pass, []
+    monkeypatch.setattr(Digests, "_pass", lambda digests: (hashed.append(digests.path), read(digests)))
+    (sent,) = send_up(store, tmp_path, {path.name: "checkpoints/a/model"}, sent=shown.append)
+    assert hashed == [path], "once"
+    assert len(shown) > 1 and sum(shown) == size, "told part by part"
     assert drive.names() == ["checkpoints/a/model"] and drive.person.look()["received"] >= size
     assert store.stat(sent.ref).sha256 == sent.sha256
     (got,) = download(drive.store(), [(sent.ref, "model", sent.size, sent.sha256)], tmp_path / "down")

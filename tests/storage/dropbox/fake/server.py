@@ -172,7 +172,7 @@ class Handler(BaseHTTPRequestHandler):
         if first >= len(data):
             return Answer(416, b"Range not satisfiable", type="text/plain")
         headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-        return Answer(206, data[first : last + 1], headers, "application/octet-stream")
+        return Answer(206, memoryview(data)[first : last + 1], headers, "application/octet-stream")
 
     def _send(self, answer: Answer, rate: float) -> None:
         if answer.drop:
@@ -234,7 +234,7 @@ def _faulty(fault: Fault | None, answer: Any, body: bytes) -> Answer:
     if fault.kind == "flip":
         flipped = answer(body[:-1] + bytes([body[-1] ^ 1]) if body else body)
         if not body and flipped.body:
-            flipped.body = flipped.body[:-1] + bytes([flipped.body[-1] ^ 1])
+            flipped.body = bytes(flipped.body[:-1]) + bytes([flipped.body[-1] ^ 1])
         return flipped
     if fault.kind in ("500-after", "drop-after", "hang-after", "cut"):
         real = answer(body)

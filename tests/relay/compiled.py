@@ -1,14 +1,23 @@
-"""Compiled code of a toy: a folder of small files that "compiling" fills, and the archive of it."""
+"""Compiled code of a toy: a folder of small files that "compiling" fills, the archive of it, sessions that use it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from relay.names import CACHES
+from relay.startup import Startup
+from relay.warm import WarmStart, signature
+from tests.relay.sessions import Lab, Session
+from tests.relay.toy import ToyWorkload
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 KEY = "ab" * 32
+NAME = CACHES + KEY
+GOOD = b'{"forward": "code of forward"}'
 
 
 @dataclass
@@ -43,3 +52,33 @@ class ToyKernels:
 
     def counts(self) -> Mapping[str, int]:
         return dict(self.tally)
+
+
+class Compiling(ToyWorkload):
+    """Its first step compiles."""
+
+    def __init__(self, kernels: ToyKernels) -> None:
+        super().__init__()
+        self.kernels = kernels
+
+    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
+        if not self.trained:
+            self.kernels.compile()
+        super().advance(until, should_stop, report)
+
+
+def session(lab: Lab, machine: str, secret: bytes = SECRET, key: str = KEY, **plan: Any) -> tuple[Session, ToyKernels]:
+    kernels = ToyKernels(lab.tmp / machine / "kernels", key)
+    made = lab.session(machine=machine, workload=Compiling(kernels), **plan)
+    ctx = made.ctx
+    ctx.startup = Startup(made.process.monotonic())
+    ctx.warm = WarmStart(made.process, made.store, kernels, secret, ctx.listener.tell)
+    return made, kernels
+
+
+def told(made: Session) -> list[str]:
+    return [line for line in made.told if line.startswith("Compile cache")]
+
+
+def signed(payload: bytes, secret: bytes = SECRET, key: str = KEY) -> bytes:
+    return signature(secret, key, payload) + payload

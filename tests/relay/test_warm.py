@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from relay.errors import BadConfig, Exit
 from relay.names import CACHES
 from relay.signals import StopSignal
-from relay.startup import Startup
-from relay.warm import KEPT, MAX_BYTES, WAIT_S, WarmStart, secret_of, signature, sweep
+from relay.warm import KEPT, WAIT_S, secret_of, sweep
 from storage.base import Denied, QuotaExceeded, Unavailable
 from storage.memory import MemoryStore
 from tests.relay.cli import Desk
-from tests.relay.compiled import KEY, SECRET, ToyKernels
-from tests.relay.sessions import Lab, Session
-from tests.relay.toy import ToyWorkload
-
-NAME = CACHES + KEY
-
-
-class Compiling(ToyWorkload):
-    """Its first step compiles."""
-
-    def __init__(self, kernels: ToyKernels) -> None:
-        super().__init__()
-        self.kernels = kernels
-
-    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
-        if not self.trained:
-            self.kernels.compile()
-        super().advance(until, should_stop, report)
-
-
-def session(lab: Lab, machine: str, secret: bytes = SECRET, key: str = KEY, **plan: Any) -> tuple[Session, ToyKernels]:
-    kernels = ToyKernels(lab.tmp / machine / "kernels", key)
-    made = lab.session(machine=machine, workload=Compiling(kernels), **plan)
-    ctx = made.ctx
-    ctx.startup = Startup(made.process.monotonic())
-    ctx.warm = WarmStart(made.process, made.store, kernels, secret, ctx.listener.tell)
-    return made, kernels
-
-
-def told(made: Session) -> list[str]:
-    return [line for line in made.told if line.startswith("Compile cache")]
+from tests.relay.compiled import GOOD, KEY, NAME, SECRET, ToyKernels, session, signed, told
+from tests.relay.sessions import Lab
 
 
 def test_what_one_session_compiled_the_next_one_loads(lab: Lab) -> None:
@@ -70,40 +38,6 @@ def test_kernels_of_this_machine_are_not_fetched_again(lab: Lab) -> None:
     lab.run(again)
     assert told(again) == ["Compile cache: 2 kernels of an earlier session on this machine."]
     assert kernels.unpacked == [] and kernels.counts()["kernels_compiled"] == 0
-
-
-def signed(payload: bytes, secret: bytes = SECRET, key: str = KEY) -> bytes:
-    return signature(secret, key, payload) + payload
-
-
-GOOD = b'{"forward": "code of forward"}'
-HOSTILE = {
-    "another team's key": (signed(GOOD, secret=b"f" * 32), "signature"),
-    "this team's, of another card": (signed(GOOD, key="cd" * 32), "signature"),
-    "one bit": (signed(GOOD)[:-1] + b"|", "signature"),
-    "cut off": (signed(GOOD)[:-4], "signature"),
-    "shorter than a signature": (b"short", "signature"),
-    "empty": (b"", "signature"),
-    "unsigned": (GOOD, "signature"),
-    "huge": (b"0" * (MAX_BYTES + 1), "longer"),
-    "signed, but no archive": (signed(b"no archive"), "Expecting value"),
-}
-
-
-@pytest.mark.parametrize("case", HOSTILE)
-def test_whatever_lies_in_its_place_is_refused_and_the_session_goes_on_cold(lab: Lab, case: str) -> None:
-    data, why = HOSTILE[case]
-    lab.shared.put(NAME, data)
-    made, kernels = session(lab, "one", target_steps=10)
-    assert lab.run(made).exit_code == Exit.OK
-    assert kernels.counts()["kernels_compiled"] == 2
-    line = told(made)[0]
-    assert line.startswith("Compile cache: refused (") and why in line, line
-    assert why == "Expecting value" or kernels.unpacked == [], "nothing unsigned reaches the workload"
-    assert SECRET.decode() not in "".join(made.told)
-    after, kernels = session(lab, "two", target_steps=20)
-    lab.run(after)
-    assert "hit" in told(after)[0], "what was refused is replaced"
 
 
 @pytest.mark.parametrize("error", [Denied("no"), Unavailable("gone"), QuotaExceeded("full")])

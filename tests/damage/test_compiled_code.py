@@ -1,0 +1,38 @@
+"""Compiled code in the store: whatever lies there, a machine runs only what was signed with its key, or compiles."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.errors import Exit
+from relay.warm import MAX_BYTES
+from tests.relay.compiled import GOOD, NAME, SECRET, session, signed, told
+from tests.relay.sessions import Lab
+
+HOSTILE = {
+    "another team's key": (signed(GOOD, secret=b"f" * 32), "signature"),
+    "this team's, of another card": (signed(GOOD, key="cd" * 32), "signature"),
+    "one bit": (signed(GOOD)[:-1] + b"|", "signature"),
+    "cut off": (signed(GOOD)[:-4], "signature"),
+    "shorter than a signature": (b"short", "signature"),
+    "empty": (b"", "signature"),
+    "unsigned": (GOOD, "signature"),
+    "huge": (b"0" * (MAX_BYTES + 1), "longer"),
+    "signed, but no archive": (signed(b"no archive"), "Expecting value"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_whatever_lies_in_its_place_is_refused_and_the_session_goes_on_cold(lab: Lab, case: str) -> None:
+    data, why = HOSTILE[case]
+    lab.shared.put(NAME, data)
+    made, kernels = session(lab, "one", target_steps=10)
+    assert lab.run(made).exit_code == Exit.OK
+    assert kernels.counts()["kernels_compiled"] == 2
+    line = told(made)[0]
+    assert line.startswith("Compile cache: refused (") and why in line, line
+    assert why == "Expecting value" or kernels.unpacked == [], "nothing unsigned reaches the workload"
+    assert SECRET.decode() not in "".join(made.told)
+    after, kernels = session(lab, "two", target_steps=20)
+    lab.run(after)
+    assert "hit" in told(after)[0], "what was refused is replaced"

@@ -25,7 +25,7 @@ KERNELS = fused_parts()
 """What a training step on this GPU takes."""
 LIMIT = 5e-3
 """bfloat16 rounding of inputs, inner values and outputs stays below; a wrong index does not."""
-BATCH, LENGTH, WIDTH, INNER, CHANNEL, EDGE = 768, 97, 512, 512, 1536, 3
+BATCH, LENGTH, LONG, WIDTH, INNER, CHANNEL, EDGE = 768, 97, 916, 512, 512, 1536, 3
 ROWS = BATCH * LENGTH
 Outputs = tuple[Tensor, ...]
 
@@ -127,8 +127,25 @@ def channel(report: Report) -> None:
     )
 
 
+def attention(report: Report, batch: int, length: int) -> None:
+    """Forward and backward; q and k are rotated in place, so each run gets its own."""
+    qkv, dout = random(batch, length, 3 * WIDTH), random(batch, length, WIDTH)
+    tables = [table.cuda() for table in rotary_tables(length, 64, 10000.0)]
+    mixed, kept = KERNELS.attention.forward(rotated := qkv.clone(), *tables, 8)
+    report.line(
+        f"attention {length}",
+        lambda: KERNELS.attention.forward(qkv.clone(), *tables, 8)[0],
+        lambda: plain.PlainAttention.forward(edge(qkv), *tables, 8)[0],
+    )
+    report.line(
+        f"attention {length} backward",
+        lambda: KERNELS.attention.backward(rotated, *tables, mixed, kept, dout, 8),
+        lambda: plain.PlainAttention.backward(edge(qkv), *tables, edge(mixed), (), edge(dout), 8),
+    )
+
+
 def others(report: Report) -> None:
-    """Norm, attention, loss and the token table's gradient."""
+    """Norm, attention, short and long, loss and the token table's gradient."""
     x, m, injection = (random(ROWS, WIDTH) for _ in range(3))
     report.line(
         "norm forward",
@@ -141,18 +158,8 @@ def others(report: Report) -> None:
         lambda: KERNELS.norm.backward(m, x, rstd),
         lambda: plain.PlainNorm.backward(edge(m), edge(x), edge(rstd)),
     )
-    qkv, dout = random(BATCH, LENGTH, 3 * WIDTH), random(BATCH, LENGTH, WIDTH)
-    tables = [table.cuda() for table in rotary_tables(LENGTH, 64, 10000.0)]
-    report.line(
-        "attention forward",
-        lambda: KERNELS.attention.forward(qkv, *tables, 8),
-        lambda: plain.PlainAttention.forward(edge(qkv), *tables, 8),
-    )
-    report.line(
-        "attention backward",
-        lambda: KERNELS.attention.backward(qkv, *tables, dout, 8),
-        lambda: plain.PlainAttention.backward(edge(qkv), *tables, edge(dout), 8),
-    )
+    attention(report, BATCH, LENGTH)
+    attention(report, 12, LONG)
     logits, labels = random(BATCH, LENGTH, 16), torch.randint(0, 11, (BATCH, 81), device="cuda", dtype=torch.int32)
     report.line(
         "loss",

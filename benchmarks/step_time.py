@@ -2,6 +2,8 @@
 
     python benchmarks/step_time.py --task sudoku --out results
 
+`--task arc` takes the shape of ARC-AGI (16 + 900 positions, a table of 876,406 puzzles) on made-up grids.
+
 Each row runs in its own process, one after another, on the same batches: augmentation, optimizers, EMA and metrics on,
 every cycle run. Prints the table of DESIGN section 8 for this machine and writes step_time.json. The share is of the
 matrix-product rate measured in the same run. `--check` runs the fused step twice in separate processes and compares
@@ -17,6 +19,9 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +29,7 @@ import torch
 
 from trm.config import Arch, TrainConfig
 from trm.data.augment import sudoku
-from trm.data.dataset import Dataset
+from trm.data.dataset import IGNORE, Batch, Dataset
 from trm.fingerprint import fingerprint
 from trm.kernels.fast_step import FastStep, unavailable
 from trm.layers import slow_bf16
@@ -34,10 +39,48 @@ from trm.snapshot import state_hash
 from trm.train import EagerStep, Step, TrainState
 
 SIZES = Sizes(seq_len=81, vocab_size=11, num_identifiers=1)
+"""Of 9x9 Sudoku."""
 ROWS = ("plain", "compiled", "fused")
 MATMUL = 8192
 PLAIN_STEPS = 40
 """The eager step is slow and its time steady: more would only cost."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is timed."""
+
+    config: TrainConfig
+    sizes: Sizes
+    batches: Callable[[], Callable[[int], Batch]]
+    """Makes, on the GPU, what gives the batch of a step."""
+
+
+def case(task: str) -> Case:
+    """A preset on one grid with cells blanked, or ARC's shape (reference/trm.md 13, 16)."""
+    if task == "arc":
+        config = TrainConfig(task="arc", batch_size=192, arch=Arch(L_cycles=4), puzzle_emb_lr=1e-2)
+        sizes = Sizes(seq_len=900, vocab_size=12, num_identifiers=876_406)
+        return Case(config, sizes, lambda: partial(canvases, config.batch_size, sizes))
+    config = preset(task)
+
+    def batches() -> Callable[[int], Batch]:
+        data = grids().to("cuda")
+        return lambda step: data.batch_at(config.seed, step, config.batch_size)
+
+    return Case(config, SIZES, batches)
+
+
+def canvases(rows: int, sizes: Sizes, step: int) -> Batch:
+    """Grids of random heights and widths on a canvas of 30 x 30, to be relabelled; every row is another puzzle."""
+    g = torch.Generator("cuda").manual_seed(step)
+    side = torch.arange(30, device="cuda")
+    height, width = torch.randint(5, 31, (2, rows, 1), generator=g, device="cuda")
+    inside = ((side < height)[:, :, None] & (side < width)[:, None, :]).flatten(1)
+    tokens = torch.randint(2, 12, inside.shape, generator=g, device="cuda", dtype=torch.int32)
+    labels = torch.where(inside, (tokens + 1) % 10 + 2, IGNORE)
+    puzzles = torch.randint(1, sizes.num_identifiers, (rows,), generator=g, device="cuda", dtype=torch.int32)
+    return Batch(torch.where(inside, tokens, 0), labels, puzzles)
 
 
 def grids(count: int = 1000, givens: float = 0.3) -> Dataset:
@@ -47,13 +90,13 @@ def grids(count: int = 1000, givens: float = 0.3) -> Dataset:
     solution = (row * 3 + row // 3 + column) % 9 + 2
     labels = solution.to(torch.uint8).repeat(count, 1)
     shown = torch.rand(count, 81, generator=torch.Generator().manual_seed(0)) < givens
-    return Dataset(torch.where(shown, labels, 1), labels, SIZES.vocab_size, sudoku)
+    return Dataset(torch.where(shown, labels, 1), labels, 11, sudoku)
 
 
-def step_tflop(config: TrainConfig) -> float:
+def step_tflop(config: TrainConfig, sizes: Sizes) -> float:
     """Arithmetic of a step (reference/trm.md 16.1): 2 a multiply-add, backward twice the forward, no recomputation."""
     arch: Arch = config.arch
-    length, width = SIZES.seq_len + arch.prefix_len, arch.hidden_size
+    length, width = sizes.seq_len + arch.prefix_len, arch.hidden_size
     tokens = config.batch_size * length
 
     def inner(dim: int) -> int:
@@ -96,16 +139,16 @@ def compile_model(state: TrainState) -> None:
     state.model.inner.compile()
 
 
-def one_row(name: str, config: TrainConfig, steps: int) -> dict[str, Any]:
+def one_row(name: str, timed: Case, steps: int) -> dict[str, Any]:
     """Time one implementation in this process."""
-    data, state = grids().to("cuda"), TrainState(config, SIZES, "cuda")
+    config, batch_at, state = timed.config, timed.batches(), TrainState(timed.config, timed.sizes, "cuda")
     step: Step = FastStep() if name == "fused" else EagerStep()
     if name == "compiled":
         compile_model(state)
     losses: list[torch.Tensor] = []
 
     def run() -> None:
-        losses.append(step(state, data.batch_at(config.seed, state.step, config.batch_size)))
+        losses.append(step(state, batch_at(state.step)))
 
     began = time.perf_counter()
     run()
@@ -168,13 +211,14 @@ def compare_losses(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def measure(args: argparse.Namespace) -> None:
     """All rows, the table, the JSON file."""
-    config = preset(args.task)
-    why_not = unavailable("cuda", config.arch, SIZES)
+    timed = case(args.task)
+    config, sizes = timed.config, timed.sizes
+    why_not = unavailable("cuda", config.arch, sizes)
     names = [name for name in args.rows if name != "fused" or why_not is None]
     if why_not is not None:
         print(f"no fused step: {why_not}")
     rows = [row for row in (child(name, args) for name in names) if row is not None]
-    ceiling, tflop = matmul_tflops(), step_tflop(config)
+    ceiling, tflop = matmul_tflops(), step_tflop(config, sizes)
     print(
         f"{args.task}, batch {config.batch_size}, {tflop:.2f} TFLOP a step; {MATMUL}^3 product: {ceiling:.0f} TFLOP/s"
     )
@@ -204,7 +248,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         parser.exit(69, "step_time measures GPUs, and torch sees none here\n")
     if args.row:
-        print(json.dumps(one_row(args.row, preset(args.task), args.steps)))
+        print(json.dumps(one_row(args.row, case(args.task), args.steps)))
     else:
         measure(args)
 

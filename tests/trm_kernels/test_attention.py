@@ -1,4 +1,4 @@
-"""Rotary attention in one tile and its gradient equal float64 autograd, at lengths that do not fill the tile."""
+"""Rotary attention and its gradient equal float64 autograd, at lengths that do not fill a tile, and beyond one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ def truth(qkv: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("part", [attention, plain.PlainAttention], ids=["kernel", "plain"])
-@pytest.mark.parametrize("length", [21, 97])
+@pytest.mark.parametrize("length", [21, 97, 150])
 def test_attention_and_its_gradient(part: Any, length: int) -> None:
     qkv, dout = random(2, length, 3 * HEADS * HEAD), random(2, length, HEADS * HEAD, seed=1)
     cos, sin = rotary_tables(length, HEAD, 10000.0)
     x = qkv.double().requires_grad_()
     true = truth(x, cos, sin)
     (gradient,) = torch.autograd.grad(true, x, dout.double())
-    assert error(part.forward(qkv, cos, sin, HEADS), true.detach()) < CLOSE
-    assert error(part.backward(qkv, cos, sin, dout, HEADS), gradient) < CLOSE
+    mixed, kept = part.forward(qkv, cos, sin, HEADS)
+    assert error(mixed, true.detach()) < CLOSE
+    assert error(part.backward(qkv, cos, sin, mixed, kept, dout, HEADS), gradient) < CLOSE

@@ -3,16 +3,19 @@
 
 Sequences up to PAD positions fit a tile, so there is no running maximum and no saved statistics: the backward pass
 computes the probabilities again and needs no atomics. Rotated halves are kept apart: a product over the head is the sum
-of the products over its halves.
+of the products over its halves. Longer sequences go to trm/kernels/long_attention.py.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from trm.kernels import long_attention
 from trm.kernels.layout import PAD
 
 
@@ -96,20 +99,27 @@ def _attention_backward(qkv_ptr, cos_ptr, sin_ptr, dout_ptr, dqkv_ptr, scale, L:
     _unrotated(dqkv, tl.dot(dst, qa), tl.dot(dst, qb), cos, sin, rows, width, 3 * width, L, E)
 
 
-def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
-    """qkv (B, L, 3 D), q then k then v; cos, sin float32 (L, D / heads), half-split -> mixed values (B, L, D)."""
+def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """qkv (B, L, 3 D), q then k then v; cos, sin float32 (L, D / heads), half-split -> mixed values (B, L, D) and what
+    `backward` needs beside them. May leave q and k rotated."""
     batch, length, triple = qkv.shape
+    if length > PAD:
+        return long_attention.forward(qkv, cos, sin, heads)
     out = qkv.new_empty(batch, length, triple // 3)
     head = triple // 3 // heads
     _attention_forward[(batch * heads,)](
         qkv, cos, sin, out, head**-0.5, length, heads, head // 2, PAD, num_warps=8, num_stages=1
     )
-    return out
+    return out, ()
 
 
-def backward(qkv: Tensor, cos: Tensor, sin: Tensor, dout: Tensor, heads: int) -> Tensor:
-    """Gradient of qkv (B, L, 3 D), given that of the mixed values (B, L, D)."""
+def backward(
+    qkv: Tensor, cos: Tensor, sin: Tensor, mixed: Tensor, kept: Sequence[Tensor], dout: Tensor, heads: int
+) -> Tensor:  # fmt: skip
+    """Gradient of what `forward` got, given what it left and returned, and the gradient of the mixed values."""
     batch, length, triple = qkv.shape
+    if length > PAD:
+        return long_attention.backward(qkv, cos, sin, mixed, kept[0], dout, heads)
     dqkv = torch.empty_like(qkv)
     head = triple // 3 // heads
     _attention_backward[(batch * heads,)](

@@ -45,8 +45,10 @@ def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | N
         return f"torch {torch.__version__} cannot sum bfloat16 products into float32 (2.8 can)"
     if arch.forward_dtype != "bfloat16" or arch.pos_encodings == "learned":
         return "it takes bfloat16 and no learned positions"
-    if sizes.seq_len + arch.prefix_len > PAD or arch.hidden_size & (arch.hidden_size - 1) or arch.hidden_size < 128:
-        return f"its kernels take sequences up to {PAD} and hidden sizes that are powers of two from 128"
+    if arch.hidden_size & (arch.hidden_size - 1) or arch.hidden_size < 128:
+        return "its kernels take hidden sizes that are powers of two from 128"
+    if arch.mlp_t and sizes.seq_len + arch.prefix_len > PAD:
+        return f"its token mixer takes sequences up to {PAD}"
     return None
 
 

@@ -103,18 +103,17 @@ class AttentionMixer:
         """(B, L, D) -> the same shape, and what `backward` needs."""
         rows = x.flatten(0, 1)
         qkv = (rows @ self.qkv.T).view(*x.shape[:2], -1)
-        mixed = self.parts.attention.forward(qkv, *self.rotary, self.heads)
+        mixed, kept = self.parts.attention.forward(qkv, *self.rotary, self.heads)
         y, _, rstd = self.parts.norm.forward(rows, mixed.flatten(0, 1) @ self.out.T, self.eps)
-        return y.view_as(x), (rows, qkv, mixed, y, rstd)
+        return y.view_as(x), (rows, qkv, mixed, y, rstd, *kept)
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
         """Write the input's gradient into dx; go on summing the weights' gradients (`pack` starts the sum)."""
-        rows, qkv, mixed, y, rstd = saved
+        rows, qkv, mixed, y, rstd, *kept = saved
         dr = self.parts.norm.backward(dy.flatten(0, 1), y, rstd)
         add_product(self.target[1], dr, mixed.flatten(0, 1))
-        dqkv = self.parts.attention.backward(qkv, *self.rotary, (dr @ self.out).view_as(mixed), self.heads).flatten(
-            0, 1
-        )
+        dmixed = (dr @ self.out).view_as(mixed)
+        dqkv = self.parts.attention.backward(qkv, *self.rotary, mixed, kept, dmixed, self.heads).flatten(0, 1)
         add_product(self.target[0], dqkv, rows)
         torch.addmm(dr, dqkv, self.qkv, out=dx.view_as(dr))
 

@@ -5,6 +5,8 @@ Same names, arguments and layouts as the kernels' own launchers, on any device a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -72,18 +74,20 @@ class PlainAttention:
     """trm/kernels/attention.py."""
 
     @staticmethod
-    def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
+    def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:
         """qkv (B, L, 3 D) -> (B, L, D)."""
         q, k, v = rearrange(qkv, "b l (three h d) -> three b h l d", three=3, h=heads)
         mixed = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v)
-        return rearrange(mixed, "b h l d -> b l (h d)")
+        return rearrange(mixed, "b h l d -> b l (h d)"), ()
 
     @classmethod
-    def backward(cls, qkv: Tensor, cos: Tensor, sin: Tensor, dout: Tensor, heads: int) -> Tensor:
+    def backward(
+        cls, qkv: Tensor, cos: Tensor, sin: Tensor, mixed: Tensor, kept: Sequence[Tensor], dout: Tensor, heads: int
+    ) -> Tensor:  # fmt: skip
         """Gradient of qkv, by autograd."""
         with torch.enable_grad():
             x = qkv.detach().requires_grad_()
-            (grad,) = torch.autograd.grad(cls.forward(x, cos, sin, heads), x, dout)
+            (grad,) = torch.autograd.grad(cls.forward(x, cos, sin, heads)[0], x, dout)
         return grad
 
 

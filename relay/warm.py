@@ -77,6 +77,8 @@ class WarmStart:
         self._too_late = self._usable = False
         self._line = ""
         self._upload: Task | None = None
+        self._sent = 0
+        """Of those that this process compiled."""
 
     @property
     def counts(self) -> Callable[[], Mapping[str, int]]:
@@ -113,9 +115,21 @@ class WarmStart:
             self._upload = self._runtime.spawn("compile cache", self._send)
 
     def finish(self, most_s: float) -> None:
-        """Wait for what is being sent; what does not arrive is sent by another session."""
-        if self._upload is not None and most_s > 0:
-            self._upload.join(min(FINISH_S, most_s))
+        """At the end: send what was compiled since, if anything, and wait for it; another session has time again."""
+        until = self._runtime.monotonic() + min(FINISH_S, most_s)
+        self._join(until)
+        if self._usable and self._compiled > self._sent and self._runtime.monotonic() < until:
+            self._upload = self._runtime.spawn("compile cache", self._send)
+            self._join(until)
+
+    def _join(self, until: float) -> None:
+        left = until - self._runtime.monotonic()
+        if self._upload is not None and left > 0:
+            self._upload.join(left)
+
+    @property
+    def _compiled(self) -> int:
+        return self._kernels.counts().get("kernels_compiled", 0)
 
     def _fetch(self) -> None:
         began = self._runtime.monotonic()
@@ -150,7 +164,8 @@ class WarmStart:
 
     def _send(self) -> None:
         try:
-            if not self._kernels.counts().get("kernels_compiled") and find(self._store, self._name) is not None:
+            self._sent = self._compiled
+            if not self._sent and find(self._store, self._name) is not None:
                 return
             payload = self._kernels.pack()
             if len(payload) > MAX_BYTES - _MAC_BYTES:

@@ -59,7 +59,7 @@ class Opening:
     new: bool = False
     trains: bool = True
     """Else the workload only checks and sends what is here, for which any machine is good enough."""
-    secret: bytes | None = None
+    secret: bytes | None = field(default=None, repr=False)
     """Signs compiled code, where this machine allows any from the store."""
     slow: bool = False
     """Whether people were warned of how this machine trains; then the pace is told too."""

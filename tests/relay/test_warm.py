@@ -32,6 +32,16 @@ def test_what_one_session_compiled_the_next_one_loads(lab: Lab) -> None:
     assert ("put", NAME) not in second.store.calls
 
 
+def test_what_is_compiled_later_is_sent_at_the_end(lab: Lab) -> None:
+    first, _ = session(lab, "one", target_steps=10)
+    first.workload.late = ("backward of an evaluation",)
+    lab.run(first)
+    assert [line for line in told(first) if "stored" in line] == told(first)[1:] and len(told(first)) == 3
+    second, kernels = session(lab, "two", target_steps=20)
+    lab.run(second)
+    assert "hit, 3 files" in told(second)[0] and kernels.counts()["kernels_compiled"] == 0
+
+
 def test_kernels_of_this_machine_are_not_fetched_again(lab: Lab) -> None:
     lab.run(session(lab, "one", target_steps=10)[0])
     again, kernels = session(lab, "one", target_steps=20)

@@ -15,7 +15,7 @@ def ensure_tested(store: Store, runtime: Runtime) -> None:
     Raises BadAddress, naming the server, if the store must not hold a run; else what the store raises.
     """
     if find(store, passed(store)) is None:
-        self_test(store, token=runtime.token)
+        self_test(store, token=runtime.token, sleep=runtime.sleep)
         record(store)
 
 

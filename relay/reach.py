@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from relay.clock import Runtime
 from relay.doctor import Finding, clocks
 from relay.skew import skew
 from storage.base import BadAddress, Denied, Missing, Store
+from storage.retry import patiently
 from storage.room import free
 from storage.selftest import self_test
 from storage.wrapper import innermost
@@ -22,6 +23,8 @@ LONG_ENOUGH_S = 0.25
 SLOW = 500_000
 """Bytes a second below which a checkpoint of some ten megabytes takes minutes."""
 RACERS = 8
+ATTEMPTS = 4
+"""How often a store is asked what it may tell of itself while it gives no answer."""
 _FROM = {
     "env": "environment variables",
     "shared-credentials-file": "~/.aws/credentials",
@@ -31,6 +34,8 @@ _FROM = {
     "assume-role": "an assumed role",
     "sso": "a single sign-on",
 }
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -87,13 +92,13 @@ def reach(store: Store, second: Store, found: Reach, runtime: Runtime) -> Iterat
     yield from _credentials(store, found)
     found.answer_s = _answer(store, runtime)
     yield from _promises(store, second, found, runtime)
-    yield from _described(store)
+    yield from _described(store, runtime)
     found.skew_s, found.clock_is_local = skew(store, runtime), store.clock_is_local
     yield from clocks(found.skew_s)
     found.upload, found.download = speed(store, runtime)
     yield from _speed(found)
     with suppress(Denied):  # a token that may not ask for the quota can still train
-        found.free = free(store)
+        found.free = _patiently(lambda: free(store), runtime)
 
 
 def _credentials(store: Store, found: Reach) -> Iterator[Finding]:
@@ -124,7 +129,7 @@ def _answer(store: Store, runtime: Runtime) -> float:
 
 def _promises(store: Store, second: Store, found: Reach, runtime: Runtime) -> Iterator[Finding]:
     try:
-        self_test(store, second=second, racers=RACERS, token=runtime.token)
+        self_test(store, second=second, racers=RACERS, token=runtime.token, sleep=runtime.sleep)
     except BadAddress:
         found.exclusive = False
         raise
@@ -132,10 +137,15 @@ def _promises(store: Store, second: Store, found: Reach, runtime: Runtime) -> It
     yield Finding("store", True, f"{found.address} keeps its promises (self-test passed)")
 
 
-def _described(store: Store) -> Iterator[Finding]:
+def _described(store: Store, runtime: Runtime) -> Iterator[Finding]:
     inner = innermost(store)
     if isinstance(inner, Describes):
-        yield from (Finding("store", True, line) for line in inner.describe())
+        yield from (Finding("store", True, line) for line in _patiently(inner.describe, runtime))
+
+
+def _patiently(ask: Callable[[], T], runtime: Runtime) -> T:
+    """Of what only some kinds of store tell, around which no wrapper asks again."""
+    return patiently(ask, sleep=runtime.sleep, jitter=lambda: int(runtime.token()[:8], 16) / 2**32, attempts=ATTEMPTS)
 
 
 def _speed(found: Reach) -> Iterator[Finding]:

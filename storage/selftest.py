@@ -5,15 +5,21 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 from typing import cast
 
 from storage.base import BadAddress, Creates, Exists, Missing, Ref, Stat, Store, Unavailable
+from storage.retry import patiently
 
 _FOLDER = "selftest"
 _ROUNDS = 10
 """Races tried at most until one has a clear result; lost replies make a race unclear."""
+_ATTEMPTS = 6
+"""How often an exclusive write that gets no answer is tried, under a fresh name: as storage.retry does with others."""
 
 
 def self_test(
@@ -22,19 +28,22 @@ def self_test(
     second: Store | None = None,
     racers: int = 8,
     token: Callable[[], str] = lambda: secrets.token_hex(16),
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Write, read, race and delete a few fresh objects under `selftest/`, and remove them.
 
     `second` is another client of the same store, which sees what this one wrote and races with it.
     Raises BadAddress, naming the store and the broken promise, if the store must not hold a run; otherwise what the
-    store itself raises (Denied, QuotaExceeded, Unavailable). `token` gives fresh lower-case hexadecimal digits.
+    store itself raises (Denied, QuotaExceeded; Unavailable after several attempts). `token` gives fresh lower-case
+    hexadecimal digits, `sleep` waits between attempts.
     """
-    folder = f"{_FOLDER}/{token()}"
-    _round_trip(store, f"{folder}/round-trip")
     other = second or store
-    _second_put_fails(store, other, f"{folder}/twice")
-    for attempt in range(_ROUNDS):
-        if _race((store, other), f"{folder}/race-{attempt}", racers):
+    patient = partial(patiently, sleep=sleep, jitter=lambda: int(token()[:8], 16) / 2**32, attempts=_ATTEMPTS)
+    folder, number = f"{_FOLDER}/{token()}", count()
+    _round_trip(store, f"{folder}/round-trip")  # of verbs that the caller's store repeats by itself
+    patient(lambda: _second_put_fails(store, other, f"{folder}/twice-{next(number)}"))
+    for _ in range(_ROUNDS):
+        if patient(lambda: _race((store, other), f"{folder}/race-{next(number)}", racers)):
             return
     raise Unavailable(f"{store.address}: no answer could be trusted in {_ROUNDS} races of the self-test; try again.")
 

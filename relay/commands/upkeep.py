@@ -55,7 +55,7 @@ def init(
     settings = resolved.settings
     open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session)  # or another store: 78
     for store in opening.stores.both:
-        self_test(store, token=app.runtime.token)
+        self_test(store, token=app.runtime.token, sleep=app.runtime.sleep)
         record(store)
     opened = opening.begin(opening.workload(target_of(app, resolved, None)).config(), init=True)
     state = opened.view.state

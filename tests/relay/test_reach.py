@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from relay.doctor import Finding
 from relay.reach import LONG_ENOUGH_S, SIZES, Reach, reach
 from relay.storetable import document, table
 from relay.wording import size
-from storage.base import BadAddress, Denied, Ref, Unavailable
+from storage.base import BadAddress, Denied, Ref, Store, Unavailable
 from storage.local import LocalStore
 from storage.memory import MemoryStore
+from storage.retry import RetryStore
 from storage.wrapper import CountingStore, Wrapper
+from tests.storage.faulty import Fault, FaultyStore
 
 
 class Stopwatch(RealRuntime):
@@ -24,6 +27,9 @@ class Stopwatch(RealRuntime):
 
     def monotonic(self) -> float:
         return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
 
 
 class Far(MemoryStore):
@@ -134,6 +140,56 @@ def test_what_was_found_before_the_trouble_is_shown() -> None:
         list(reach(Silent(), Silent(), found, Stopwatch()))
     shown = table([found], None, True)
     assert "reachable: NO" in shown and "credentials: none needed" in shown and "upload: unknown" in shown
+
+
+class FailsAt(FaultyStore):
+    """One request of all gets a bad reply, or every one of a verb from there on."""
+
+    def __init__(self, inner: Store, number: int, fault: Fault, verb: str = "") -> None:
+        super().__init__(inner)
+        self.number, self.fault, self.verb, self.asked = number, fault, verb, count()
+
+    def _next(self, verb: str) -> Fault:
+        now = next(self.asked)
+        bad = now >= self.number and verb == self.verb if self.verb else now == self.number
+        return self.fault if bad else "ok"
+
+
+def told_through(faulty: FailsAt) -> list[str]:
+    runtime = Stopwatch()
+    store = RetryStore(faulty, sleep=runtime.sleep, jitter=lambda: 0.0)
+    return [f.text for f in reach(store, store, Reach("x", "ledger"), runtime) if f.subject != "speed"]
+
+
+@pytest.mark.parametrize("fault", ["before", "after", "throttled"])
+def test_one_bad_reply_to_any_request_changes_nothing_that_is_told(fault: Fault) -> None:
+    sound = FailsAt(MemoryStore("r"), 10_000, fault)
+    expected = told_through(sound)
+    for number in range(next(sound.asked)):
+        assert told_through(FailsAt(MemoryStore("r"), number, fault)) == expected
+
+
+@pytest.mark.parametrize("verb", ["put", "put_if_absent", "get", "delete", "stat"])
+def test_a_fault_that_stays_is_told(verb: str) -> None:
+    with pytest.raises(Unavailable):
+        told_through(FailsAt(MemoryStore(), 5, "before", verb))
+
+
+@pytest.mark.parametrize("silences", [1, 99])
+def test_the_room_is_asked_for_again_too(silences: int) -> None:
+    left = count(silences, -1)
+
+    class Shy(Far):
+        def quota(self) -> tuple[int, int | None]:
+            if next(left) > 0:
+                raise Unavailable("no answer")
+            return super().quota()
+
+    if silences == 1:
+        assert looked(Shy(Stopwatch()))[0].free == 2_000_000_000
+    else:
+        with pytest.raises(Unavailable):
+            looked(Shy(Stopwatch()))
 
 
 FULL = Reach(

@@ -109,6 +109,13 @@ class Windows:
         found = self.around(t)
         return None if found is None else max(t, found[0])
 
+    def fits(self, t: float, seconds: float) -> Interval | None:
+        """The first moment from `t` on when a window stays open for `seconds`, and that window's end."""
+        found = self.around(t)
+        while found and found[1] - max(t, found[0]) < seconds:
+            found = self.around(found[1]) if found[1] < t + LONGEST_LOOK_S else None
+        return (max(t, found[0]), found[1]) if found else None
+
     def _look(self, t: float) -> None:
         """Make known whole weeks around `t` until a window ends after it, or 400 days have passed."""
         if (not self._known and not self._until) or t < self._from:

@@ -15,7 +15,18 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
-from relay.commands import checks, clearing, demonstration, people, reports, sessions, settings, upkeep, weights
+from relay.commands import (
+    checks,
+    clearing,
+    demonstration,
+    people,
+    planning,
+    reports,
+    sessions,
+    settings,
+    upkeep,
+    weights,
+)
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData, Exit, RelayError
 from relay.mishaps import explain, log_bug, tell
@@ -211,7 +222,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "register": people.register,
     "report": reports.report,
     "status": reports.status,
-    "next": reports.next_account,
+    "next": planning.next_account,
+    "plan": planning.plan,
     "prepare": weights.prepare,
     "run": sessions.run,
     "push": sessions.push,

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from relay.advice import command
+from relay.availability import wall
+from relay.crew import Crew
+from relay.plan import Range, finish_range
+from relay.policy import Providers
 from relay.redact import printable, redact
 from relay.status import AccountRow, View
-from relay.wording import duration
+from relay.turns import Candidate, Order, order
+from relay.wording import duration, iso
+
+RUNNERS = 10
+"""Runners-up that are told in a line each."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who asks: in which zone, as which account if they said so, and whether names may be shown."""
+
+    zone: str = "UTC"
+    account: str | None = None
+    redacted: bool = False
+
+    def name(self, row: AccountRow) -> str:
+        """What to call an account's person."""
+        return row.id if self.redacted else printable(row.label) or row.id
 
 
 @dataclass(frozen=True)
@@ -18,44 +41,124 @@ class Turn:
     """A proposal."""
 
     account: AccountRow | None
+    """None if nobody can begin now."""
     why: str
     command: str
     message: str
+    others: tuple[Candidate, ...] = ()
+    """Everybody else, in order."""
+    first: Candidate | None = None
+    """Who can begin first, where nobody can now."""
+    free_until: float = math.inf
+    reader: Reader = Reader()
+
+    @property
+    def you(self) -> bool | None:
+        """Whether the proposed account is the reader's; None if they did not say which is."""
+        return None if self.reader.account is None else bool(self.account and self.account.id == self.reader.account)
 
     def document(self) -> dict[str, Any]:
-        """relay.next/1."""
+        """relay.next/2, which has every key of relay.next/1."""
+        row = self.account
         return {
-            "schema": "relay.next/1",
-            "account": self.account.id if self.account else None,
-            "label": printable(self.account.label) if self.account else None,
+            "schema": "relay.next/2",
+            "account": row.id if row else None,
+            "label": self.reader.name(row) if row else None,
             "why": self.why,
             "command": self.command or None,
             "message": self.message,
+            "free_until": iso(self.free_until) if self.free_until < math.inf else None,
+            "left_s": round(row.quota.left_s) if row and row.quota else None,
+            "resets_at": iso(row.quota.resets_at) if row and row.quota else None,
+            "first": self._candidate(self.first) if self.first else None,
+            "others": [self._candidate(one) for one in self.others],
+            "you": self.you,
         }
 
+    def _candidate(self, one: Candidate) -> dict[str, Any]:
+        return {
+            "account": one.row.id,
+            "label": self.reader.name(one.row),
+            "can_at": iso(one.at),
+            "why_not": one.why_not or None,
+        }
 
-def propose(view: View, stores: Mapping[str, str]) -> Turn:
-    """Among the ready accounts, the one that has given least time; `stores` by variable are what others must set."""
+    def text(self) -> str:
+        """For people: whose turn, the message to send, then the others."""
+        lines = [f"Next: {self.account.id} ({self.why})"] if self.account else []
+        if self.you is not None:
+            lines.append(f"That is {'you' if self.you else 'not you'}, {self.reader.account}.")
+        lines.append(self.message)
+        lines += [f"  {one.row.id}: {_runner(one)}" for one in self.others[:RUNNERS]]
+        if len(self.others) > RUNNERS:
+            lines.append(f"  and {len(self.others) - RUNNERS:,} more (--json lists all)")
+        return "\n".join(lines)
+
+
+def propose(
+    view: View, stores: Mapping[str, str], providers: Providers, reader: Reader | None = None, ends: bool = True
+) -> Turn:
+    """The first who can begin now; `stores` by variable are what others must set. `ends`: tell when the run may end."""
+    reader = reader or Reader()
     if view.phase == "halted":
-        return Turn(None, "the run is halted", "", f"Run {view.run} is halted: {view.state and view.state.halted}")
+        text = f"Run {view.run} is halted: {printable((view.state and view.state.halted) or '')}"
+        return Turn(None, "the run is halted", "", text, reader=reader)
     if view.step >= view.target > 0:
-        return Turn(
-            None, "the target is reached", "", f"Run {view.run} has reached its target of {view.target:,} steps."
-        )
-    ready = [row for row in view.accounts if row.ready]
-    if not ready:
-        why = "no account is ready" if view.accounts else "no account is registered"
-        return Turn(None, why, "", f"{why.capitalize()}: {command('register account_1 LABEL')}")
-    chosen = least(ready)
-    among = f"the least of {len(ready)} ready accounts" if len(ready) > 1 else "the only account that is ready"
-    why = f"{duration(chosen.seconds)} given so far, {among}"
-    words = command_for(chosen.id, view.run, stores)
-    return Turn(chosen, why, words, message_for(view, chosen, words))
+        text = f"Run {view.run} has reached its target of {view.target:,} steps."
+        return Turn(None, "the target is reached", "", text, reader=reader)
+    crew = Crew(view, providers)
+    found = order(crew, partial(wall, zone_name=reader.zone))
+    if not found.now:
+        return _nobody(view, found, stores, reader)
+    chosen, *others = found.all
+    words = command_for(chosen.row.id, view.run, stores)
+    return Turn(
+        account=chosen.row,
+        why=_why(chosen, found.now),
+        command=words,
+        message=_message(view, chosen, words, reader, finish_range(crew.course()) if ends else None),
+        others=tuple(others),
+        free_until=chosen.free_until,
+        reader=reader,
+    )
 
 
-def least(rows: Sequence[AccountRow]) -> AccountRow:
-    """Fewest seconds, then sessions, then the id."""
-    return min(rows, key=lambda row: (row.seconds, row.sessions, row.id))
+def _nobody(view: View, found: Order, stores: Mapping[str, str], reader: Reader) -> Turn:
+    """Who can first, and when; or what has to be done."""
+    if not found.all:
+        why = "no account is registered"
+        return Turn(None, why, "", f"{why.capitalize()}: {command('register account_1 LABEL')}", reader=reader)
+    first = next(iter(found.later), None)
+    if first is None or first.at is None:
+        why = "no account is ready"
+        text = f"{why.capitalize()}, and none becomes so by itself. Another person can: {command('register ID LABEL')}"
+        return Turn(None, why, "", text, others=found.never, reader=reader)
+    why = f"nobody can begin now; {first.row.id} can first, {wall(first.at, reader.zone)}"
+    hello = _greeting(view, first, reader, when=True)
+    words = command_for(first.row.id, view.run, stores)
+    text = f"{why[0].upper()}{why[1:]} ({first.why_not}). To send them:\n{hello} In the project's folder:\n  {words}"
+    return Turn(None, why, "", text, others=found.later[1:] + found.never, first=first, reader=reader)
+
+
+def _why(chosen: Candidate, now: Sequence[Candidate]) -> str:
+    """What decided, in words that the others accept."""
+    row, second = chosen.row, now[1] if len(now) > 1 else None
+    given = f"{duration(row.seconds)} given so far"
+    if second is None:
+        return f"{given}, the only account that can begin now"
+    if chosen.rank.saves and not second.rank.saves:
+        return f"{duration(chosen.saved_s)} of its hours would be lost at the reset within a day; {given}"
+    if chosen.rank.hours < second.rank.hours:
+        return f"{given}, the least of {len(now):,} accounts that can begin now"
+    if chosen.rank.speed > second.rank.speed:
+        return f"{given}, within the hour as much as others, and on the fastest GPU measured"
+    if chosen.rank.seconds < second.rank.seconds:
+        return f"{given}, the least of {len(now):,} accounts that can begin now"
+    return f"{given}, as much as others; it has had the fewest sessions, or comes first by its id"
+
+
+def _runner(one: Candidate) -> str:
+    return one.why_not or f"can begin now too; {duration(one.row.seconds)} given so far"
 
 
 def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:
@@ -64,13 +167,26 @@ def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:
     return f"ACCOUNT_ID={account} RUN_NAME={run} {where}bash multi_account_workflow.sh"
 
 
-def message_for(view: View, row: AccountRow, command: str) -> str:
-    """Plain text to send."""
+def _message(view: View, chosen: Candidate, words: str, reader: Reader, ends: Range | None) -> str:
+    """Plain text to send; times are in the person's own zone."""
+    parts = [_greeting(view, chosen, reader)]
+    if view.training and view.holder:
+        parts.append(f"{view.holder.account} is training right now; start when that ends.")
+    zone, quota = chosen.row.zone, chosen.row.quota
+    if chosen.free_until < view.now + 7 * 86400:
+        parts.append(f"Your time for it ends {wall(chosen.free_until, zone)}.")
+    if quota is not None:
+        until = f" until {wall(quota.resets_at, zone)}" if quota.resets_at else ""
+        parts.append(f"{duration(quota.left_s)} of your hours are left{until} ({quota.source}).")
+    if ends and ends.p50 < math.inf:
+        parts.append(f"As planned, the run will be done around {wall(ends.p50, zone)}.")
+    return f"{' '.join(parts)} In the project's folder:\n  {words}"
+
+
+def _greeting(view: View, one: Candidate, reader: Reader, when: bool = False) -> str:
     percent = 100.0 * view.step / view.target if view.target else 0.0
-    wait = (
-        f" {view.holder.account} is training right now; start when that ends." if view.training and view.holder else ""
-    )
+    turn = f"your turn comes {wall(one.at or view.now, one.row.zone)}" if when else "it is your turn"
     return (
-        f"Hello {printable(row.label) or row.id}: run {view.run} stands at step {view.step:,} of {view.target:,} "
-        f"({percent:.1f}%) and it is your turn.{wait} In the project's folder:\n  {command}"
+        f"Hello {reader.name(one.row)}: run {view.run} stands at step {view.step:,} of {view.target:,} "
+        f"({percent:.1f}%) and {turn}."
     )

@@ -17,9 +17,9 @@ from relay.commands.common import App
 from relay.commands.reading import accounts, open_stores, other_runs
 from relay.config import Resolved
 from relay.context import Context, Listener, Plan
+from relay.crew import Crew
 from relay.endpoint import ensure_tested
 from relay.gpus import gpu_name
-from relay.handoff import least
 from relay.identity import Opened, Pair, begin_run
 from relay.inference import infer_account
 from relay.lease import Held
@@ -37,8 +37,10 @@ from relay.skew import clock_warning, skew
 from relay.standing import Standing, rows
 from relay.startup import Startup
 from relay.state import RunState
+from relay.status import View
 from relay.storeid import begin_store, begins_by_itself, read_identity
 from relay.transfers import through
+from relay.turns import first_after
 from relay.warm import WarmStart
 from relay.wording import duration
 from relay.workload import Workload
@@ -251,9 +253,8 @@ def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
 
 
 def successor(known: Accounts, state: RunState, account: str) -> str | None:
-    """Whom to propose as next: the ready account that gave this run least, another one if there is one."""
-    mine = Standing(state.model_copy(update={"holder": None}))  # the lease is about to be released
-    listed = rows(known.all(), [mine], known.providers, state.updated)
-    ready = [row for row in listed if row.ready or row.id == account]
-    others = [row for row in ready if row.id != account] or ready
-    return least(others).id if others else None
+    """Whom to propose as next, by what accounts gave this run; another one if there is one."""
+    released = state.model_copy(update={"holder": None})  # the lease is about to be
+    listed = rows(known.all(), [Standing(released)], known.providers, state.updated, state.run_id)
+    view = View(state.project, state.run, state.target_steps, state.updated, released, accounts=tuple(listed))
+    return first_after(Crew(view, known.providers), account)

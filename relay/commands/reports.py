@@ -1,4 +1,4 @@
-"""`report`, `status` and `next`: look at a run; they write nothing and work before anything exists."""
+"""`report` and `status`: look at a run; they write nothing and work before anything exists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from relay.commands.common import (
-    AccountOption,
     ConfigOption,
     JsonOption,
     Overrides,
@@ -18,7 +17,6 @@ from relay.commands.common import (
     surroundings,
 )
 from relay.commands.reading import look
-from relay.handoff import propose
 from relay.paragraphs import terminal_width
 from relay.report import draw, report_document
 from relay.skew import clock_warning
@@ -73,19 +71,3 @@ def status_line(view: View) -> str:
     line += f" ({view.store})" if view.store else ""
     line += f": {view.missing}" if view.missing else ""
     return line + (f". Halted: {view.state.halted}" if view.state and view.state.halted else "")
-
-
-def next_account(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    account: AccountOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Say whose turn it is, and the command to send them."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run, "account": account})
-    turn = propose(look(app, resolved), resolved.addresses)
-    who = f"Next: {turn.account.id} ({turn.why})\n" if turn.account else ""
-    emit(as_json, turn.document(), who + turn.message)

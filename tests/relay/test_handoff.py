@@ -1,25 +1,72 @@
-"""Whose turn it is: the ready account that has given least, with a command that can be typed as it stands."""
+"""Whose turn it is: who can begin now, in an order people accept, with a command that can be typed as it stands."""
 
 from __future__ import annotations
 
+import json
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from relay.handoff import command_for, least, propose
-from relay.state import RunState
+from relay.availability import Windows, parse, wall
+from relay.crew import Crew
+from relay.handoff import Reader, Turn, command_for, propose
+from relay.policy import Providers, shipped
+from relay.quota import Quota
+from relay.state import Holder, Link, RunState
 from relay.status import AccountRow, View
+from relay.turns import first_after
+from tests.relay.test_report import trained
+
+HOUR, DAY = 3600.0, 86400.0
+NOON = 1_795_867_200.0
+"""Saturday 2026-11-28, 12:00 UTC."""
 
 
 def view(rows: tuple[AccountRow, ...] = (), **changes: Any) -> View:
-    values: dict[str, Any] = {"project": "p", "run": "r", "target_steps": 100, "now": 1000.0, "accounts": rows}
+    values: dict[str, Any] = {"project": "p", "run": "r", "target_steps": 100, "now": NOON, "accounts": rows}
     return View(**(values | changes))
+
+
+def turn_of(
+    *rows: AccountRow, reader: Reader | None = None, providers: Providers | None = None, **changes: Any
+) -> Turn:
+    return propose(view(rows, **changes), {}, providers or shipped(), reader)
+
+
+def quota(left_s: float, resets_in: float | None = DAY) -> Quota:
+    return Quota(left_s, 30 * HOUR, "estimated", NOON, None if resets_in is None else NOON + resets_in)
+
+
+def link(account: str, rate: float, gpu: str, epoch: int = 1) -> Link:
+    steps = round(rate * HOUR)
+    return Link(
+        epoch=epoch,
+        account=account,
+        from_step=0,
+        to_step=steps,
+        commits=3,
+        started=NOON - 9 * DAY,
+        seconds=HOUR,
+        ended=NOON - 8 * DAY,
+        end="budget used",
+        gpu=gpu,
+    )
 
 
 def halted() -> RunState:
     ids = dict.fromkeys(("run_id", "ledger_store", "checkpoint_store"), "0" * 32)
     return RunState(project="p", run="r", config_hash="a" * 64, created=0.0, updated=0.0, halted="loss is nan", **ids)
+
+
+def filling() -> Providers:
+    """A provider whose record allows that hours be filled."""
+    found = shipped()
+    open_one = found.named("colab").model_copy(update={"name": "generous", "may_fill_hours": True})
+    return found.model_copy(update={"providers": (*found.providers, open_one)})
 
 
 def test_the_ready_account_that_gave_least_goes_next() -> None:
@@ -29,26 +76,123 @@ def test_the_ready_account_that_gave_least_goes_next() -> None:
         AccountRow("c", "C", "ready", seconds=10.0),
         AccountRow("d", "D", "blocked", seconds=0.0),
     )
-    turn = propose(view(rows), {})
+    turn = turn_of(*rows)
     assert turn.account == rows[2]
     assert turn.command == "ACCOUNT_ID=c RUN_NAME=r bash multi_account_workflow.sh"
     assert turn.command in turn.message and "10 s" in turn.why
+    assert [one.row.id for one in turn.others] == ["a", "b", "d"]
 
 
 def test_equal_accounts_take_turns_by_sessions_then_id() -> None:
     rows = [AccountRow("b", "", "ready"), AccountRow("a", "", "ready"), AccountRow("0", "", "ready", sessions=1)]
-    assert least(rows).id == "a"
+    turn = turn_of(*rows)
+    assert turn.account and turn.account.id == "a" and "by its id" in turn.why
+    assert [one.row.id for one in turn.others] == ["b", "0"]
+
+
+def test_within_the_hour_the_fastest_measured_gpu_goes_first() -> None:
+    state = trained(epoch=2, holder=None, links=(link("slow", 2.0, "Tesla T4"), link("fast", 9.0, "NVIDIA H100", 2)))
+    rows = (
+        AccountRow("slow", "", "ready", seconds=HOUR + 5),
+        AccountRow("fast", "", "ready", seconds=2 * HOUR - 5),
+        AccountRow("new", "", "ready", seconds=HOUR, gpu="H100"),
+    )
+    asked = {"state": state, "target_steps": 10**9}
+    first = turn_of(*rows, **asked)
+    assert first.account and first.account.id == "new", "its GPU was measured by others; it gave less than `fast`"
+    fast = turn_of(*rows[:2], **asked)
+    assert fast.account and fast.account.id == "fast" and "fastest GPU measured" in fast.why
+    far = turn_of(rows[0], replace(rows[1], seconds=2 * HOUR), **asked)
+    assert far.account and far.account.id == "slow", "an hour more outweighs any speed"
+
+
+def test_hours_about_to_be_lost_are_a_reason_only_where_the_record_says_so() -> None:
+    rows = (
+        AccountRow("little", "", "ready", seconds=0.0),
+        AccountRow("much", "", "ready", seconds=90 * HOUR, quota=quota(5 * HOUR, DAY - 1), provider="generous"),
+    )
+    allowed, forbidden = turn_of(*rows, providers=filling()), turn_of(*rows)
+    assert allowed.account == rows[1] and "5 h 00 min of its hours would be lost" in allowed.why
+    assert forbidden.account == rows[0] and "lost" not in forbidden.why
+    later = replace(rows[1], quota=quota(5 * HOUR, DAY + 60))
+    assert turn_of(rows[0], later, providers=filling()).account == rows[0], "only within a day"
+
+
+def test_nobody_is_woken_and_everybody_is_told_why_not() -> None:
+    evening = "mon-sun 18:00-23:00"
+    rows = (
+        AccountRow("asleep", "Ana", "ready", availability=evening, zone="Europe/Berlin"),
+        AccountRow("cooling", "", "cooling", until=NOON + 2 * HOUR),
+        AccountRow("used", "", "ready", quota=quota(60.0, 3 * HOUR)),
+        AccountRow("doubt", "", "ready", confirmed=False),
+        AccountRow("paused", "", "paused"),
+        AccountRow("gone", "", "retired"),
+    )
+    turn = turn_of(*rows, reader=Reader("America/New_York", "paused"))
+    assert turn.account is None and turn.document()["command"] is None
+    assert turn.first and turn.first.row.id == "cooling" and turn.first.at == NOON + 2 * HOUR
+    told = {one.row.id: one.why_not for one in turn.others}
+    assert list(told) == ["used", "asleep", "doubt", "paused"], "by when they can, then who cannot"
+    assert told["asleep"] == f"asleep until {wall(NOON + 5 * HOUR, 'America/New_York')}"
+    assert told["used"].startswith("60 s left until") and told["doubt"].startswith("unconfirmed")
+    assert "Nobody can begin now; cooling can first, Sat 2026-11-28 09:00 (America/New_York)" in turn.message
+    assert "not you, paused" in turn.text() and "ACCOUNT_ID=cooling" in turn.message
+    assert turn.document()["first"]["can_at"] == "2026-11-28T14:00:00Z"
+
+
+def test_the_message_tells_when_window_and_hours_end_in_the_persons_zone() -> None:
+    ana = AccountRow(
+        "a", "Ana's Kaggle", "ready", quota=quota(7 * HOUR), availability="daily 09:00-23:00", zone="Asia/Tokyo"
+    )
+    turn = turn_of(ana, reader=Reader("UTC", "a"))
+    assert turn.message.startswith("Hello Ana's Kaggle: run r stands at step 0 of 100 (0.0%) and it is your turn.")
+    assert "Your time for it ends Sat 2026-11-28 23:00 (Asia/Tokyo)." in turn.message
+    assert "7 h 00 min of your hours are left until Sun 2026-11-29 21:00 (Asia/Tokyo) (estimated)." in turn.message
+    assert "That is you, a." in turn.text() and turn.document()["you"] is True
+    assert turn.document()["free_until"] == "2026-11-28T14:00:00Z"
+
+
+def test_the_message_tells_when_the_run_may_end_once_speeds_are_measured() -> None:
+    state = trained(epoch=1, step=3600, target_steps=7200, holder=None, links=(link("a", 1.0, "cpu"),))
+    turn = turn_of(AccountRow("a", "", "ready", gpu="cpu"), state=state)
+    assert "the run will be done around Sat 2026-11-28" in turn.message
+
+
+def test_a_window_too_short_for_a_session_is_no_turn() -> None:
+    hasty = AccountRow("a", "", "ready", availability="daily 12:00-12:05", zone="UTC")
+    turn = turn_of(hasty)
+    assert turn.account is None and turn.others[0].why_not == "its windows are shorter than a session"
+    closing = AccountRow("b", "", "ready", availability="daily 06:00-12:05", zone="UTC")
+    assert turn_of(closing).first is not None
+
+
+def test_whoever_trains_is_told_to_wait_for() -> None:
+    holder = Holder(
+        session="1" * 32, account="a", epoch=3, since=NOON - 60, ttl_s=180.0, latest_end=NOON + HOUR, target_steps=100
+    )
+    state = trained(holder=holder)
+    turn = turn_of(AccountRow("a", "", "active"), AccountRow("b", "", "ready"), state=state, target_steps=10**9)
+    assert turn.account and turn.account.id == "b"
+    assert "a is training right now; start when that ends." in turn.message
+    assert turn.others[0].why_not == f"training until {wall(NOON + HOUR, 'UTC')}"
+    alone = turn_of(AccountRow("a", "", "active"), state=state, target_steps=10**9)
+    assert alone.account is None and alone.first and alone.first.at == NOON + HOUR
 
 
 @pytest.mark.parametrize("rows", [(), (AccountRow("a", "A", "quota_exceeded"),)])
 def test_nobody_ready_says_what_to_do(rows: tuple[AccountRow, ...]) -> None:
-    turn = propose(view(rows), {})
+    turn = turn_of(*rows)
     assert turn.account is None and turn.document()["command"] is None and "register" in turn.message
 
 
 def test_a_halted_run_has_no_next() -> None:
-    turn = propose(view((AccountRow("a", "A", "ready"),), state=halted()), {})
+    turn = turn_of(AccountRow("a", "A", "ready"), state=halted())
     assert turn.account is None and "loss is nan" in turn.message
+
+
+def test_a_finished_run_has_no_next() -> None:
+    turn = turn_of(AccountRow("a", "A", "ready"), state=trained(step=100, target_steps=100, holder=None))
+    assert turn.account is None and "has reached its target" in turn.message
 
 
 def test_a_store_address_is_quoted_and_carries_no_secret() -> None:
@@ -58,12 +202,81 @@ def test_a_store_address_is_quoted_and_carries_no_secret() -> None:
 
 
 def test_hostile_labels_cannot_break_the_message() -> None:
-    turn = propose(view((AccountRow("a", "\x1b[2J\n$(rm -rf /)", "ready"),)), {})
-    assert "\x1b" not in turn.message and turn.message.count("\n") == 1
+    hostile = AccountRow("a", "\x1b[2J\n$(rm -rf /)", "ready", availability="\x1b]0;x\x07", zone="../etc", gpu="\n")
+    turn = turn_of(hostile)
+    assert "\x1b" not in turn.text() and turn.message.count("\n") == 1
     assert turn.command == "ACCOUNT_ID=a RUN_NAME=r bash multi_account_workflow.sh"
+
+
+def test_redacted_answers_name_ids_alone() -> None:
+    rows = tuple(AccountRow(f"a{n}", f"Person {n}", "ready") for n in range(3))
+    turn = turn_of(*rows, reader=Reader(redacted=True))
+    assert "Person" not in json.dumps(turn.document()) + turn.text() and "Hello a0:" in turn.message
 
 
 def test_two_stores_are_both_passed_on() -> None:
     stores = {"RELAY_LEDGER_STORE": "/ledger", "RELAY_CHECKPOINT_STORE": "/big disk"}
-    words = shlex.split(propose(view((AccountRow("a", "A", "ready"),)), stores).command)
+    words = shlex.split(propose(view((AccountRow("a", "A", "ready"),)), stores, shipped()).command)
     assert words[2:4] == ["RELAY_LEDGER_STORE=/ledger", "RELAY_CHECKPOINT_STORE=/big disk"]
+
+
+def test_every_key_of_the_first_document_is_kept() -> None:
+    document = turn_of(AccountRow("a", "A", "ready")).document()
+    assert document["schema"] == "relay.next/2"
+    assert {"account", "label", "why", "command", "message"} <= set(document)
+
+
+def test_a_thousand_accounts_are_ranked_and_ten_are_told() -> None:
+    rows = tuple(AccountRow(f"a{n:04}", "x", "ready", seconds=float(n), provider="nowhere") for n in range(1000))
+    turn = turn_of(*rows)
+    assert turn.account == rows[0] and len(turn.others) == 999 and "and 989 more" in turn.text()
+
+
+STATES = st.sampled_from(["ready", "ready", "ready", "cooling", "paused", "blocked", "active"])
+ROWS = st.lists(
+    st.builds(
+        AccountRow,
+        id=st.sampled_from([f"a{n}" for n in range(9)]),
+        label=st.just(""),
+        state=STATES,
+        seconds=st.floats(0, 1e6),
+        quota=st.none() | st.builds(quota, st.floats(0, 1e5), st.none() | st.floats(1, 1e6)),
+        until=st.none() | st.floats(NOON - 1e6, NOON + 1e6),
+        availability=st.sampled_from([None, "daily 08:00-11:00", "sat 11:00-14:00; sun 10:00-20:00", "nonsense"]),
+        zone=st.sampled_from([None, "UTC", "Asia/Tokyo"]),
+        confirmed=st.booleans(),
+    ),
+    max_size=9,
+    unique_by=lambda row: row.id,
+)
+
+
+@given(rows=ROWS)
+def test_only_who_may_and_can_is_asked_and_least_goes_first(rows: list[AccountRow]) -> None:
+    turn = turn_of(*rows)
+
+    def can(row: AccountRow) -> bool:
+        windows = (
+            Windows(parse(row.availability), row.zone or "UTC") if (row.availability or "n")[0] != "n" else Windows()
+        )
+        until = row.state == "ready" or (row.state == "cooling" and row.until is not None and row.until <= NOON)
+        until = until or (row.state in ("paused",) and row.until is not None and row.until <= NOON)
+        enough = row.quota is None or row.quota.left_s >= 600
+        return until and row.confirmed and enough and windows.open_at(NOON)
+
+    able = [row for row in rows if can(row)]
+    assert (turn.account is None) == (not able)
+    if turn.account:
+        least = min(row.seconds // HOUR for row in able)
+        assert turn.account in able and turn.account.seconds // HOUR == least
+
+
+@given(rows=ROWS)
+def test_a_release_proposes_the_same_but_another_one(rows: list[AccountRow]) -> None:
+    turn, crew = turn_of(*rows), Crew(view(tuple(rows)), shipped())
+    asked = turn.account or (turn.first.row if turn.first else None)
+    assert first_after(crew, "nobody") == (asked.id if asked else None)
+    if asked:
+        after = first_after(crew, asked.id)
+        others = [one.row.id for one in turn.others if one.at is not None]
+        assert after == (others[0] if others else asked.id)

@@ -1,0 +1,100 @@
+"""What a run's recent sessions measured: speeds, gaps, deaths; judges links by how they ended, and assumes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from relay.state import Link
+from relay.team import DAY_S, Speeds
+
+DIED = frozenset(
+    {
+        "no sign of life",
+        "past its latest end",
+        "crashed",
+        "failed",
+        "bad data",
+        "storage unreachable",
+        "last upload failed",
+        "fenced",
+    }
+)
+"""Ends of links that cost work (relay/session.py, relay/lease.py)."""
+NO_SESSIONS = frozenset({"pushed", "account trains another run", "open"})
+"""Ends of links that trained nothing by design, or have not ended."""
+LEAST_S = 60.0
+"""A shorter session tells little of a speed; such are used only where there is no other."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The sessions that tell something; what is missing is empty."""
+
+    links: tuple[Link, ...]
+    gaps: tuple[float, ...]
+    """Seconds between sessions, waits of more than a day left out: those were for a reset or a person."""
+    died: int
+    lived: int
+
+    def of_account(self, account: str) -> tuple[float, ...]:
+        """Steps per second of each of the account's sessions, oldest first."""
+        return _rates(link for link in self.links if link.account == account)
+
+    def on_gpu(self, gpu: str) -> tuple[float, ...]:
+        """Steps per second of each session on a GPU that is called so, whoever trained."""
+        return _rates(link for link in self.links if link.gpu and same_gpu(gpu, link.gpu))
+
+    def gpu_of(self, account: str) -> str | None:
+        """What the account trained on last, as measured."""
+        return next((link.gpu for link in reversed(self.links) if link.account == account and link.gpu), None)
+
+    @property
+    def longest(self) -> dict[str, tuple[int, float]]:
+        """By account: how many sessions, and the seconds of the longest."""
+        found: dict[str, tuple[int, float]] = {}
+        for link in self.links:
+            count, most = found.get(link.account, (0, 0.0))
+            found[link.account] = count + 1, max(most, link.seconds)
+        return found
+
+
+def history(links: Sequence[Link], now: float) -> History:
+    """Of the links a state still holds; what is dated after `now` (store's clock) is left out."""
+    ended = [link for link in links if link.started <= now and link.end not in NO_SESSIONS and link.seconds > 0]
+    good = [link for link in ended if _measures(link)]
+    long = [link for link in good if link.seconds >= LEAST_S]
+    gaps = (later.started - (one.started + one.seconds) for one, later in pairwise(ended))
+    died = sum(_died(link) or link.to_step <= link.from_step for link in ended)
+    return History(tuple(long or good), tuple(gap for gap in gaps if 0 <= gap <= DAY_S), died, len(ended) - died)
+
+
+def same_gpu(said: str, measured: str) -> bool:
+    """Whether `T4`, as a person says, is `Tesla T4`, as a driver says: all of its words are in the longer name."""
+    words = _words(said)
+    return bool(words) and words <= _words(measured)
+
+
+def speeds(samples: Iterable[float]) -> Speeds | None:
+    """None where nothing was measured."""
+    found = tuple(samples)
+    return Speeds(found, len(found)) if found else None
+
+
+def _measures(link: Link) -> bool:
+    """Whether its steps and seconds belong together: of a session that died the last steps are unknown."""
+    return not _died(link) and link.to_step > link.from_step and link.commits > 0
+
+
+def _died(link: Link) -> bool:
+    return link.end in DIED or link.end.endswith("last upload did not fit")
+
+
+def _rates(links: Iterable[Link]) -> tuple[float, ...]:
+    return tuple((link.to_step - link.from_step) / link.seconds for link in links)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", name.casefold()))

@@ -64,6 +64,18 @@ class Accounts:
             found = self._listed()  # an edit moves the object: look where the newest entry says
         return found
 
+    def ids(self) -> list[str]:
+        """Ids of all accounts that are not forgotten; reads none of them."""
+        state = self.registry.read()
+        return [key for key, row in state.accounts.items() if row.state != "forgotten"] if state else []
+
+    def find(self, account: str) -> Listed | None:
+        """One account, forgotten or not; None if nobody ever registered it."""
+        state = self.registry.read()
+        row = state.accounts.get(account) if state else None
+        with speaking(self.store):
+            return Listed(account, row, self._load(account, row)) if row else None
+
     def get(self, account: str) -> Account:
         """One account. Raises BadConfig (78) with the nearest id, BadData (65) if its object is damaged."""
         with speaking(self.store):

@@ -16,9 +16,11 @@ from pydantic import BaseModel
 from typer.core import TyperGroup
 
 from relay.commands import (
+    changing,
     checks,
     clearing,
     demonstration,
+    listing,
     people,
     planning,
     reports,
@@ -26,6 +28,7 @@ from relay.commands import (
     settings,
     upkeep,
     weights,
+    words,
 )
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData, Exit, RelayError
@@ -240,7 +243,22 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)
-app.add_typer(people.app, name="accounts")
+ACCOUNTS: dict[str, Callable[..., None]] = {
+    "list": listing.list_accounts,
+    "show": listing.show,
+    "edit": changing.edit,
+    "rename": changing.rename,
+    "mark": changing.mark,
+    "pause": changing.pause,
+    "retire": changing.retire,
+    "quota": words.quota,
+    "confirm": words.confirm,
+    "forget": changing.forget,
+}
+of_accounts = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
+for name, command in ACCOUNTS.items():
+    of_accounts.command(name)(command)
+app.add_typer(of_accounts, name="accounts")
 app.add_typer(settings.app, name="config")
 
 

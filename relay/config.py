@@ -92,6 +92,8 @@ class Settings(Section):
     """Allow a local store on a disk that does not outlive this machine."""
     spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"
     """Whose notices of a spot machine to watch for; auto: those of the cloud that this machine's firmware names."""
+    competition: Name | None = None
+    """Slug of the competition that the run is for: then only accounts that confirmed to be of its one team train."""
     data_dir: str = "data"
     sync_dir: str = "sync"
 

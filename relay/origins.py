@@ -25,8 +25,10 @@ ENVIRONMENT_NAMES = {
 """Keys whose variable is not RELAY_ and the key in capitals."""
 
 CPU = "RELAY_CPU"
+COAUTHOR = "RELAY_COAUTHOR"
+"""A participant's word, so never a setting: a file that several people share must not give it."""
 READ_ELSEWHERE = frozenset(
-    {CPU, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED"}
+    {CPU, COAUTHOR, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED"}
     | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
     | {"RELAY_SPOT_ADDRESS"}
 )

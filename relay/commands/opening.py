@@ -15,6 +15,8 @@ from relay.budget import Limits
 from relay.checkpoint import Facts
 from relay.commands.common import App
 from relay.commands.reading import accounts, open_stores, other_runs
+from relay.commands.entering import Arrival
+from relay.commands.leaving import desk_of
 from relay.config import Resolved
 from relay.context import Context, Listener, Plan
 from relay.crew import Crew
@@ -60,6 +62,8 @@ class Opening:
     wait_minutes: float = 0.0
     new: bool = False
     trains: bool = True
+    coauthor: bool = False
+    """Whether the person said to be a co-author of the run."""
     """Else the workload only checks and sends what is here, for which any machine is good enough."""
     secret: bytes | None = field(default=None, repr=False)
     """Signs compiled code, where this machine allows any from the store."""
@@ -128,21 +132,29 @@ class Opening:
     def account(self) -> Accounts:
         """The accounts, the session's among them: a store that begins by itself registers it; else 78."""
         known, name = accounts(self.app, self.stores), self.resolved.settings.account
-        listed = known.all()
-        if begins_by_itself(self.stores.ledger) and name not in listed:
+        if begins_by_itself(self.stores.ledger) and known.find(name) is None:
             found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime)
             found = replace(found, provider_from="this machine")
             known.register(name, name, found)
-            near = nearest(name, [key for key, item in listed.items() if item.row.state != "forgotten"])
+            near = nearest(name, [key for key in known.ids() if key != name])
             meant = f" (did you mean {near}?)" if near else ""
             self.tell(f"NEW account {name}{meant}: {', '.join(found.lines)}")
         self.gpu = known.get(name).gpu
         return known
 
     def unknown_account(self) -> str:
+    def arrival(self) -> Arrival:
+        """The session as its account's provider sees it."""
+        settings = self.resolved.settings
+        return Arrival(settings.account, self.app.machine.provider, settings.run, settings.competition, self.coauthor)
+
+    def ask(self, state: RunState | None) -> None:
+        """Refuse (77) what the account's provider or its person's word does not allow, before anything is written."""
+        self.arrival().ask(accounts(self.app, self.stores), state, self.app.runtime, self.tell)
+
         """What to add where nothing is left to train for an account that nobody registered; else empty."""
         name = self.resolved.settings.account
-        ids = [key for key, item in accounts(self.app, self.stores).all().items() if item.row.state != "forgotten"]
+        ids = accounts(self.app, self.stores).ids()
         if name in ids:
             return ""
         near = nearest(name, ids)
@@ -157,6 +169,11 @@ class Opening:
         opened.ledger.chain.mark = FileMark(sync / f"judged.{opened.view.state.run_id[:8]}.json")
         ledger_url = self.resolved.ledger_url.partition("#")[0]
         fingerprint = workload.fingerprint()
+
+        def others() -> Iterator[RunState]:
+            return other_runs(opened.registry, opened.names, app)
+
+        self.arrival().enter(known, opened.view.state.run_id)
         if line := another_card(self.gpu, gpu_name(fingerprint)):
             self.tell(line)
         return Context(

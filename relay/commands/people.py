@@ -1,57 +1,106 @@
-"""`register` and `accounts`: add and change accounts, saying what was inferred; they work unattended."""
+"""`register`: add an account, saying what was inferred and what its provider asks; it works unattended."""
 
 from __future__ import annotations
 
-from enum import Enum
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from relay.accounts import Account, Accounts
+from relay.account import Account, in_team
+from relay.accounts import Accounts
+from relay.admission import NOTEBOOKS, one_team
 from relay.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
+from relay.commands.fields import (
+    AtProvider,
+    Availability,
+    Contact,
+    Details,
+    Gpu,
+    Hours,
+    Minutes,
+    Owner,
+    Tier,
+    WeekReset,
+    Zone,
+    details,
+)
 from relay.commands.opening import writing_accounts
-from relay.commands.reading import accounts, open_stores
 from relay.errors import BadConfig
 from relay.inference import infer_account
 from relay.names import check_name
 from relay.owners import Inference
+from relay.policy import shipped
 from relay.redact import printable, redact, secrets_of
-from relay.wording import iso
-
-
-class Mark(Enum):
-    """States a person may declare."""
-
-    ready = "ready"
-    cooling = "cooling"
-    quota_exceeded = "quota_exceeded"
-    blocked = "blocked"
+from relay.trouble import speaking
 
 
 def register(
     context: typer.Context,
     account: Annotated[str, typer.Argument(metavar="ID", help="e.g. account_1")],
     label: Annotated[str, typer.Argument(metavar="LABEL", help='What people call it, e.g. "John\'s Colab".')],
-    owner: Annotated[str | None, typer.Option(help="The person whose account it is.", show_default=False)] = None,
-    provider: Annotated[str | None, typer.Option(help="colab, kaggle, local …", show_default=False)] = None,
-    tier: Annotated[str | None, typer.Option(help="free, pro …", show_default=False)] = None,
-    gpu: Annotated[str | None, typer.Option(help="e.g. T4.", show_default=False)] = None,
+    owner: Owner = None,
+    provider: AtProvider = None,
+    tier: Tier = None,
+    gpu: Gpu = None,
+    session_minutes: Minutes = None,
+    weekly_hours: Hours = None,
+    reset: WeekReset = None,
+    zone: Zone = None,
+    availability: Availability = None,
+    contact: Contact = None,
+    competition: Annotated[
+        str | None,
+        typer.Option(metavar="SLUG", help="Confirm to be of the one team of this competition.", show_default=False),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept what is inferred without being asked.")] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Register an account: one person's own account at one provider."""
     here = surroundings(context)
-    refuse_secrets(here, label, owner)
+    told = details(tier, gpu, session_minutes, weekly_hours, reset, zone, availability, contact)
+    refuse_secrets(here, label, owner, *map(str, told.values()))
     check_name("account", account)
-    found = infer_account(label, owner, provider, here.environ, here.runtime)
+    found = inferred(here, label, owner, provider)
     for line in found.lines:
         say(f"inferred: {line}")
+    say_rules(here, found.provider)
     known = writing_accounts(here, here.settle(config=config))
     if automatic(known, account, label):
         say(f"{account} was registered by its first session; now it gets its label, owner and provider.")
-    made, fresh = add(known, account, label, found, tier, gpu)
+    made, fresh = add(known, account, label, found, told)
+    if competition:
+        made = join_team(known, account, competition)
     emit(as_json, document(made, fresh), sentence(made, fresh))
+
+
+def inferred(here: App, label: str, owner: str | None, provider: str | None) -> Inference:
+    """Who and where; a label that names no provider, given on a notebook, means that notebook's."""
+    found = infer_account(label, owner, provider, here.environ, here.runtime)
+    machine = here.machine.provider
+    if found.provider == "unknown" and not provider and machine in NOTEBOOKS:
+        return replace(found, provider=machine, provider_from="this machine")
+    return found
+
+
+def say_rules(here: App, name: str) -> None:
+    """What a participant at that provider must know before the first session."""
+    provider = shipped().named(name)
+    if provider.coauthor:
+        say(f"{provider.title}: {provider.clause} ({provider.cited})")
+        say("Nobody is asked to train a run there before its person has confirmed that, once, with `run --coauthor`.")
+    if line := provider.stale(here.runtime.wall()):
+        say(f"{line}.")
+
+
+def join_team(known: Accounts, account: str, slug: str) -> Account:
+    """Keep the person's word to be of a competition's one team. Raises BadConfig (78) for what is no slug."""
+    check_name("competition", slug)
+    say(one_team(slug))
+    with speaking(known.store):
+        now = known.store.now()
+    return known.change(account, lambda old: in_team(old, slug, now))
 
 
 def refuse_secrets(app: App, *texts: str | None) -> None:
@@ -64,14 +113,13 @@ def refuse_secrets(app: App, *texts: str | None) -> None:
         )
 
 
-def add(
-    known: Accounts, account: str, label: str, found: Inference, tier: str | None, gpu: str | None
-) -> tuple[Account, bool]:
+def add(known: Accounts, account: str, label: str, found: Inference, more: Details) -> tuple[Account, bool]:
     """Register, or describe an account that `run` had to register by its bare id. Whether it is new."""
     if automatic(known, account, label):
-        wanted = {"label": label, "owner": found.owner, "provider": found.provider, "tier": tier, "gpu": gpu}
-        return known.edit(account, **{key: value for key, value in wanted.items() if value is not None}), True
-    return known.register(account, label, found, tier=tier, gpu=gpu)
+        told = {key: value for key, value in more.items() if value is not None}
+        named = {"owner": found.owner} if found.owner else {}
+        return known.edit(account, label=label, provider=found.provider, **named, **told), True
+    return known.register(account, label, found, **more)
 
 
 def automatic(known: Accounts, account: str, label: str) -> bool:
@@ -90,6 +138,12 @@ def document(account: Account, fresh: bool) -> dict[str, object]:
         "provider": account.provider,
         "tier": account.tier,
         "gpu": account.gpu,
+        "session_minutes": account.session_minutes,
+        "weekly_hours": account.weekly_hours,
+        "reset": account.reset,
+        "zone": account.zone,
+        "availability": account.availability,
+        "competitions": sorted(account.competitions),
         "new": fresh,
     }
 
@@ -98,69 +152,3 @@ def sentence(account: Account, fresh: bool) -> str:
     """For people."""
     what = "Registered" if fresh else "Already registered, unchanged:"
     return f"{what} {account.id} ({printable(account.label)}): {printable(account.owner)} at {account.provider}."
-
-
-app = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
-AccountId = Annotated[str, typer.Argument(metavar="ID", help="Id of the account.")]
-
-
-@app.command("list")
-def list_accounts(context: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """All registered accounts."""
-    here = surroundings(context)
-    known = accounts(here, open_stores(here, here.settle(config=config), read_only=True)).all()
-    shown = [
-        {"id": item.id, "label": printable(item.label), "state": item.row.state, "until": iso(item.row.until)}
-        for item in known.values()
-    ]
-    text = "\n".join(f"{row['id']}  {row['state']}  {row['label']}" for row in shown) or "No account is registered."
-    emit(as_json, {"schema": "relay.accounts/1", "accounts": shown}, text)
-
-
-@app.command("edit")
-def edit(
-    context: typer.Context,
-    account: AccountId,
-    label: Annotated[str | None, typer.Option(help="What people call it.", show_default=False)] = None,
-    owner: Annotated[str | None, typer.Option(help="The person whose account it is.", show_default=False)] = None,
-    provider: Annotated[str | None, typer.Option(help="colab, kaggle, local …", show_default=False)] = None,
-    tier: Annotated[str | None, typer.Option(help="free, pro …", show_default=False)] = None,
-    gpu: Annotated[str | None, typer.Option(help="e.g. T4.", show_default=False)] = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Change what is known of an account."""
-    here = surroundings(context)
-    refuse_secrets(here, label, owner)
-    wanted = {"label": label, "owner": owner, "provider": provider, "tier": tier, "gpu": gpu}
-    changes = {key: value for key, value in wanted.items() if value is not None}
-    made = writing_accounts(here, here.settle(config=config)).edit(account, **changes)
-    emit(
-        as_json,
-        document(made, False),
-        f"{made.id}: {printable(made.label)}, {printable(made.owner)} at {made.provider}.",
-    )
-
-
-@app.command("mark")
-def mark(
-    context: typer.Context,
-    account: AccountId,
-    state: Annotated[Mark, typer.Argument(metavar="STATE", help="ready, cooling, quota_exceeded or blocked")],
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Declare an account's state, e.g. quota_exceeded when the provider refused a session."""
-    here = surroundings(context)
-    writing_accounts(here, here.settle(config=config)).set_status(account, state.value)
-    emit(as_json, {"schema": "relay.account/1", "id": account, "state": state.value}, f"{account} is {state.value}.")
-
-
-@app.command("forget")
-def forget(
-    context: typer.Context, account: AccountId, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
-    """Empty an account: label, owner and everything personal go; its id stays in the runs it trained."""
-    here = surroundings(context)
-    writing_accounts(here, here.settle(config=config)).forget(account)
-    emit(as_json, {"schema": "relay.account/1", "id": account, "state": "forgotten"}, f"{account} is forgotten.")

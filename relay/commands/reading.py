@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from relay.accounts import Accounts
@@ -49,8 +50,23 @@ def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[
     return opened, stores
 
 
+@dataclass(frozen=True)
+class Overview:
+    """A run as people see it, and what was read for that."""
+
+    view: View
+    known: Accounts
+    runs: Sequence[Standing]
+    """All runs of the store; the one asked for, if it has begun, first."""
+
+
 def look(app: App, resolved: Resolved[Any]) -> View:
     """The run as it is now, whether or not it or its store exists; other runs are read for what accounts gave them."""
+    return overview(app, resolved).view
+
+
+def overview(app: App, resolved: Resolved[Any]) -> Overview:
+    """As `look`, with what was read on the way."""
     stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
     opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
     known = accounts(app, stores)
@@ -59,19 +75,21 @@ def look(app: App, resolved: Resolved[Any]) -> View:
         now, ahead = timed(stores.ledger, app.runtime)
         mine = [standing(opened.view.state, stores.ledger)] if opened else []
         runs = [*mine, *(standing(state, stores.ledger) for state in others)]
-    return View(
+    run_id = opened.view.state.run_id if opened else None
+    view = View(
         project=settings.project,
         run=settings.run,
         target_steps=settings.target_steps or app.kind.target(resolved.workload),
         now=now,
         state=opened.view.state if opened else None,
         sign_of_life=mine[0].heartbeat if mine else None,
-        accounts=tuple(rows(known.all(), runs, known.providers, now)),
+        accounts=tuple(rows(known.all(), runs, known.providers, now, run_id)),
         clock_is_local=stores.ledger.clock_is_local,
         skew_s=ahead,
         store=redact(stores.ledger.address),
         missing="" if opened else missing_run(stores.ledger, known.registry, settings.project, settings.run),
     )
+    return Overview(view, known, runs)
 
 
 def missing_run(store: Store, registry: Registry, project: str, run: str) -> str:

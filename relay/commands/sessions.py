@@ -22,6 +22,7 @@ from relay.commands.common import (
     surroundings,
 )
 from relay.commands.opening import Opening, target_of
+from relay.commands.entering import says_coauthor
 from relay.config import Settings
 from relay.context import Context, Outcome
 from relay.errors import Exit, RelayError
@@ -67,6 +68,9 @@ def run(
     ephemeral: Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")] = False,
     cpu: Annotated[bool, typer.Option("--cpu", help="The CPU is meant, also for a task that wants a GPU.")] = False,
     progress_seconds: Annotated[float, typer.Option(help="Seconds between plain progress lines.")] = 30.0,
+    coauthor: Annotated[
+        bool, typer.Option("--coauthor", help="I, whose account it is, co-author this run (also RELAY_COAUTHOR=1).")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train: take the lease, continue the newest checkpoint, commit, hand off."""
@@ -84,7 +88,8 @@ def run(
         resolved = app.settle(overrides, config, flags)
         shown = display(resolved.settings.target_steps or 0, app.runtime.monotonic, progress_seconds)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
-            outcome = logged(app, Opening(app, resolved, shown, stop, wait, new), train)
+            said = coauthor or says_coauthor(app.environ)
+            outcome = logged(app, Opening(app, resolved, shown, stop, wait, new, said), train)
     finish(app, outcome, as_json, "relay.run/1")
 
 
@@ -136,6 +141,7 @@ def train(opening: Opening) -> Outcome:
         return Outcome(Exit.OK, text, state.step, state.step)
     return prepared(opening, target, run_session)
 
+    opening.ask(state)
 
 def send(opening: Opening) -> Outcome:
     """Commit what is on this machine only."""

@@ -1,0 +1,171 @@
+"""Shows accounts to people: one table, or one account with all that is known of it; reads no store and no clock."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from relay.quota import Quota
+from relay.redact import printable
+from relay.status import AccountRow
+from relay.wording import duration, iso
+
+NARROWEST, WIDEST = 40, 200
+WIDEST_CELL = 28
+Column = tuple[str, Callable[[AccountRow, float], str]]
+
+
+def document(row: AccountRow, now: float) -> dict[str, Any]:
+    """One item of relay.accounts/1; seconds, and times in ISO-8601 UTC."""
+    return {
+        "id": row.id,
+        "label": printable(row.label),
+        "state": row.state,
+        "until": iso(row.until),
+        "why": row.why or None,
+        "owner": printable(row.owner) or None,
+        "provider": row.provider,
+        "tier": printable(row.tier or "") or None,
+        "gpu": printable(row.gpu or "") or None,
+        "zone": row.zone,
+        "availability": printable(row.availability or "") or None,
+        "confirmed": row.confirmed,
+        "session_minutes": row.session_minutes,
+        "weekly_hours": row.weekly_hours,
+        "sessions": row.sessions,
+        "steps": row.steps,
+        "seconds": round(row.seconds, 1),
+        "quota": _quota_document(row.quota, now),
+    }
+
+
+def listing(rows: Sequence[AccountRow], now: float, width: int | None, utf8: bool) -> str:
+    """A table no wider than `width`; without a width, as where nobody looks at a terminal, a line an account."""
+    if not rows:
+        return "No account is registered."
+    ordered = sorted(rows, key=lambda row: _natural(row.id))
+    if width is None:
+        return "\n".join(_line(row, now) for row in ordered)
+    wide = max(NARROWEST, min(WIDEST, width))
+    columns = _fitting(ordered, now, wide)
+    shown = Table(box=box.HORIZONTALS if utf8 else box.ASCII2, pad_edge=False, header_style="")
+    for title, _ in columns:
+        shown.add_column(title, overflow="fold", no_wrap=title != "id")
+    for row in ordered:
+        shown.add_row(*(Text(_ascii(cell(row, now), utf8)) for _, cell in columns))
+    out = io.StringIO()
+    console = Console(file=out, width=wide, highlight=False, markup=False, color_system=None, safe_box=not utf8)
+    console.print(shown)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def hours_left(quota: Quota | None, now: float) -> str:
+    """How much, of how much, and how that is known."""
+    if quota is None:
+        return "unknown"
+    whole = f" of {_hours(quota.of_s)}" if quota.of_s else ""
+    if quota.source == "estimated":
+        early = ", what was said is from before the reset" if quota.stale else ""
+        return f"{_hours(quota.left_s)}{whole} h, estimated{early}"
+    return f"{_hours(quota.left_s)}{whole} h, {quota.source} {duration(quota.age_s(now))} ago"
+
+
+def local(moment: float | None) -> str:
+    """Unix seconds in the reader's own time zone: `Sat 2026-12-05 01:00 CET`; empty for None."""
+    return "" if moment is None else datetime.fromtimestamp(moment, UTC).astimezone().strftime("%a %Y-%m-%d %H:%M %Z")
+
+
+def _left(row: AccountRow, now: float) -> str:
+    return "" if row.quota is None else hours_left(row.quota, now).partition(", what")[0]
+
+
+def _resets(row: AccountRow, now: float) -> str:
+    return local(row.quota.resets_at) if row.quota else ""
+
+
+def _state(row: AccountRow, now: float) -> str:
+    return row.state if row.confirmed or row.state != "ready" else "unconfirmed"
+
+
+COLUMNS: tuple[Column, ...] = (
+    ("id", lambda row, now: printable(row.id)),
+    ("label", lambda row, now: printable(row.label)),
+    ("owner", lambda row, now: printable(row.owner)),
+    ("provider", lambda row, now: row.provider),
+    ("GPU", lambda row, now: printable(row.gpu or "")),
+    ("state", _state),
+    ("until", lambda row, now: local(row.until)),
+    ("hours left", _left),
+    ("reset", _resets),
+)
+WEIGHT = ("id", "state", "hours left", "until", "provider", "label", "owner", "reset", "GPU")
+"""Columns, the most wanted first; what does not fit is left out, and `accounts show` has it all."""
+
+
+def _fitting(rows: Sequence[AccountRow], now: float, width: int) -> list[Column]:
+    """The columns that fit, in their order; empty ones are left out."""
+    by_title = dict(COLUMNS)
+    kept: set[str] = set()
+    room = width
+    for title in WEIGHT:
+        cells = [cell_len(by_title[title](row, now)) for row in rows]
+        need = min(WIDEST_CELL if title != "hours left" else 60, max(*cells, len(title))) + 3
+        if any(cells) and (need <= room or title in ("id", "state")):
+            kept.add(title)
+            room -= need
+    return [(title, _cut(cell)) for title, cell in COLUMNS if title in kept]
+
+
+def _cut(cell: Callable[[AccountRow, float], str]) -> Callable[[AccountRow, float], str]:
+    def shorter(row: AccountRow, now: float) -> str:
+        text = cell(row, now)
+        return text if cell_len(text) <= 60 else set_cell_size(text, 59).rstrip() + "…"
+
+    return shorter
+
+
+def _line(row: AccountRow, now: float) -> str:
+    more = [f"until {iso(row.until)}" if row.until else "", _left(row, now), row.provider]
+    return f"{printable(row.id)}  {_state(row, now)}  {printable(row.label)}  ({'; '.join(m for m in more if m)})"
+
+
+def _quota_document(quota: Quota | None, now: float) -> dict[str, Any] | None:
+    if quota is None:
+        return None
+    return {
+        "left_s": round(quota.left_s, 1),
+        "of_s": quota.of_s,
+        "source": quota.source,
+        "read_at": iso(quota.read_at),
+        "age_s": round(quota.age_s(now)),
+        "resets_at": iso(quota.resets_at),
+        "stale_reading": quota.stale,
+    }
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f}".removesuffix(".0")
+
+
+def _ascii(text: str, utf8: bool) -> str:
+    return text if utf8 else "".join(c if c.isascii() else "?" * cell_len(c) for c in text)
+
+
+def _natural(account: str) -> list[tuple[int, int, str]]:
+    """account_2 before account_10."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", account) if part]
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Lines of one account, the names in a column of their own."""
+    longest = max(len(name) for name, _ in pairs)
+    yield from (f"  {name:{longest}}  {printable(text)}" for name, text in pairs if text)

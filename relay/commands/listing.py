@@ -1,0 +1,140 @@
+"""`accounts list` and `accounts show`: who there is, in which state, with what left; they write nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from relay import usage
+from relay.account import Account
+from relay.accounttable import document, facts, hours_left, listing, local
+from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, speaks_utf8, surroundings
+from relay.commands.fields import AccountId
+from relay.commands.reading import Overview, overview
+from relay.paragraphs import terminal_width
+from relay.policy import Provider
+from relay.quota import reset_of
+from relay.redact import printable
+from relay.registry import Row
+from relay.roster import row_of
+from relay.state import Link, RunState
+from relay.status import AccountRow
+from relay.wording import counted, duration, iso
+
+SESSIONS_SHOWN = 10
+
+
+def list_accounts(
+    context: typer.Context, run: RunOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """All registered accounts: state, until when, hours left and how that is known, reset in your own time zone."""
+    here = surroundings(context)
+    view = overview(here, here.settle(config=config, flags={"run": run})).view
+    shown = [document(row, view.now) for row in view.accounts]
+    text = listing(view.accounts, view.now, terminal_width(), speaks_utf8())
+    emit(as_json, {"schema": "relay.accounts/1", "now": iso(view.now), "accounts": shown}, text)
+
+
+def show(
+    context: typer.Context,
+    account: AccountId,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """All that is known of one account: fields, state, hours, sessions, GPUs, and what its provider's record says."""
+    here = surroundings(context)
+    seen = overview(here, here.settle(config=config, flags={"run": run}))
+    registry_row = row_of(seen.known.registry.read(), account, seen.view.store)
+    found, row = seen.known.get(account), next(row for row in seen.view.accounts if row.id == account)
+    provider = seen.known.providers.named(found.provider)
+    states = [standing.state for standing in seen.runs]
+    whole = {
+        "schema": "relay.account/1",
+        **document(row, seen.view.now),
+        "contact": printable(found.contact or "") or None,
+        "reset": str(reset_of(found, provider) or "") or None,
+        "competitions": sorted(found.competitions),
+        "declared": registry_row.state,
+        "by_gpu": {
+            gpu: {"seconds": on.seconds, "steps": on.steps} for gpu, on in usage.by_gpu(states, account).items()
+        },
+        "recent_sessions": [_session(state, link) for state, link in _links(states, account)],
+        "record": _record(provider, seen.view.now),
+    }
+    emit(as_json, whole, text(seen, found, row, registry_row, provider))
+
+
+def text(seen: Overview, found: Account, row: AccountRow, declared: Row, provider: Provider) -> str:
+    """For people."""
+    now, states = seen.view.now, [standing.state for standing in seen.runs]
+    limit = f"at most {row.session_minutes:g} min" if row.session_minutes else ""
+    gpus = [f"{gpu}: {duration(on.seconds)}, {on.steps:,} steps" for gpu, on in usage.by_gpu(states, row.id).items()]
+    pairs = [
+        ("owner", row.owner),
+        ("provider", ", ".join(filter(None, [provider.title, row.tier and f"tier {row.tier}", row.gpu]))),
+        ("state", _state(row)),
+        ("confirmed", "" if row.confirmed else f"not yet for run {seen.view.run}: see `accounts confirm`"),
+        ("hours left", hours_left(row.quota, now)),
+        ("reset", " = ".join(filter(None, [str(reset_of(found, provider) or ""), _resets(row)]))),
+        ("session", limit),
+        ("awake", " ".join(filter(None, [row.availability, row.zone]))),
+        ("contact", found.contact or ""),
+        ("competitions", ", ".join(sorted(found.competitions))),
+        ("given", f"{counted(row.sessions, 'session')}, {row.steps:,} steps, {duration(row.seconds)} in all runs"),
+        *(("GPU", line) for line in gpus),
+        *(("session", _told(state, link)) for state, link in _links(states, row.id)),
+        ("rules", provider.cited),
+        ("", provider.stale(now)),
+    ]
+    return "\n".join([f"{row.id}: {printable(row.label)}", *facts(pairs)])
+
+
+def _state(row: AccountRow) -> str:
+    until = f" until {local(row.until)}" if row.until else ""
+    return f"{row.state}{until}{f' ({row.why})' if row.why else ''}"
+
+
+def _resets(row: AccountRow) -> str:
+    return local(row.quota.resets_at) if row.quota else ""
+
+
+def _links(states: list[RunState], account: str) -> list[tuple[RunState, Link]]:
+    """The account's newest sessions over all runs, newest first, as far as the states still hold them."""
+    mine = [(state, link) for state in states for link in state.links if link.account == account]
+    return sorted(mine, key=lambda pair: pair[1].started, reverse=True)[:SESSIONS_SHOWN]
+
+
+def _session(state: RunState, link: Link) -> dict[str, Any]:
+    return {
+        "run": f"{state.project}/{state.run}",
+        "epoch": link.epoch,
+        "started_at": iso(link.started),
+        "seconds": round(link.seconds, 1),
+        "from_step": link.from_step,
+        "to_step": link.to_step,
+        "gpu": link.gpu,
+        "end": printable(link.end),
+    }
+
+
+def _told(state: RunState, link: Link) -> str:
+    on = f" on {link.gpu}" if link.gpu else ""
+    return (
+        f"{local(link.started)}, {state.run}: steps {link.from_step:,} to {link.to_step:,} in "
+        f"{duration(link.seconds)}{on}, {link.end}"
+    )
+
+
+def _record(provider: Provider, now: float) -> dict[str, Any]:
+    return {
+        "provider": provider.name,
+        "source": provider.source,
+        "url": provider.url,
+        "as_of": provider.as_of.isoformat(),
+        "evidence": provider.evidence,
+        "accounts_per_owner": provider.accounts_per_owner,
+        "may_fill_hours": provider.may_fill_hours,
+        "stale": bool(provider.stale(now)),
+    }

@@ -68,11 +68,14 @@ def init(
 def made(resolved: Resolved[BaseModel]) -> dict[str, object]:
     """Settings that name the stores which had no address before now; empty where all had one. Raises StoreError."""
     asked = (resolved.ledger_url, resolved.checkpoint_url)
-    found = {url: make_store(url) for url in dict.fromkeys(asked)}
-    new = [address for url, address in found.items() if address != url]
-    for address in new:
-        say(f"Made {address}. If this command fails further on, repeat it with RELAY_STORE={address}.")
-    return {"storage.ledger_url": found[asked[0]], "storage.checkpoint_url": found[asked[1]]} if new else {}
+    found: dict[str, str] = {}
+    for url in dict.fromkeys(asked):
+        found[url] = make_store(url)
+        if found[url] != url:
+            say(f"Made {found[url]}. If this command fails further on, repeat it with that in place of {url}.")
+    if all(url == address for url, address in found.items()):
+        return {}
+    return {"storage.ledger_url": found[asked[0]], "storage.checkpoint_url": found[asked[1]]}
 
 
 def addresses(ledger: str, checkpoints: str) -> str:

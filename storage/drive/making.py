@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from storage.base import Exists
+from storage.base import Exists, StoreError
 from storage.drive.client import Client
 from storage.drive.directory import Table
 from storage.drive.ids import Ids
@@ -21,7 +21,7 @@ _FOLDER = "application/vnd.google-apps.folder"
 
 
 def make(client: Client, parent: str) -> DriveStore:
-    """A store in a new folder inside `parent` ('root' is My Drive). Raises StoreError."""
+    """A store in a new folder inside `parent` ('root' is My Drive). Raises StoreError; then no folder stays."""
     patient = partial(patiently, sleep=time.sleep, jitter=random.random, attempts=5)
     folder, first = patient(lambda: Ids(client).many(2))
     body = {"id": folder, "name": NAME, "mimeType": _FOLDER, "parents": [parent]}
@@ -29,9 +29,14 @@ def make(client: Client, parent: str) -> DriveStore:
     def create(drive: Any) -> Any:
         return drive.files().create(body=body, fields="id", supportsAllDrives=True)
 
-    with suppress(Exists):  # our own, whose first reply was lost
-        patient(lambda: client.ask("making the folder", create))
     store = DriveStore(Place(folder, first), client)
-    me, spare = store.account(), patient(lambda: store.reserve(1)[0])
-    store.directory.begin(Table(members={me: "began"}, spare=spare, by=me))
+    try:
+        with suppress(Exists):  # our own, whose first reply was lost
+            patient(lambda: client.ask("making the folder", create))
+        me, spare = store.account(), patient(lambda: store.reserve(1)[0])
+        store.directory.begin(Table(members={me: "began"}, spare=spare, by=me))
+    except StoreError:
+        with suppress(StoreError):  # nobody has been told of it
+            patient(lambda: store.delete(folder))
+        raise
     return store

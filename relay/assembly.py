@@ -32,6 +32,8 @@ class Parts:
     trainer: Trainer
     ending: Ending
     from_step: int
+    follows: int | None
+    """Epoch of the checkpoint that was head when the lease was taken."""
 
     def outcome(self, code: Exit, message: str, error: RelayError | None = None) -> Outcome:
         """What the session has come to, with an exit code."""
@@ -124,5 +126,16 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
     trainer = Trainer(ctx, budget, committer, heartbeat, verdict, evaluated)
     ending = Ending(ctx, budget, committer, heartbeat, trainer, writer)
     return Parts(
-        ctx, lease, budget, verdict, heartbeat, housekeeper, writer, committer, trainer, ending, lease.state.step
+        ctx,
+        lease,
+        budget,
+        verdict,
+        heartbeat,
+        housekeeper,
+        writer,
+        committer,
+        trainer,
+        ending,
+        from_step=lease.state.step,
+        follows=lease.state.head.epoch if lease.state.head else None,
     )

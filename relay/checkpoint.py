@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from relay.lease import Lease
 from relay.manifest import MANIFEST, FileEntry, Manifest, encode
 from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed, fsync_folder, hashed
+from relay.sessionreport import MAX_CHECKPOINTS
 from relay.state import Certified, Checkpoint, NextDigest, RunState
 from relay.transfers import Show, silent
 from relay.workload import StepDigest
@@ -67,6 +69,8 @@ class Writer:
     backup: tuple[int, int] | None = None
     """Key of the newest committed checkpoint on this machine's disk."""
     commits: int = 0
+    made: deque[Checkpoint] = field(default_factory=lambda: deque(maxlen=MAX_CHECKPOINTS))
+    """The newest checkpoints of this session, for its report."""
     interval_s: float = 0.0
     """Longest time between two committed snapshots."""
     latency_s: float = 0.0
@@ -172,6 +176,7 @@ class Writer:
             state = self.lease.append("commit", build, item.intent, lambda: item.abandoned)
         except _AlreadyThere:
             state = self.lease.refresh()
+        self.made.append(checkpoint)
         self._compare_recomputed(state, checkpoint)
         self._measure(item)
 

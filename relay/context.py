@@ -14,8 +14,10 @@ from relay.lease import Held
 from relay.ledger import RunLedger
 from relay.names import Names
 from relay.outbox import Outbox
+from relay.quota import Quota
 from relay.retention import Keep
 from relay.samehost import HostLocks
+from relay.sessionreport import SessionReport
 from relay.signals import StopSignal
 from relay.startup import Startup
 from relay.state import Certified, RunState
@@ -92,6 +94,19 @@ class Context:
     """Newest states of all other registered runs, read afresh."""
     successor: Callable[[RunState], str | None] = lambda state: None
     """Whom the release proposes as next."""
+    desk: Desk = field(default_factory=lambda: Desk())
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What only the command line knows of where a session runs, and how its report is put into words."""
+
+    provider: str | None = None
+    cloud: str | None = None
+    quota: Callable[[RunState], Quota | None] = lambda state: None
+    """What is left of the account's hours, read afresh. Raises StoreError, RelayError."""
+    words: Callable[[SessionReport], str] = lambda report: ""
+    """The report for people, in Markdown."""
 
 
 def fraction(part: float, whole: float) -> float:

@@ -76,6 +76,10 @@ class Names:
         """Links that left the state; `epoch` is that of the newest one inside."""
         return f"{self.home}history/{epoch:020d}.json"
 
+    def session(self, epoch: int) -> str:
+        """What the session of that epoch told of itself when it ended; advice."""
+        return f"{self.home}sessions/{epoch:020d}.json"
+
     def checkpoint(self, step: int, epoch: int) -> str:
         """Prefix of one checkpoint's files."""
         return f"{self.checkpoints}step_{step}.e{epoch}/"

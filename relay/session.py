@@ -16,6 +16,7 @@ from relay.incidents import record_crash, record_non_finite
 from relay.interrupts import heed
 from relay.lease import Lease, Wish, acquire, refuse_halted
 from relay.onelease import Taken, refuse_second_lease
+from relay.recording import leave_report
 from relay.redact import printable
 from relay.state import RunState
 from relay.training import End, NonFinite
@@ -39,6 +40,7 @@ FAILURES: dict[Exit, str] = {
     Exit.STORAGE_UNREACHABLE: "storage unreachable",
     Exit.LEASE_HELD: "account trains another run",
     Exit.UPLOAD_FAILED: "last upload failed",
+    Exit.FENCED: "fenced",
 }
 
 
@@ -117,7 +119,8 @@ def _train(parts: Parts) -> tuple[Exit, str]:
         end = parts.trainer.run()
         if end == "fenced":
             raise Fenced(_fenced_text(lease.state))
-        parts.ending.commit_last()
+        with parts.trainer.spent.on("upload"):
+            parts.ending.commit_last()
     except NonFinite as failure:
         _drain(parts)
         raise record_non_finite(lease, ctx.facts, failure) from failure
@@ -152,9 +155,15 @@ def _hold(parts: Parts, work: Work) -> Outcome:
             code, holding.reason = _until_ended(parts, work)
     except RelayError as error:
         text = f"{_sentence(ctx.signal.note)}: the last commit stands. {error}" if _spared(ctx, error) else str(error)
-        return parts.outcome(_exit_code(ctx, error), text, error)
-    text = f"{_sentence(holding.reason)}{_asked(ctx)}; step {lease.state.step:,} is committed."
-    return parts.outcome(code, text)
+        outcome = parts.outcome(_exit_code(ctx, error), text, error)
+    except Exception:
+        leave_report(parts, parts.outcome(Exit.BUG, ""), holding.reason)
+        raise
+    else:
+        text = f"{_sentence(holding.reason)}{_asked(ctx)}; step {lease.state.step:,} is committed."
+        outcome = parts.outcome(code, text)
+    leave_report(parts, outcome, holding.reason)
+    return outcome
 
 
 def _until_ended(parts: Parts, work: Work) -> tuple[Exit, str]:
@@ -200,8 +209,10 @@ class _Holding:
         parts.housekeeper.over = True
         if isinstance(error, Exception) and crashed:
             record_crash(parts.lease, parts.ctx.facts, error, parts.ctx.workload.step)
+        self.reason = self.reason or _why(parts.ctx, error)
         if not isinstance(error, Fenced) and parts.ctx.signal.reason != "fenced":
-            _release(parts, self.reason or _why(parts.ctx, error))
+            with parts.trainer.spent.on("release"):
+                _release(parts, self.reason)
         parts.heartbeat.stop()
         parts.ctx.locks.drop(parts.ctx.session)
         parts.finish_offer()

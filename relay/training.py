@@ -15,6 +15,7 @@ from relay.context import Context, fraction
 from relay.heartbeat import Heartbeat
 from relay.links import told
 from relay.pace import pace
+from relay.phases import Spent
 from relay.restore import Restored
 from relay.signals import Reason
 from relay.stalls import Stalls
@@ -64,6 +65,7 @@ class Trainer:
         self._snapped_at = self._stepped_at = self._now()
         self._steps = self._paced = 0
         self.train_s = 0.0
+        self.spent = Spent(ctx.runtime)
         self.stalls = Stalls()
 
     def begin(self, restored: Restored | None) -> None:
@@ -118,7 +120,8 @@ class Trainer:
     def snapshot(self) -> Item:
         """A finite snapshot of the state now. Raises NonFinite."""
         began = self._now()
-        snapshot = self._workload.snapshot()
+        with self.spent.on("snapshot"):
+            snapshot = self._workload.snapshot()
         self._budget.measured.add("snapshot", self._now() - began)
         self._refuse_non_finite(snapshot)
         metrics = {**self._metrics, "goodput": round(fraction(self.train_s, began - self._plan.limits.started), 4)}
@@ -137,7 +140,8 @@ class Trainer:
         self._committer.offer(item)
         try:
             if self._evaluation_due():
-                self._evaluate(item)
+                with self.spent.on("evaluate"):
+                    self._evaluate(item)
             item.next = step_after()
         finally:
             item.ready.set()

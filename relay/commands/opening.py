@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from relay.accounts import Accounts
 from relay.budget import Limits
 from relay.checkpoint import Facts
 from relay.commands.common import App
+from relay.commands.leaving import desk_of
 from relay.commands.reading import accounts, open_stores, other_runs
 from relay.commands.entering import Arrival
 from relay.commands.leaving import desk_of
@@ -168,6 +170,10 @@ class Opening:
         sync = self.resolved.path(settings.sync_dir) / settings.project / settings.run
         opened.ledger.chain.mark = FileMark(sync / f"judged.{opened.view.state.run_id[:8]}.json")
         ledger_url = self.resolved.ledger_url.partition("#")[0]
+
+        def others() -> Iterator[RunState]:
+            return other_runs(opened.registry, opened.names, app)
+
         fingerprint = workload.fingerprint()
 
         def others() -> Iterator[RunState]:
@@ -194,8 +200,9 @@ class Opening:
             listener=Listener(self.tell, self.shown.step, self._waiting, through(self.shown.transfer, app.runtime)),
             startup=self.startup,
             warm=self.warm(workload),
-            other_runs=lambda: other_runs(opened.registry, opened.names, app),
+            other_runs=others,
             successor=lambda state: successor(known, state, settings.account),
+            desk=desk_of(app.machine, known, settings.account, others, self.resolved.addresses),
         )
 
     def warm(self, workload: Workload) -> WarmStart | None:

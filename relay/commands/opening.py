@@ -15,10 +15,9 @@ from relay.accounts import Accounts
 from relay.budget import Limits
 from relay.checkpoint import Facts
 from relay.commands.common import App
-from relay.commands.leaving import desk_of
-from relay.commands.reading import accounts, open_stores, other_runs
 from relay.commands.entering import Arrival
 from relay.commands.leaving import desk_of
+from relay.commands.reading import accounts, open_stores, other_runs
 from relay.config import Resolved
 from relay.context import Context, Listener, Plan
 from relay.crew import Crew
@@ -63,9 +62,9 @@ class Opening:
     stop: StopSignal
     wait_minutes: float = 0.0
     new: bool = False
-    trains: bool = True
     coauthor: bool = False
     """Whether the person said to be a co-author of the run."""
+    trains: bool = True
     """Else the workload only checks and sends what is here, for which any machine is good enough."""
     secret: bytes | None = field(default=None, repr=False)
     """Signs compiled code, where this machine allows any from the store."""
@@ -144,7 +143,6 @@ class Opening:
         self.gpu = known.get(name).gpu
         return known
 
-    def unknown_account(self) -> str:
     def arrival(self) -> Arrival:
         """The session as its account's provider sees it."""
         settings = self.resolved.settings
@@ -154,6 +152,7 @@ class Opening:
         """Refuse (77) what the account's provider or its person's word does not allow, before anything is written."""
         self.arrival().ask(accounts(self.app, self.stores), state, self.app.runtime, self.tell)
 
+    def unknown_account(self) -> str:
         """What to add where nothing is left to train for an account that nobody registered; else empty."""
         name = self.resolved.settings.account
         ids = accounts(self.app, self.stores).ids()
@@ -174,12 +173,8 @@ class Opening:
         def others() -> Iterator[RunState]:
             return other_runs(opened.registry, opened.names, app)
 
-        fingerprint = workload.fingerprint()
-
-        def others() -> Iterator[RunState]:
-            return other_runs(opened.registry, opened.names, app)
-
         self.arrival().enter(known, opened.view.state.run_id)
+        fingerprint = workload.fingerprint()
         if line := another_card(self.gpu, gpu_name(fingerprint)):
             self.tell(line)
         return Context(

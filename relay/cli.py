@@ -190,25 +190,25 @@ class Commands(TyperGroup):
         """As in click; with `standalone_mode` it exits."""
         app = extra["obj"] = extra.get("obj") or App(kind=Trm())
         as_json = "--json" in (sys.argv[1:] if args is None else args)
-        secrets = secrets_of(app.environ)
         try:
             code = super().main(args, standalone_mode=False, **extra) or 0
         except UsageProblem as problem:
             code = problem.exit_code
             if as_json:
-                tell(code, problem.format_message(), None, True, secrets)
+                tell(code, problem.format_message(), None, True, secrets_of(app.environ))
             else:
                 problem.show()
         except typer.Abort:
             code = int(Exit.SIGINT)
-            tell(code, "Interrupted at once; what was committed is safe.", None, as_json, secrets)
+            tell(code, "Interrupted at once; what was committed is safe.", None, as_json, secrets_of(app.environ))
         except (RelayError, StoreError) as error:
             code, text = explain(error)
-            tell(code, text, None, as_json, secrets)
+            advice = app.chain.advice if code == Exit.STORAGE_UNREACHABLE else []
+            tell(code, " ".join([text, *advice]), None, as_json, secrets_of(app.environ))
         except Exception as error:  # noqa: BLE001 - the one place that turns a bug into a line and a log
             code, text = explain(error)
-            log = log_bug(error, app.cwd, app.runtime.wall(), secrets)
-            tell(code, text, log, as_json, secrets)
+            log = log_bug(error, app.cwd, app.runtime.wall(), secrets_of(app.environ))
+            tell(code, text, log, as_json, secrets_of(app.environ))
         if standalone_mode:
             sys.exit(code)
         return code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,15 @@ def compiled(environ: Mapping[str, str], allowed: bool) -> Iterator[Finding]:
     on = secret_of(environ, allowed) is not None
     text = f"on: what was compiled elsewhere and signed with {VARIABLE} runs here" if on else "off"
     yield Finding("compile cache", True, text)
+
+
+def secrets(title: str, found: Iterable[str], advice: Iterable[str]) -> Iterator[Finding]:
+    """What a notebook's secrets gave, by name, and what is to be done about the others."""
+    if names := sorted(found):
+        yield Finding("secrets", True, f"{title} gave {', '.join(names)}")
+    for line in advice:
+        text, _, what_to_do = line.partition(". ")
+        yield Finding("secrets", False, text, what_to_do)
 
 
 def clocks(skew: float | None) -> Iterator[Finding]:

@@ -102,6 +102,7 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found, settings = examine.Examination(), resolved.settings
     found.look("machine", lambda: examine.machine(app.machine, app.kind.device(settings.device), sorted(app.environ)))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
+    found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
     stores: list[Reach] = []
     if examine_stores(app, resolved, found, stores):
         seen: list[View] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from relay.config import FILE_NAME, Resolved, resolve
 from relay.env import Machine, detect, process_age
 from relay.kind import Kind
 from relay.redact import harmless
+from relay.secretchain import CACHE_KEY, OWNER, Chain, vault_of
 
 RunOption = Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)]
 AccountOption = Annotated[str | None, typer.Option("--account", "-a", help="Id of the account.", show_default=False)]
@@ -45,11 +46,15 @@ class App:
     """Process start on the runtime's monotonic clock."""
     session: str = ""
     """32 random hexadecimal digits, new for each process (P5)."""
+    export: Callable[[Mapping[str, str]], None] = os.environ.update
+    """Hands secrets that were found to the storage libraries, and to what a notebook starts later."""
+    chain: Chain = field(init=False)
 
     def __post_init__(self) -> None:
         self.session = self.session or self.runtime.token()
         if not self.started:
             self.started = self.runtime.monotonic() - (process_age(self.root) or 0.0)
+        self.chain = Chain(vault_of(self.machine.provider))
 
     @property
     def machine(self) -> Machine:
@@ -61,8 +66,31 @@ class App:
         overrides: Sequence[str] | None = None,
         config: Path | None = None,
         flags: Mapping[str, object] | None = None,
+        store: bool = True,
     ) -> Resolved[BaseModel]:
-        """All sources merged and validated; raises BadConfig."""
+        """All sources merged and validated, with a notebook's secrets if a `store` is needed; raises BadConfig."""
+        resolved = self._settle(overrides, config, flags)
+        if not store:
+            return resolved
+        if not resolved.addresses and self._learn(self.chain.addresses(self.environ)):
+            resolved = self._settle(overrides, config, flags)
+        extras = (OWNER, CACHE_KEY) if resolved.settings.cache.allow else (OWNER,)
+        self._learn(self.chain.credentials(self.environ, (resolved.ledger_url, resolved.checkpoint_url), extras))
+        return self._told(resolved)
+
+    def _learn(self, found: Mapping[str, str]) -> bool:
+        self.environ = {**self.environ, **found}
+        self.export(found)
+        return bool(found)
+
+    def _told(self, resolved: Resolved[BaseModel]) -> Resolved[BaseModel]:
+        """Settings that came out of a secret say so."""
+        names = {f"environment variable {name}": f"{name} of {self.chain.title}" for name in self.chain.found}
+        return replace(resolved, origins={key: names.get(where, where) for key, where in resolved.origins.items()})
+
+    def _settle(
+        self, overrides: Sequence[str] | None, config: Path | None, flags: Mapping[str, object] | None
+    ) -> Resolved[BaseModel]:
         named = config or (Path(self.environ["RELAY_CONFIG"]) if self.environ.get("RELAY_CONFIG") else None)
         return resolve(
             self.kind.preset,
@@ -86,6 +114,12 @@ def surroundings(context: typer.Context) -> App:
     app = context.obj
     assert isinstance(app, App)
     return app
+
+
+def tell_secrets(app: App) -> None:
+    """What to do about a notebook's secrets that could not be had."""
+    for line in app.chain.advice:
+        say(line)
 
 
 def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:

@@ -20,6 +20,7 @@ from relay.commands.common import (
     RunOption,
     emit,
     surroundings,
+    tell_secrets,
 )
 from relay.commands.opening import Opening, target_of
 from relay.commands.entering import says_coauthor
@@ -86,6 +87,7 @@ def run(
     app, stop = surroundings(context), StopSignal()
     with listening(stop, app.runtime, leaving(app, as_json)):
         resolved = app.settle(overrides, config, flags)
+        tell_secrets(app)
         shown = display(resolved.settings.target_steps or 0, app.runtime.monotonic, progress_seconds)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
             said = coauthor or says_coauthor(app.environ)

@@ -6,7 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.commands.common import AccountOption, ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
+from relay.commands.common import (
+    AccountOption,
+    App,
+    ConfigOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    surroundings,
+    tell_secrets,
+)
 from relay.config import Resolved
 from relay.redact import MASK, SECRET_NAME, redact
 
@@ -27,8 +37,10 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Print every setting; --origin adds its source. Secrets are masked."""
-    resolved = surroundings(context).settle(overrides, config, {"run": run, "account": account})
-    emit(as_json, settings_document(resolved), settings_text(resolved, origin))
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run, "account": account})
+    tell_secrets(app)
+    emit(as_json, settings_document(resolved), settings_text(resolved, origin) + secrets_text(app, origin))
 
 
 def settings_document(resolved: Resolved[Any]) -> dict[str, Any]:
@@ -45,6 +57,11 @@ def settings_text(resolved: Resolved[Any], origin: bool) -> str:
         shown = _unset(key, resolved) if value is None else str(masked(key, value))
         lines.append(f"{key} = {shown}" + (f"    # {redact(where)}" if origin else ""))
     return "\n".join(lines)
+
+
+def secrets_text(app: App, origin: bool) -> str:
+    """Names, never values, of what a notebook's secrets gave."""
+    return f"\n# {app.chain.title} gave {', '.join(sorted(app.chain.found))}" if origin and app.chain.found else ""
 
 
 def _unset(key: str, resolved: Resolved[Any]) -> str:

@@ -39,7 +39,7 @@ def prepare(
 ) -> None:
     """Make, read and check the data. Needs no GPU and no store."""
     app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
+    resolved = app.settle(overrides, config, {"run": run}, store=False)
     lines = list(app.kind.prepare(resolved.workload, resolved.path(resolved.settings.data_dir)))
     emit(as_json, {"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))
 

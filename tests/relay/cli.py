@@ -145,6 +145,8 @@ class Desk:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     kind: ToyKind = field(default_factory=ToyKind)
+    handed_on: dict[str, str] = field(default_factory=dict)
+    """What was found among a notebook's secrets."""
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -152,7 +154,8 @@ class Desk:
     def __call__(self, *words: str, code: int | None = 0, **environ: str) -> Result:
         """Run a command; fails the test on another exit code."""
         surroundings = {"HOME": str(self.folder), "RELAY_EPHEMERAL": "1", **self.environ, **environ}
-        here = App(kind=self.kind, environ=surroundings, cwd=self.folder, root=self.folder)
+        export = self.handed_on.update
+        here = App(kind=self.kind, environ=surroundings, cwd=self.folder, root=self.folder, export=export)
         done = CliRunner().invoke(app, list(words), obj=here, env={"HOME": str(self.folder)})
         result = Result(done.exit_code, done.stdout, done.stderr)
         assert code is None or result.code == code, f"{words}: {result}\n{done.exception!r}"

@@ -129,16 +129,17 @@ class Simulation:
 
     def _open_session(self) -> None:
         """Whoever trains now goes on to its end, without a start-up; all others can be asked, or wait."""
-        session, training = self.course.open, None
+        session = self.course.open
         if session and session.ends_at > self.t and self.need > 0:
             ids = [member.id for member in self.members]
             if session.account in ids:
-                training = ids.index(session.account)
-                self._train(training, session.ends_at - self.t, 0.0)
+                who = ids.index(session.account)
+                self._hand_over(self._train(who, session.ends_at - self.t, 0.0))
             else:
                 self.t = session.ends_at
-        for who in range(len(self.members)):
-            self._admit(who)
+                self._hand_over(self.chance.bits())
+        for each in range(len(self.members)):
+            self._admit(each)
 
     def _next(self) -> int | None:
         """The first by rank who can begin now, taken out."""
@@ -198,12 +199,15 @@ class Simulation:
     def _session(self, who: int) -> None:
         member = self.members[who]
         room = min(member.session_s, self.left[who], self.group_of[who].closes - self.t)
-        bits = self._train(who, room, self.course.startup_s)
+        self._hand_over(self._train(who, room, self.course.startup_s))
+        self._admit(who)
+
+    def _hand_over(self, bits: int) -> None:
+        """The time until somebody else has begun."""
         if self.need > 0:
             gap = self.gaps[(bits & FIELD) % len(self.gaps)]
             self.calendar.gap_s += gap
             self.t += gap
-            self._admit(who)
 
     def _train(self, who: int, length: float, startup: float) -> int:
         """One session of `length`; it may die on the way, and then keeps what it had committed. What is left of its

@@ -95,7 +95,7 @@ def _send(parts: Parts, packed: Packed, following: NextDigest | None, why: str) 
     """Commit what lies on this machine under this epoch. Raises StorageUnreachable; it then waits for `push`."""
     ctx, lease = parts.ctx, parts.lease
     trouble = f"The checkpoint of step {packed.step:,} on this machine cannot be sent; it stays here, run again"
-    with speaking(ctx.checkpoint_store, trouble), os_errors(ctx.outbox.root, reading=False):
+    with speaking(ctx.checkpoint_store, trouble), os_errors(ctx.outbox.root, reading=False, here=True):
         packed = ctx.outbox.adopt(packed, lease.epoch, lease.state.head.key if lease.state.head else None)
         parts.verdict.why = why
         item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)

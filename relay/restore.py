@@ -15,7 +15,7 @@ from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed
 from relay.state import Checkpoint, RunState
 from relay.transfers import Show, silent
-from relay.trouble import LOOK, speaking
+from relay.trouble import LOOK, speaking, telling_room
 from relay.workload import Workload
 from storage.base import Corrupt, Missing, Ref, Store, TooLong
 from storage.oserrors import os_errors
@@ -92,13 +92,14 @@ def fetch(
     proved.
     """
     manifest = read_manifest(checkpoint, state, store, names)
-    arrived = show(f"fetching step {checkpoint.step:,}", sum(file.size for file in manifest.files))
+    needed = sum(file.size for file in manifest.files)
+    arrived = show(f"fetching step {checkpoint.step:,}", needed)
 
     def piece(count: int) -> None:
         arrived(count)
         go_on()
 
-    with os_errors(outbox.root, reading=False):
+    with telling_room(outbox.root, needed), os_errors(outbox.root, reading=False, here=True):
         incoming = outbox.incoming()
         try:
             wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from relay.advice import command
 from relay.errors import BadConfig, BadData, RelayError, StorageUnreachable, UploadFailed
+from relay.wording import size
 from storage.base import (
     BadAddress,
     Corrupt,
@@ -48,6 +51,30 @@ def explained(error: StoreError, address: str = "", doing: str = "") -> RelayErr
     kind, advice = next((ours, advice) for theirs, ours, advice in _MEANINGS if isinstance(error, theirs))
     happened = " ".join(str(error).split())
     where = "Storage" if not address or address in happened else f"Storage {address}"
+    where = "This machine's disk" if error.here else where
     begin = f"{doing}. {where}" if doing else where
     text = f"{begin}: {happened.rstrip('.') or type(error).__name__}."
     return kind(text if kind is StorageUnreachable and _ADVISES.search(happened) else f"{text} {advice}")
+
+
+@contextmanager
+def telling_room(folder: Path, needed: int) -> Iterator[None]:
+    """Where this machine's disk is full: how many bytes were `needed` in a folder, how many are free, what to do."""
+    try:
+        yield
+    except QuotaExceeded as error:
+        there = next((path for path in (folder, *folder.parents) if path.is_dir()), None)
+        if not error.here or there is None:
+            raise
+        told = QuotaExceeded(
+            f"{folder} cannot take a checkpoint of {size(needed)}: {size(shutil.disk_usage(there).free)} are free "
+            f"({_reason(error)}). Free some space there, or name a folder on another disk with sync_dir=FOLDER, and "
+            "run again."
+        )
+        told.here = True
+        raise told from error
+
+
+def _reason(error: StoreError) -> str:
+    cause = error.__cause__
+    return cause.strerror or "full" if isinstance(cause, OSError) else "full"

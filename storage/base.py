@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NewType, Protocol, runtime_checkable
-from urllib.parse import unquote, urlsplit
 
 Ref = NewType("Ref", str)
 """Finds stored bytes again: the key on local, memory, S3 and Dropbox; the file id on Drive."""
@@ -29,6 +28,9 @@ class StoreError(Exception):
     ├── LostEntry      a log slot is empty although something proves that it was used: stop, write nothing
     └── OutcomeUnknown an append was sent and nobody knows whether it landed: never assume either
     """
+
+    here = False
+    """Whether it was this machine's own disk that refused, and not the store."""
 
 
 class Missing(StoreError):
@@ -233,13 +235,15 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
     Opening touches nothing: a local folder is created by the first write. Raises BadAddress, or Denied without
     credentials.
     """
+    from storage.openers import OPENERS, open_path
+
     if "://" not in url:
-        return _open_path(url, read_only)
+        return open_path(url, read_only)
     scheme = url.partition("://")[0]
-    if scheme not in _OPENERS:
-        known = ", ".join(f"{name}://" for name in _OPENERS)
+    if scheme not in OPENERS:
+        known = ", ".join(f"{name}://" for name in OPENERS)
         raise BadAddress(f"unknown kind of store {scheme}:// in the address; known are {known} and plain folder paths.")
-    return _OPENERS[scheme](url, read_only)
+    return OPENERS[scheme](url, read_only)
 
 
 def make_store(url: str) -> str:
@@ -247,53 +251,3 @@ def make_store(url: str) -> str:
     from storage.drive import make_drive
 
     return make_drive(url) if url.startswith("drive://") else url
-
-
-def _open_file(url: str, read_only: bool) -> Store:
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        raise BadAddress(
-            f"{url} is not a local folder: write file:///absolute/path with three slashes, or a plain path."
-        )
-    return _open_path(unquote(parts.path), read_only)
-
-
-def _open_path(path: str, read_only: bool) -> Store:
-    from storage.local import LocalStore
-
-    if not path.strip():
-        raise BadAddress("the store address is empty: give a folder path, or file:///path.")
-    return LocalStore(Path(path).expanduser(), read_only=read_only)
-
-
-def _open_memory(url: str, read_only: bool) -> Store:
-    from storage.memory import MemoryStore
-
-    return MemoryStore(url.removeprefix("memory://"), read_only=read_only)
-
-
-def _open_s3(url: str, read_only: bool) -> Store:
-    from storage.s3 import open_s3
-
-    return open_s3(url, read_only)
-
-
-def _open_dropbox(url: str, read_only: bool) -> Store:
-    from storage.dropbox import open_dropbox
-
-    return open_dropbox(url, read_only)
-
-
-def _open_drive(url: str, read_only: bool) -> Store:
-    from storage.drive import open_drive
-
-    return open_drive(url, read_only)
-
-
-_OPENERS: dict[str, Callable[[str, bool], Store]] = {
-    "file": _open_file,
-    "memory": _open_memory,
-    "s3": _open_s3,
-    "dropbox": _open_dropbox,
-    "drive": _open_drive,
-}

@@ -15,12 +15,14 @@ _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 
 
 @contextmanager
-def os_errors(path: str | os.PathLike[str], *, reading: bool) -> Iterator[None]:
-    """Turns every OSError of the block into the StoreError it means for `path`."""
+def os_errors(path: str | os.PathLike[str], *, reading: bool, here: bool = False) -> Iterator[None]:
+    """Turns every OSError of the block into the StoreError it means for `path`; `here`: which is in no store."""
     try:
         yield
     except OSError as error:
-        raise translate(error, path, reading=reading) from error
+        meant = translate(error, path, reading=reading)
+        meant.here = here
+        raise meant from error
 
 
 def translate(error: OSError, path: str | os.PathLike[str], *, reading: bool) -> StoreError:

@@ -174,7 +174,7 @@ def _same(store: Store, ref: Ref, known: Digests) -> bool:
 
 
 def _download(store: Store, file: Wanted, path: Path, progress: Progress, workers: int) -> Path:
-    with os_errors(path, reading=False):
+    with os_errors(path, reading=False, here=True):
         if path.is_file() and file_digest(path) == (file.size, file.sha256):
             progress(file.size)
             return path

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -53,6 +56,21 @@ def test_reaching_the_damaged_step_again_compares_the_states(lab: Lab) -> None:
     lab.run(lab.session("bob", target_steps=60))
     (incident,) = [i for i in lab.state().incidents if i.cause == "recomputed"]
     assert "the same state" in incident.text
+
+
+def test_a_full_disk_here_is_not_told_as_the_storages(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    lab.run(lab.session(target_steps=40))
+    with monkeypatch.context() as patch:
+        patch.setattr("storage.transfer._keep", full)
+        outcome = lab.run(lab.session("bob", target_steps=60))
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE
+    told = r"This machine's disk: /\S+ cannot take a checkpoint of \d+ kB: .* are free \(No space left on device\)"
+    assert re.search(told, outcome.message) and "sync_dir=FOLDER" in outcome.message
+    assert "Storage" not in outcome.message and lab.shared.address not in outcome.message
+    assert lab.run(lab.session("bob", target_steps=60)).exit_code == Exit.OK
 
 
 def test_two_damaged_checkpoints_are_left_by_one_rewind(lab: Lab) -> None:

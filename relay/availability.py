@@ -7,6 +7,7 @@ night that the clocks change.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -78,8 +79,8 @@ class Windows:
     zone: str = "UTC"
     _known: list[Interval] = field(default_factory=list, repr=False)
     _starts: list[float] = field(default_factory=list, repr=False)
-    _from: float = field(default=0.0, repr=False)
-    _until: float = field(default=0.0, repr=False)
+    _from: float = field(default=math.inf, repr=False)
+    _until: float = field(default=-math.inf, repr=False)
 
     @property
     def always(self) -> bool:
@@ -92,7 +93,7 @@ class Windows:
         Windows that touch or overlap are one.
         """
         if self.windows is None:
-            return (float("-inf"), float("inf"))
+            return (-math.inf, math.inf)
         self._look(t)
         at = bisect_right(self._starts, t) - 1
         if at >= 0 and self._known[at][1] > t:
@@ -118,7 +119,7 @@ class Windows:
 
     def _look(self, t: float) -> None:
         """Make known whole weeks around `t` until a window ends after it, or 400 days have passed."""
-        if (not self._known and not self._until) or t < self._from:
+        if not self._from <= t <= self._until + LONGEST_LOOK_S:
             self._from = self._until = t - WEEK_S
             self._known.clear()
             self._starts.clear()

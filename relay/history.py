@@ -25,6 +25,7 @@ DIED = frozenset(
 """Ends of links that cost work (relay/session.py, relay/lease.py)."""
 NO_SESSIONS = frozenset({"pushed", "account trains another run", "open"})
 """Ends of links that trained nothing by design, or have not ended."""
+TINY_S = 0.001
 LEAST_S = 60.0
 """A shorter session tells little of a speed; such are used only where there is no other."""
 
@@ -63,7 +64,7 @@ class History:
 
 def history(links: Sequence[Link], now: float) -> History:
     """Of the links a state still holds; what is dated after `now` (store's clock) is left out."""
-    ended = [link for link in links if link.started <= now and link.end not in NO_SESSIONS and link.seconds > 0]
+    ended = [link for link in links if link.started <= now and link.end not in NO_SESSIONS and link.seconds >= TINY_S]
     good = [link for link in ended if _measures(link)]
     long = [link for link in good if link.seconds >= LEAST_S]
     gaps = (later.started - (one.started + one.seconds) for one, later in pairwise(ended))

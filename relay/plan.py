@@ -150,7 +150,7 @@ def weeks(course: Course, calendar: Calendar) -> Iterable[Week]:
         steps = sum(one.steps for one in mine)
         done += steps
         hours = sum(one.end - one.start for one in mine) / 3600
-        yield Week(begins, len(mine), hours, steps, min(1.0, done / course.target) if course.target else 0.0)
+        yield Week(begins, len(mine), hours, steps, min(1.0, round(done / course.target, 9)) if course.target else 0.0)
         count += 1
 
 

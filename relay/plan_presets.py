@@ -48,6 +48,17 @@ class Preset:
             failure_rate=self.failure_rate if fails is None else fails,
         )
 
+    def told(self, rate: float | None, startup_s: float | None, fails: float | None) -> list[str]:
+        """Its notes, and what replaces its numbers."""
+        said = [*self.notes]
+        if rate is not None:
+            said.append(f"ASSUMED in place of its speed: {rate:,.0f} steps an hour.")
+        if startup_s is not None:
+            said.append(f"Set in place of its overhead: {startup_s / 60:g} min of each hour train nothing.")
+        if fails is not None:
+            said.append(f"Set in place of its failures: {fails:.0%} of sessions die.")
+        return said
+
 
 PRESETS: Mapping[str, Preset] = {
     "guide": Preset(

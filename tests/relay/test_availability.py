@@ -166,3 +166,19 @@ def test_a_missing_zone_is_told() -> None:
 def test_moments_are_shown_in_the_readers_zone() -> None:
     assert wall(1_800_000_000, "Europe/Berlin") == "Fri 2027-01-15 09:00 (Europe/Berlin)"
     assert wall(1e18, "no/where").endswith("(UTC)")
+
+
+def test_a_far_future_is_not_walked_to() -> None:
+    asked = Windows(parse("daily 02:00-03:00"), "Europe/Berlin")
+    assert asked.opens(1_800_000_000) and len(asked._known) < 100
+    far = asked.opens(9e10)
+    assert far is not None and far < 9e10 + 86400 and len(asked._known) < 100
+
+
+def test_a_window_that_is_long_enough_is_found() -> None:
+    asked = Windows(parse("mon 10:00-10:05; tue 10:00-11:00"), "UTC")
+    monday = at("2026-11-30T10:00", "UTC")
+    assert asked.fits(monday, 300.0) == (monday, monday + 300)
+    assert asked.fits(monday, 600.0) == (monday + 86400, monday + 86400 + 3600)
+    assert asked.fits(monday + 86400 + 3300, 600.0) == (monday + 8 * 86400, monday + 8 * 86400 + 3600)
+    assert asked.fits(monday, 7200.0) is None

@@ -215,7 +215,8 @@ class _Holding:
                 _release(parts, self.reason)
         parts.heartbeat.stop()
         parts.ctx.locks.drop(parts.ctx.session)
-        parts.finish_offer()
+        if error is None:
+            parts.finish_offer()
 
 
 def _why(ctx: Context, error: BaseException | None) -> str:

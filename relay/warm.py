@@ -136,9 +136,11 @@ class WarmStart:
         try:
             payload = self._payload()
             with self._lock:
-                files = 0 if self._too_late else self._kernels.unpack(payload)
-            spent = self._runtime.monotonic() - began
-            line = f"hit, {counted(files, 'file')}, {size(len(payload))}, {spent:.1f} s"
+                if self._too_late:
+                    return
+                files = self._kernels.unpack(payload)
+                spent = self._runtime.monotonic() - began
+                self._line = line = f"hit, {counted(files, 'file')}, {size(len(payload))}, {spent:.1f} s"
         except Missing:
             line = f"miss (the store has none for this card, software and configuration); {COMPILING}"
         except (Unfit, ValueError) as error:

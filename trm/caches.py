@@ -57,12 +57,14 @@ class KernelCache:
         self.key = key
         self.folder = home / f"relay-{key[:16]}"
         self._counts = {"kernels_loaded": 0, "kernels_compiled": 0}
+        self._told = False
+        """Whether Triton tells what it finds and compiles."""
 
     def open(self) -> int:
         """Have Triton use the folder from now on; how many kernels are there already. Raises OSError."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.environ["TRITON_CACHE_DIR"] = str(self.folder)
-        _listen(self._count)
+        self._told = _listen(self._count)
         return sum(1 for _ in self.folder.glob("*/*.cubin"))
 
     def unpack(self, data: bytes) -> int:
@@ -87,8 +89,8 @@ class KernelCache:
         return save({name: np.frombuffer(content, np.uint8) for name, content in files.items()})
 
     def counts(self) -> dict[str, int]:
-        """Kernels that this process has found in the folder, and those that it had to compile."""
-        return dict(self._counts)
+        """Kernels that this process has found in the folder, and those that it had to compile; {} if nobody counts."""
+        return dict(self._counts) if self._told else {}
 
     def _count(self, *, cache_hit: bool, **_: Any) -> None:
         self._counts["kernels_loaded" if cache_hit else "kernels_compiled"] += 1
@@ -146,13 +148,16 @@ def _check_whole(files: Files) -> None:
             raise ValueError(f"{folder}/{name} is there without {partner}")
 
 
-def _listen(count: Any) -> None:
-    """Have Triton tell of each kernel whether it was found or compiled; a Triton that cannot counts nothing."""
+def _listen(count: Any) -> bool:
+    """Have Triton tell of each kernel whether it was found or compiled; False from one that cannot."""
     try:
         from triton import knobs
     except ImportError:
-        return
+        return False
+    if not hasattr(knobs.compilation, "listener"):
+        return False
     knobs.compilation.listener = count
+    return True
 
 
 def _rename(made: Path, final: Path) -> None:

@@ -115,6 +115,22 @@ def test_a_hanging_upload_delays_the_end_by_little_and_never_the_release(lab: La
     assert lab.world.now - began < 25
 
 
+def test_a_session_that_failed_does_not_stay_for_it(lab: Lab) -> None:
+    made, _ = session(lab, "one", target_steps=10)
+    made.workload.crash = {5: ZeroDivisionError("boom")}
+
+    def hang(verb: str, name: str) -> None:
+        if name == NAME and verb == "put":
+            made.process.sleep(1000)
+
+    made.store.fail = hang
+    began = lab.world.now
+    made.start()
+    with pytest.raises(ZeroDivisionError):
+        lab.world.run()
+    assert lab.world.now - began < 10
+
+
 def test_a_store_keeps_the_newest_few_and_touches_nothing_else() -> None:
     now = [1000.0]
     store = MemoryStore(clock=lambda: now[0])

@@ -26,7 +26,7 @@ def archive(files: dict[str, bytes]) -> bytes:
 @pytest.fixture
 def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelCache:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(caches, "_listen", lambda count: None)
+    monkeypatch.setattr(caches, "_listen", lambda count: False)
     made = KernelCache("ab" * 32, triton_home({"TRITON_CACHE_DIR": str(tmp_path)}))
     made.open()
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,12 @@ from relay.policy import Providers
 from relay.redact import printable, redact
 from relay.status import AccountRow, View
 from relay.turns import Candidate, Order, order
+from relay.webhook import LONGEST
 from relay.wording import duration, iso
 
 RUNNERS = 10
 """Runners-up that are told in a line each."""
+_CALLS = re.compile(r"[<>@&`*_~|\[\]()]")
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,13 @@ class Reader:
     zone: str = "UTC"
     account: str | None = None
     redacted: bool = False
+    chat: bool = False
+    """Whether the text goes to a chat, where marks in a label could call people or draw links."""
 
     def name(self, row: AccountRow) -> str:
         """What to call an account's person."""
-        return row.id if self.redacted else printable(row.label) or row.id
+        label = "" if self.redacted else printable(row.label)
+        return (_CALLS.sub(" ", label).strip() if self.chat else label) or row.id
 
 
 @dataclass(frozen=True)
@@ -190,3 +196,17 @@ def _greeting(view: View, one: Candidate, reader: Reader, when: bool = False) ->
         f"Hello {reader.name(one.row)}: run {view.run} stands at step {view.step:,} of {view.target:,} "
         f"({percent:.1f}%) and {turn}."
     )
+
+
+def announcement(view: View, turn: Turn, account: str) -> dict[str, Any]:
+    """What a chat is told as a session of `account` has ended: Slack reads `text`, Discord `content`."""
+    text = f"{account} has handed off run {view.run}.\n{turn.message}"[:LONGEST]
+    return {
+        "text": text,
+        "content": text,
+        "run": view.run,
+        "step": view.step,
+        "target": view.target,
+        "next": turn.account.id if turn.account else None,
+        "state": view.phase,
+    }

@@ -11,7 +11,7 @@ MIN_SECRET = 8
 """A shorter value is masked only by pattern: masking every 'abc' would garble ordinary text."""
 
 SECRET_NAME = re.compile(
-    r"(?i)(secret|token(?!iz)|passw(or)?d|pwd|api_?key|access_?key|private_?key|cache_?key|app_?key|credential|cookie)"
+    r"(?i)(secret|token(?!iz)|passw(or)?d|pwd|api_?key|access_?key|private_?key|cache_?key|app_?key|credential|cookie|webhook)"
 )
 ORDINARY_NAME = re.compile(r"(?i)(old)?pwd|\w*_(file|dir|path|sock)")
 """Names that say where something lies: masking the present folder would mask every path under it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,19 +16,22 @@ from relay.commands.common import (
     Overrides,
     RunOption,
     emit,
+    say,
     speaks_utf8,
     surroundings,
 )
 from relay.commands.reading import look
+from relay.config import Resolved
 from relay.crew import Wish
 from relay.errors import BadConfig, UsageError
-from relay.handoff import Reader, propose
+from relay.handoff import Reader, announcement, propose
 from relay.paragraphs import terminal_width
 from relay.plan_presets import preset as named_preset
 from relay.plan_text import Look
 from relay.planned import plan_of, plan_of_preset
 from relay.policy import shipped
 from relay.status import View
+from relay.webhook import send
 
 ZoneOption = Annotated[
     str | None, typer.Option("--zone", help="Show times in this time zone, e.g. Europe/Berlin.", show_default=False)
@@ -97,6 +100,18 @@ def plan(
     view = look(app, resolved)
     me = resolved.settings.account if "account" in resolved.origins else None
     emit(as_json, *plan_of(view, shipped(), wish, reader_zone(app, view, me, zone), shown))
+
+
+def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> None:
+    """Tell the webhook who is next; what goes wrong is told here and changes nothing."""
+
+    def words() -> dict[str, Any]:
+        view, me = look(app, resolved), resolved.settings.account
+        reader = Reader(reader_zone(app, view, me, None), redacted=redacted, chat=True)
+        return announcement(view, propose(view, resolved.addresses, shipped(), reader, ends=False), me)
+
+    if trouble := send(url, words, app.runtime):
+        say(f"The webhook was not told of the hand-off: {trouble}. Nothing else depends on it.")
 
 
 def reader_zone(app: App, view: View | None, account: str | None, asked: str | None) -> str:

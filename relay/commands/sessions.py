@@ -23,6 +23,7 @@ from relay.commands.common import (
     tell_secrets,
 )
 from relay.commands.opening import Opening, target_of
+from relay.commands.planning import announce
 from relay.commands.entering import says_coauthor
 from relay.config import Settings
 from relay.context import Context, Outcome
@@ -45,6 +46,7 @@ from relay.startup import NOTABLE_S
 from relay.state import RunState
 from relay.storeid import begins_by_itself
 from relay.warm import secret_of
+from relay.webhook import address_of
 from relay.wording import counted, duration
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
@@ -72,6 +74,7 @@ def run(
     coauthor: Annotated[
         bool, typer.Option("--coauthor", help="I, whose account it is, co-author this run (also RELAY_COAUTHOR=1).")
     ] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="RELAY_WEBHOOK is told ids in place of labels.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train: take the lease, continue the newest checkpoint, commit, hand off."""
@@ -88,11 +91,16 @@ def run(
     with listening(stop, app.runtime, leaving(app, as_json)):
         resolved = app.settle(overrides, config, flags)
         tell_secrets(app)
+        webhook = address_of(app.environ)
         shown = display(resolved.settings.target_steps or 0, app.runtime.monotonic, progress_seconds)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
             said = coauthor or says_coauthor(app.environ)
             outcome = logged(app, Opening(app, resolved, shown, stop, wait, new, said), train)
-    finish(app, outcome, as_json, "relay.run/1")
+    try:
+        finish(app, outcome, as_json, "relay.run/1")
+    finally:
+        if webhook and outcome.epoch and outcome.exit_code in (Exit.OK, Exit.HANDOFF):
+            announce(app, resolved, webhook, redact)
 
 
 def spot_look(app: App, settings: Settings) -> Look | None:

@@ -38,18 +38,27 @@ def _gate_up(x, w, h, gu, rows, K: tl.constexpr, N: tl.constexpr, KEEP: tl.const
 
 
 @triton.jit
+def _swiglu_grad(gu, dgu, dh, m, n, PACK: tl.constexpr):
+    """One block of PACK inner units: its kept products, and their gradient, given that of the hidden values."""
+    gate, up = gu.load([m, n]).to(tl.float32), gu.load([m, n + PACK]).to(tl.float32)
+    dgate, dup, _ = swiglu_grad(gate, up, dh)
+    dgu.store([m, n], dgate.to(dgu.dtype))
+    dgu.store([m, n + PACK], dup.to(dgu.dtype))
+
+
+@triton.jit
 def _hidden_grad(dr, wd, gu, dgu, rows, K: tl.constexpr, N: tl.constexpr, PROGRAMS: tl.constexpr, BM: tl.constexpr,
                  BK: tl.constexpr, PACK: tl.constexpr):  # fmt: skip
     """dgu (rows, 2N), paired: the SwiGLU's gradient, where the hidden gradient is dr (rows, K) @ wd (K, N)."""
-    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM) * (N // PACK), PROGRAMS):
-        m, n = (tile // (N // PACK)) * BM, (tile % (N // PACK)) * PACK
-        dh = tl.zeros((BM, PACK), tl.float32)
+    BN: tl.constexpr = 2 * PACK
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM) * (N // BN), PROGRAMS):
+        m, n = (tile // (N // BN)) * BM, (tile % (N // BN)) * BN
+        dh = tl.zeros((BM, BN), tl.float32)
         for k in range(0, K, BK):
             dh = tl.dot(dr.load([m, k]), wd.load([k, n]), dh)
-        gate, up = gu.load([m, 2 * n]).to(tl.float32), gu.load([m, 2 * n + PACK]).to(tl.float32)
-        dgate, dup, _ = swiglu_grad(gate, up, dh)
-        dgu.store([m, 2 * n], dgate.to(dgu.dtype))
-        dgu.store([m, 2 * n + PACK], dup.to(dgu.dtype))
+        left, right = tl.split(tl.permute(tl.reshape(dh, (BM, 2, PACK)), (0, 2, 1)))
+        _swiglu_grad(gu, dgu, left, m, 2 * n, PACK)
+        _swiglu_grad(gu, dgu, right, m, 2 * n + 2 * PACK, PACK)
 
 
 def _programs(device: torch.device, per_multiprocessor: int) -> int:
@@ -80,13 +89,16 @@ def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
 
 
 def hidden_grad(dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:
-    """dgu (rows, 2N), paired, from dr (rows, D), wd (D, N) and the kept products."""
+    """dgu (rows, 2N), paired, from dr (rows, D), wd (D, N) and the kept products. N: a multiple of 2 PAIR.
+
+    Tiles of two pairs read half as much through the second-level cache as those of one, which was what they waited for.
+    """
     rows, width = dr.shape
     dgu = torch.empty_like(gu)
     programs = _programs(dr.device, 2)
     _hidden_grad[(programs,)](
-        TensorDescriptor.from_tensor(dr, [TOKENS, DEPTH]), TensorDescriptor.from_tensor(wd, [DEPTH, PAIR]),
+        TensorDescriptor.from_tensor(dr, [TOKENS, DEPTH]), TensorDescriptor.from_tensor(wd, [DEPTH, 2 * PAIR]),
         TensorDescriptor.from_tensor(gu, [TOKENS, PAIR]), TensorDescriptor.from_tensor(dgu, [TOKENS, PAIR]),
-        rows, width, wd.shape[1], programs, TOKENS, DEPTH, PAIR, num_warps=4, num_stages=3,
+        rows, width, wd.shape[1], programs, TOKENS, DEPTH, PAIR, num_warps=8, num_stages=3,
     )  # fmt: skip
     return dgu

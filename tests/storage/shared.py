@@ -10,7 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.storage.dropbox.handle import ROOT, running
+from tests.storage.dropbox.handle import running
+from tests.storage.fakes.process import ROOT
 
 _number = count()
 

@@ -13,7 +13,7 @@ import pytest
 from relay.demo import place_beneath
 from relay.errors import UsageError
 from storage.base import open_store
-from tests.storage.dropbox.handle import ROOT
+from tests.storage.fakes.process import ROOT
 from tests.storage.shared import SHARED
 
 SMALL = ("--steps", "160", "arch.hidden_size=32", "arch.H_cycles=1", "arch.L_cycles=1", "batch_size=4")

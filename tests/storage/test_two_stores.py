@@ -15,7 +15,7 @@ from relay.names import Names
 from storage.base import Store, open_store
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores
-from tests.storage.dropbox.handle import ROOT
+from tests.storage.fakes.process import ROOT
 from tests.storage.shared import SHARED, Shared
 
 pytestmark = pytest.mark.slow

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,25 +14,17 @@ from google.oauth2.credentials import Credentials
 from googleapiclient.discovery import build
 
 from tests.storage.drive.redirect import PORT, install
+from tests.storage.fakes import process
+from tests.storage.fakes.process import ROOT, Process
 
-ROOT = Path(__file__).parents[3]
 SITE = Path(__file__).parent / "site"
 TOKEN_URI = "https://oauth2.googleapis.com/token"
 SCOPE = "https://www.googleapis.com/auth/"
 _number = count(1)
 
 
-class Fake:
+class Fake(Process):
     """A fake service in a process of its own."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    def control(self, verb: str, **told: Any) -> Any:
-        """Ask something of the fake outside its protocol (tests/storage/drive/fake/control.py)."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/control/{verb}", json.dumps(told).encode())
-        with urllib.request.urlopen(request, timeout=30) as reply:
-            return json.load(reply)
 
     def person(self, scopes: tuple[str, ...] = ("drive.file",), **told: Any) -> Person:
         """A new user who has allowed the usual client these scopes; `service` makes it a service account."""
@@ -136,29 +124,9 @@ class Person:
         return sum(number for name, number in self.look()["counts"].items() if name.startswith(route))
 
 
-@contextmanager
-def serving() -> Iterator[Fake]:
+def serving() -> AbstractContextManager[Fake]:
     """A fake of one's own, which ends with this process."""
-    command = [sys.executable, "-m", "tests.storage.drive.fake", "--with-parent"]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        fake = Fake(int(process.stdout.readline()))
-        os.environ[PORT] = str(fake.port)
-        yield fake
-    finally:
-        process.kill()
-        process.communicate()
+    return process.serving("tests.storage.drive.fake", PORT, Fake)
 
 
-_running: list[Any] = []
-
-
-def running() -> Fake:
-    """The one fake of this process, started at first need; clients in this process reach it from then on."""
-    if not _running:
-        install()
-        holding = serving()
-        _running.extend([holding, holding.__enter__()])
-    fake: Fake = _running[1]
-    return fake
+running = process.Shared(serving, install)

@@ -13,8 +13,9 @@ import pytest
 
 from storage.drive.credentials import FILE, NARROW, TOKEN, credentials
 from storage.drive.place import Place
-from tests.storage.drive.handle import ROOT, Person
+from tests.storage.drive.handle import Person
 from tests.storage.drive.stores import Drive
+from tests.storage.fakes.process import ROOT
 
 PAGE = (ROOT / "docs/how-to/drive.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from storage.dropbox.client import Client
 from storage.dropbox.credentials import Credentials, credentials
 from storage.dropbox.place import Place
 from storage.dropbox.store import DropboxStore
-from tests.storage.dropbox.redirect import PORT
+from tests.storage.dropbox.redirect import PORT, install
+from tests.storage.fakes import process
+from tests.storage.fakes.process import Process
 
-ROOT = Path(__file__).parents[3]
 _number = count(1)
 
 
-class Fake:
+class Fake(Process):
     """A fake service in a process of its own."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    def control(self, verb: str, **told: Any) -> Any:
-        """Ask something of the fake outside its protocol (tests/storage/dropbox/fake/control.py)."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/control/{verb}", json.dumps(told).encode())
-        with urllib.request.urlopen(request, timeout=30) as reply:
-            return json.load(reply)
 
     def account(self, **told: Any) -> Person:
         """A new account."""
@@ -86,31 +72,9 @@ class Person:
         return int(self.look()["counts"].get(route, 0))
 
 
-@contextmanager
-def serving() -> Iterator[Fake]:
+def serving() -> AbstractContextManager[Fake]:
     """A fake of one's own, which ends with this process."""
-    command = [sys.executable, "-m", "tests.storage.dropbox.fake", "--with-parent"]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        fake = Fake(int(process.stdout.readline()))
-        os.environ[PORT] = str(fake.port)
-        yield fake
-    finally:
-        process.kill()
-        process.communicate()
+    return process.serving("tests.storage.dropbox.fake", PORT, Fake)
 
 
-_running: list[Any] = []
-
-
-def running() -> Fake:
-    """The one fake of this process, started at first need; clients in this process reach it from then on."""
-    from tests.storage.dropbox.redirect import install
-
-    if not _running:
-        install()
-        holding = serving()
-        _running.extend([holding, holding.__enter__()])
-    fake: Fake = _running[1]
-    return fake
+running = process.Shared(serving, install)

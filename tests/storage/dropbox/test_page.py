@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.storage.dropbox.handle import ROOT, Fake, Person
+from tests.storage.dropbox.handle import Fake, Person
+from tests.storage.fakes.process import ROOT
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/dropbox.md").read_text(), re.DOTALL)
 

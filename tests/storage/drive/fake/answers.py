@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from tests.storage.fakes import http
 
 JSON = "application/json; charset=UTF-8"
 
 
 @dataclass
-class Answer:
-    """What goes back. `drop` breaks the connection instead; `cut` does so half way."""
+class Answer(http.Answer):
+    """Of Google."""
 
-    status: int
-    body: bytes = b""
-    headers: dict[str, str] = field(default_factory=dict)
     type: str = JSON
-    drop: bool = False
-    cut: bool = False
 
     @staticmethod
     def json(document: Any, status: int = 200) -> Answer:

@@ -1,10 +1,10 @@
-"""What goes wrong on the fake Drive and when: planned, or by seeded chance; does not know what a route does."""
+"""What goes wrong on the fake Drive; when, the base knows."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-from random import Random
+from dataclasses import dataclass
+
+from tests.storage.fakes import faults
 
 KINDS = {
     "429", "rateLimit", "userRateLimit", "dailyLimit",  # by their documented reasons; Retry-After if `retry_after`
@@ -24,47 +24,10 @@ KINDS = {
 
 
 @dataclass
-class Fault:
-    """One way of failing for requests whose route contains `route` and whose text (target, Content-Range and
-    metadata) contains `match`."""
+class Fault(faults.Fault):
+    """As the base; its text is target, Content-Range and metadata."""
 
-    kind: str
-    route: str = ""
-    match: str = ""
-    skip: int = 0
-    times: int = 1
-    chance: float = 1.0
+    kinds = KINDS
     status: int = 0
     retry_after: float = 0
-    seconds: float = 0
     bytes: int = 0
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"unknown fault {self.kind}")
-
-
-@dataclass
-class Faults:
-    """The faults of one account. A fault that chance spares is not used up."""
-
-    planned: deque[Fault] = field(default_factory=deque)
-    chance: Random = field(default_factory=lambda: Random(0))
-    met: list[str] = field(default_factory=list)
-
-    def next(self, route: str, text: str) -> Fault | None:
-        """The fault this request meets."""
-        for fault in list(self.planned):
-            if fault.route not in route or fault.match not in text:
-                continue
-            if fault.skip:
-                fault.skip -= 1
-                continue
-            if fault.chance < 1 and self.chance.random() >= fault.chance:
-                continue
-            fault.times -= 1
-            if fault.times == 0:
-                self.planned.remove(fault)
-            self.met.append(f"{fault.kind} {route}")
-            return fault
-        return None

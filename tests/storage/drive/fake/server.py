@@ -28,15 +28,9 @@ Not played (501): copy, export, labels, revisions, changes, comments, batch requ
 
 from __future__ import annotations
 
-import email.utils
 import json
 import re
-import socket
-import sys
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.storage.drive.fake import answers, media, oauth, schema
@@ -47,42 +41,14 @@ from tests.storage.drive.fake.files import Call
 from tests.storage.drive.fake.mishaps import faulty
 from tests.storage.drive.fake.schema import Method
 from tests.storage.drive.fake.uploads import Session
-from tests.storage.drive.fake.world import Access, Account, Grant, World
+from tests.storage.drive.fake.world import Access, Account, Grant
+from tests.storage.fakes import http
 
-SLICE = 64 << 10
 NOT_MEDIA = re.compile(r"metadata")
 
 
-class Gone(ConnectionError):
-    """The client went away in the middle of a body; carries what arrived."""
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__("the client went away")
-        self.body = body
-
-
-class Server(ThreadingHTTPServer):
-    """All of it, in memory."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", port), Handler)
-        self.world = World()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed is no news."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(http.Handler):
     """One connection."""
-
-    protocol_version = "HTTP/1.1"
-    server: Server
-    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         self._dispatch()
@@ -133,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
             session = world.uploads.find(query["upload_id"], world.now()) if "upload_id" in query else None
         try:
             body = b"" if override else self._body(grant.account.rate if grant else 0)
-        except Gone as gone:
+        except http.Gone as gone:
             if session and verb in ("PUT", "POST"):
                 with session.lock:
                     media.abandon(session, self.headers, gone.body)
@@ -200,60 +166,8 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(account.latency if account else 0)
         self._send(answer, account.rate if account else 0)
 
-    def _body(self, rate: float) -> bytes:
-        pieces: list[bytes] = []
-        for size in self._sizes():
-            left = size
-            while left:
-                piece = self.rfile.read(min(left, SLICE))
-                if not piece:
-                    raise Gone(b"".join(pieces))
-                pieces.append(piece)
-                left -= len(piece)
-                time.sleep(len(piece) / rate if rate else 0)
-        return b"".join(pieces)
-
-    def _sizes(self) -> Iterator[int]:
-        """How much of the body comes in one go: all, or chunk by chunk."""
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            yield int(self.headers.get("Content-Length") or 0)
-            return
-        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
-            yield size
-            self.rfile.readline()
-        while self.rfile.readline().strip():
-            pass
-
-    def _send(self, answer: Answer, rate: float) -> None:
-        if answer.drop:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        self.send_response(answer.status)
-        headers = {"Content-Type": answer.type, **answer.headers}
-        if answer.status not in (204, 304):
-            headers["Content-Length"] = str(len(answer.body))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        body = answer.body[: len(answer.body) // 2] if answer.cut else answer.body
-        for at in range(0, len(body), SLICE if rate else max(1, len(body))):
-            piece = body[at : at + SLICE] if rate else body
-            self.wfile.write(piece)
-            time.sleep(len(piece) / rate if rate else 0)
-        if answer.cut:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-    def date_time_string(self, timestamp: float | None = None) -> str:
-        """The Date header tells the service's clock."""
-        return email.utils.formatdate(self.server.world.now() if timestamp is None else timestamp, usegmt=True)
-
     def version_string(self) -> str:
         return "ESF"
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: tests ask with control/look."""
 
 
 def _check_scopes(grant: Grant, method: Method, query: dict[str, str]) -> None:

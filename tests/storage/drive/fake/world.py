@@ -14,10 +14,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.storage.drive.fake import answers
-from tests.storage.drive.fake.faults import Faults
+from tests.storage.drive.fake.faults import Fault
 from tests.storage.drive.fake.schema import SCOPE
 from tests.storage.drive.fake.tree import FOLDER, File, Tree, at_least
 from tests.storage.drive.fake.uploads import Uploads
+from tests.storage.fakes.faults import Faults
 
 CLIENT = "101010101010-relay.apps.googleusercontent.com"
 SECRET = "GOCSPX-not-a-secret"
@@ -34,7 +35,7 @@ class Account:
     quota: int = 15 << 30
     service: bool = False
     """Whether this is a service account, which owns no storage."""
-    faults: Faults = field(default_factory=Faults)
+    faults: Faults[Fault] = field(default_factory=Faults)
     counts: Counter[str] = field(default_factory=Counter)
     received: int = 0
     """Bytes of media that were taken."""

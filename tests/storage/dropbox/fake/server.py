@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import email.utils
 import json
 import re
-import socket
-import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -24,50 +19,24 @@ from tests.storage.dropbox.fake.faults import Fault
 from tests.storage.dropbox.fake.routes import ROUTES, Call
 from tests.storage.dropbox.fake.tree import Refused
 from tests.storage.dropbox.fake.world import Account, NoSuchRoot, Unauthorized, World
+from tests.storage.fakes import http
 
-SLICE = 64 << 10
 HOSTS = {"api": "api.dropboxapi.com", "content": "content.dropboxapi.com", "notify": "notify.dropboxapi.com"}
 PORTAL = b"<html><body>Welcome to the hotel. Please log in.</body></html>"
 
 
-@dataclass
-class Answer:
-    """What goes back. `drop` breaks the connection instead; `cut` does so half way."""
-
-    status: int
-    body: bytes = b""
-    headers: dict[str, str] = field(default_factory=dict)
-    type: str = "application/json"
-    drop: bool = False
-    cut: bool = False
+class Answer(http.Answer):
+    """Of Dropbox."""
 
     @staticmethod
     def json(status: int, document: Any) -> Answer:
         return Answer(status, json.dumps(document).encode())
 
 
-class Server(ThreadingHTTPServer):
-    """All of it, in memory."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", port), Handler)
-        self.world = World()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed is no news."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(http.Handler):
     """One connection."""
 
-    protocol_version = "HTTP/1.1"
-    server: Server
-    disable_nagle_algorithm = True
+    always = MappingProxyType({"x-dropbox-request-id": "fake"})
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) if self._is_control() else b""
@@ -107,30 +76,6 @@ class Handler(BaseHTTPRequestHandler):
             account = self.server.world.of_token(token, scope)
             account.counts[route] += 1
             return account
-
-    def _body(self, rate: float) -> bytes:
-        pieces: list[bytes] = []
-        for size in self._sizes():
-            left = size
-            while left:
-                piece = self.rfile.read(min(left, SLICE))
-                if not piece:
-                    raise ConnectionError("the client went away")
-                pieces.append(piece)
-                left -= len(piece)
-                time.sleep(len(piece) / rate if rate else 0)
-        return b"".join(pieces)
-
-    def _sizes(self) -> Iterator[int]:
-        """How much of the body comes in one go: all, or chunk by chunk."""
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            yield int(self.headers.get("Content-Length") or 0)
-            return
-        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
-            yield size
-            self.rfile.readline()
-        while self.rfile.readline().strip():
-            pass
 
     def _argument(self, route: str, body: bytes) -> str:
         rpc = route in ROUTES and ROUTES[route][0].attrs["style"] == "rpc"
@@ -173,32 +118,6 @@ class Handler(BaseHTTPRequestHandler):
             return Answer(416, b"Range not satisfiable", type="text/plain")
         headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
         return Answer(206, memoryview(data)[first : last + 1], headers, "application/octet-stream")
-
-    def _send(self, answer: Answer, rate: float) -> None:
-        if answer.drop:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        self.send_response(answer.status)
-        headers = {"Content-Type": answer.type, "Content-Length": str(len(answer.body)), **answer.headers}
-        for name, value in {"x-dropbox-request-id": "fake", **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        body = answer.body[: len(answer.body) // 2] if answer.cut else answer.body
-        for at in range(0, len(body), SLICE if rate else max(1, len(body))):
-            piece = body[at : at + SLICE] if rate else body
-            self.wfile.write(piece)
-            time.sleep(len(piece) / rate if rate else 0)
-        if answer.cut:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-    def date_time_string(self, timestamp: float | None = None) -> str:
-        """The Date header tells the service's clock."""
-        return email.utils.formatdate(self.server.world.now() if timestamp is None else timestamp, usegmt=True)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: tests ask with control/look."""
 
 
 def token(world: World, form: dict[str, str]) -> Answer:

@@ -11,9 +11,10 @@ from typing import Any
 from dropbox import common, files
 from dropbox.auth import AuthError, TokenScopeError
 
-from tests.storage.dropbox.fake.faults import Faults
+from tests.storage.dropbox.fake.faults import Fault
 from tests.storage.dropbox.fake.tree import Namespace, Refused
 from tests.storage.dropbox.fake.uploads import Uploads
+from tests.storage.fakes.faults import Faults
 
 SCOPES = ("files.metadata.read", "files.content.read", "files.content.write", "account_info.read")
 
@@ -41,7 +42,7 @@ class Account:
     mounts: dict[str, str] = field(default_factory=dict)
     """Namespace id by the lower-case path at which a shared folder is mounted."""
     shared: set[str] = field(default_factory=set)
-    faults: Faults = field(default_factory=Faults)
+    faults: Faults[Fault] = field(default_factory=Faults)
     counts: Counter[str] = field(default_factory=Counter)
     received: int = 0
     """Bytes of uploaded content that was taken."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from relay.clock import Runtime
 from relay.startup import Startup
@@ -65,4 +66,9 @@ def phases(startup: Startup, spent: Mapping[str, float], train_s: float, wall_s:
             train_s -= found[name]
     found |= {"train": max(0.0, train_s), **spent}
     found["other"] = max(0.0, wall_s - sum(found.values()))
-    return {name: found[name] for name in ORDER if found.get(name, 0.0) > 0}
+    return {name: seconds for name, seconds in in_order(found) if seconds > 0}
+
+
+def in_order(found: Mapping[Any, float]) -> list[tuple[str, float]]:
+    """Phases as they follow each other."""
+    return [(name, found[name]) for name in ORDER if name in found]

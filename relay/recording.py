@@ -15,8 +15,8 @@ from relay.errors import Exit, RelayError
 from relay.gpus import gpu_name
 from relay.phases import phases
 from relay.quota import Quota
-from relay.sessionreport import MAX_CHECKPOINTS, Happened, Left, Made, SessionReport, encode, named
-from relay.state import Incident, Link, RunState
+from relay.sessionreport import MAX_CHECKPOINTS, Happened, Left, Made, SessionReport, encode, named, per_hour
+from relay.state import Incident, RunState
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")
@@ -85,7 +85,7 @@ def report_of(parts: Parts, outcome: Outcome, end: str) -> SessionReport:
         stall_s=tuple(outcome.stall_s[-MAX_CHECKPOINTS:]),
         from_step=parts.from_step,
         to_step=durable,
-        steps_per_hour=rate(durable - parts.from_step, outcome.total_s),
+        steps_per_hour=per_hour(durable - parts.from_step, outcome.total_s),
         goodput=outcome.goodput,
         metrics=_told(state, lease.epoch),
         validated_step=validated[-1].step if validated else None,
@@ -102,16 +102,6 @@ def report_of(parts: Parts, outcome: Outcome, end: str) -> SessionReport:
         unsent=outcome.unsent is not None,
         next=state.next,
     )
-
-
-def rate(steps: int, seconds: float) -> float | None:
-    """Steps per hour; None where nothing was gained or no time is known."""
-    return steps * 3600 / seconds if steps > 0 and seconds > 0 else None
-
-
-def speed(link: Link) -> float | None:
-    """Durable steps per hour of a link's lease."""
-    return rate(link.to_step - link.from_step, link.seconds)
 
 
 def with_quota(report: SessionReport, quota: Quota | None) -> SessionReport:

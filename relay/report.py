@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.cells import cell_len, chop_cells, set_cell_size
@@ -19,8 +19,7 @@ from relay.wording import duration, iso, metric
 INSIDE, LEAST_INSIDE = 60, 38
 """Columns between the box's sides, and in a terminal too narrow for that."""
 NAME = 14
-LONGEST_STATE = 10
-"""A longer state (quota_exceeded) makes every row give up its blanks, so that the box keeps its width."""
+"""Columns of an account's id, in all but the narrowest box."""
 TITLE = "MULTI-ACCOUNT TRAINING PROGRESS REPORT"
 UTF8 = {"top": "╔═╗", "middle": "╠═╣", "rule": "╟─╢", "bottom": "╚═╝", "side": "║"}
 ASCII = {"top": "+=+", "middle": "+=+", "rule": "+-+", "bottom": "+=+", "side": "|"}
@@ -55,20 +54,29 @@ def report_document(view: View, machine: Machine) -> dict[str, Any]:
 
 
 def draw(view: View, machine: Machine, ascii_only: bool = False, columns: int | None = None) -> str:
-    """The box, and below it both clocks. Every line of the box is 62 columns wide, less in a narrower terminal."""
+    """The guide's box, and below it what else there is to know of the run.
+
+    Every line of the box is 62 columns wide, less in a narrower terminal.
+    """
     art = ASCII if ascii_only else UTF8
     inside = INSIDE if columns is None else max(LEAST_INSIDE, min(INSIDE, columns - 2))
+    line = _layout(view.accounts, inside)
+    heading = "Accounts Status (steps, sessions):" if line is _narrow_line else "Accounts Status:"
     lines = [
         _edge(art["top"], inside),
         _row(art, TITLE.center(inside), inside),
         _edge(art["middle"], inside),
         *(_row(art, line, inside) for text in _progress(view) for line in fold(text, inside)),
         _edge(art["middle"], inside),
-        _row(art, "Accounts Status:" if inside == INSIDE else "Accounts Status (steps, sessions):", inside),
+        _row(art, heading, inside),
         _edge(art["rule"], inside),
-        *(_row(art, text, inside) for text in _accounts(view.accounts, inside)),
+        *(_row(art, text, inside) for text in _accounts(view.accounts, inside, line)),
         _edge(art["bottom"], inside),
-        *(line for text in _clocks(view, machine) for line in fold(text, max(inside + 2, columns or len(text)))),
+        *(
+            _shown(art, line)
+            for text in (*_below(view), *_clocks(view, machine))
+            for line in fold(text, max(inside + 2, columns or cell_len(text)))
+        ),
     ]
     return "\n".join(lines)
 
@@ -90,11 +98,19 @@ def fold(text: str, width: int) -> list[str]:
 
 def _progress(view: View) -> list[str]:
     lines = [
+        f"Total Progress: {_percent(view):6.1f}% ({view.step:,}/{view.target:,} steps)",
+        f"Last Update: {iso(view.state.updated) if view.state else 'never'}",
+    ]
+    if view.state and view.state.halted:
+        lines.append(f"HALTED: {printable(view.state.halted)}")
+    return lines
+
+
+def _below(view: View) -> list[str]:
+    return [
         f"Run: {view.project} / {view.run}",
         *([f"Store: {view.store}"] if view.store else []),
         *([f"Not begun: {view.missing}"] if view.missing else []),
-        f"Total Progress: {_percent(view):6.1f}% ({view.step:,}/{view.target:,} steps)",
-        f"Last Update: {iso(view.state.updated) if view.state else 'never'}",
         f"ETA: {_eta(view)}",
         f"Lease: {_lease(view)}",
         f"Safe checkpoint: {_safe(view)}",
@@ -102,9 +118,6 @@ def _progress(view: View) -> list[str]:
         *_goodput(view.state),
         *_links(view.state),
     ]
-    if view.state and view.state.halted:
-        lines.append(f"HALTED: {printable(view.state.halted)}")
-    return lines
 
 
 def _percent(view: View) -> float:
@@ -165,24 +178,38 @@ def _links(state: RunState | None) -> list[str]:
     return [f"Links: {links.counts(state.links, state.links_total)}", *([f"Last link: {last}"] if last else [])]
 
 
-def _accounts(rows: Sequence[AccountRow], inside: int) -> list[str]:
+Line = Callable[[AccountRow, int], str]
+"""An account's line; the columns are those that its name may take."""
+
+
+def _accounts(rows: Sequence[AccountRow], inside: int, line: Line) -> list[str]:
     if not rows:
         return fold(f"none yet: {command('register account_1 LABEL')}", inside)
     longest = max(cell_len(row.state) for row in rows)
-    if inside < INSIDE:
-        return [_narrow_line(row, inside - 15 - longest) for row in rows]
-    return [_account_line(row, longest > LONGEST_STATE) for row in rows]
+    return [line(row, max(1, inside - 15 - longest) if line is _narrow_line else NAME) for row in rows]
+
+
+def _layout(rows: Sequence[AccountRow], inside: int) -> Line:
+    """The widest line in which every account's state fits."""
+    longest = max((cell_len(row.state) for row in rows), default=0)
+    lines: tuple[tuple[int, Line], ...] = ((50, _wide_line), (46, _tight_line))
+    return next((line for columns, line in lines if columns + longest <= inside), _narrow_line)
+
+
+def _wide_line(row: AccountRow, name: int) -> str:
+    return f"{_name(row, name)} | Steps: {row.steps:>7,} | Sessions: {row.sessions:>3} | {row.state}"
+
+
+def _tight_line(row: AccountRow, name: int) -> str:
+    return f"{_name(row, name)}| Steps: {row.steps:>7,}| Sessions: {row.sessions:>3}|{row.state}"
 
 
 def _narrow_line(row: AccountRow, name: int) -> str:
-    return f"{set_cell_size(printable(row.id), name)}|{row.steps:>8,}|{row.sessions:>4}|{row.state}"
+    return f"{_name(row, name)}|{row.steps:>8,}|{row.sessions:>4}|{row.state}"
 
 
-def _account_line(row: AccountRow, tight: bool) -> str:
-    name = set_cell_size(printable(row.id), NAME)
-    if tight:
-        return f"{name}| Steps: {row.steps:>7,}| Sessions: {row.sessions:>3}|{row.state}"
-    return f"{name} | Steps: {row.steps:>7,} | Sessions: {row.sessions:>3} | {row.state}"
+def _name(row: AccountRow, columns: int) -> str:
+    return set_cell_size(printable(row.id), columns)
 
 
 def _clocks(view: View, machine: Machine) -> list[str]:
@@ -213,5 +240,9 @@ def _edge(parts: str, inside: int) -> str:
 
 
 def _row(art: dict[str, str], text: str, inside: int) -> str:
-    shown = text if art is UTF8 else "".join(c if c.isascii() else "?" * cell_len(c) for c in text)
-    return art["side"] + set_cell_size(shown, inside) + art["side"]
+    return art["side"] + set_cell_size(_shown(art, text), inside) + art["side"]
+
+
+def _shown(art: dict[str, str], text: str) -> str:
+    """In ASCII, a question mark for each column of what is none."""
+    return text if art is UTF8 else "".join(c if c.isascii() else "?" * cell_len(c) for c in text)

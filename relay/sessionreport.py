@@ -29,6 +29,8 @@ from relay.state import (
 MAX_BYTES = 64_000
 MAX_CHECKPOINTS = 50
 SCHEMA = "relay.session/1"
+SHORTEST_S = 1e-3
+"""A shorter time tells no pace."""
 PhaseName = Literal[
     "import",
     "prepare",
@@ -164,6 +166,11 @@ def decode(data: bytes) -> SessionReport:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{'.'.join(str(part) for part in problem['loc'])[:80]}: {problem['msg'][:120]}") from error
+
+
+def per_hour(steps: int, seconds: float) -> float | None:
+    """Steps an hour; None where none was gained or no time is known (a stranger's state may claim any)."""
+    return steps * 3600 / seconds if steps > 0 and seconds >= SHORTEST_S else None
 
 
 def named(fingerprint: dict[str, str]) -> dict[str, str]:

@@ -12,8 +12,9 @@ from relay.errors import KINDS
 from relay.heartbeat import find
 from relay.links import last
 from relay.names import Names
+from relay.phases import in_order
 from relay.redact import printable
-from relay.sessionreport import MAX_BYTES, Left, Newer, SessionReport, decode
+from relay.sessionreport import MAX_BYTES, Left, Newer, SessionReport, decode, per_hour
 from relay.state import Link, RunState
 from relay.wording import counted, duration, iso, metric, size
 from storage.base import Missing, Store, TooLong
@@ -89,7 +90,7 @@ def markdown(report: SessionReport, label: str | None = None, command: str | Non
 
 def of_link(link: Link, state: RunState, why: str) -> str:
     """What the ledger alone tells of a session that left no report."""
-    pace = (link.to_step - link.from_step) * 3600 / link.seconds if link.seconds > 0 else 0.0
+    pace = per_hour(link.to_step - link.from_step, link.seconds)
     lines = [
         f"# Session {link.epoch} of {plain(state.project)}/{plain(state.run)}",
         "",
@@ -98,7 +99,7 @@ def of_link(link: Link, state: RunState, why: str) -> str:
         f"- **Account:** `{link.account}`",
         f"- **GPU:** {link.gpu or 'not told'}",
         f"- **Time:** {iso(link.started)} (lease), {duration(link.seconds)} told so far",
-        f"- **Steps:** {link.from_step:,} to {link.to_step:,}" + (f", {pace:,.0f} an hour" if pace > 0 else ""),
+        f"- **Steps:** {link.from_step:,} to {link.to_step:,}" + ("" if pace is None else f", {pace:,.0f} an hour"),
         f"- **Commits:** {link.commits:,}",
         f"- **Link:** {plain(last([link]) or 'not judged')}",
         f"- **End:** {plain(link.end)}",
@@ -137,8 +138,7 @@ def _link(report: SessionReport) -> str:
 
 
 def _meaning(code: int) -> str:
-    told = {0: "target reached", 75: "clean handoff, more to do"}.get(code) or KINDS.get(code)
-    return f", {told}" if told else ""
+    return f", {KINDS[code]}" if code in KINDS else ""
 
 
 def _risk(report: SessionReport) -> str:
@@ -165,9 +165,8 @@ def _next(report: SessionReport, command: str | None) -> str:
 
 def _phases(report: SessionReport) -> list[tuple[str, ...]]:
     whole = report.wall_s or 1.0
-    return [(name, exact(seconds), f"{seconds / whole:.1%}") for name, seconds in report.phases.items()] + [
-        ("in all", exact(report.wall_s), "")
-    ]
+    rows = [(name, exact(seconds), f"{seconds / whole:.1%}") for name, seconds in in_order(report.phases)]
+    return [*rows, ("in all", exact(report.wall_s), "")]
 
 
 def exact(seconds: float) -> str:

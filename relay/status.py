@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relay.quota import Quota
@@ -116,6 +116,26 @@ class View:
         if self.state.head is None and not self.state.links_total:
             return "new"
         return "finished" if self.step >= self.target else "idle"
+
+
+def nameless(view: View) -> View:
+    """The view for a report that strangers may read (`--redact`): ids in place of labels, nothing of any person.
+
+    A store's address may hold a user's name: only its kind stays.
+    """
+    accounts = tuple(nameless_row(row) for row in view.accounts)
+    return replace(view, accounts=accounts, store=kind_of(view.store))
+
+
+def nameless_row(row: AccountRow) -> AccountRow:
+    """One account of it."""
+    return replace(row, label=row.id, owner="", zone=None, availability=None)
+
+
+def kind_of(address: str) -> str:
+    """file:// of file:///home/ana/relay."""
+    scheme, mark, _ = address.partition("://")
+    return scheme + mark if mark else ""
 
 
 def status_document(view: View) -> dict[str, Any]:

@@ -24,6 +24,9 @@ from relay.secretchain import CACHE_KEY, OWNER, Chain, vault_of
 RunOption = Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)]
 AccountOption = Annotated[str | None, typer.Option("--account", "-a", help="Id of the account.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+RedactOption = Annotated[
+    bool, typer.Option("--redact", help="Ids in place of labels, no person, no address: for strangers to read.")
+]
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help=f"Configuration file instead of {FILE_NAME}.", show_default=False)
 ]

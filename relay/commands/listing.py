@@ -8,8 +8,9 @@ import typer
 
 from relay import usage
 from relay.account import Account
+from relay.accountstatus import newest, session_document, session_line
 from relay.accounttable import document, facts, hours_left, listing, local
-from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, speaks_utf8, surroundings
+from relay.commands.common import ConfigOption, JsonOption, RedactOption, RunOption, emit, speaks_utf8, surroundings
 from relay.commands.fields import AccountId
 from relay.commands.reading import Overview, overview
 from relay.paragraphs import terminal_width
@@ -18,19 +19,23 @@ from relay.quota import reset_of
 from relay.redact import printable
 from relay.registry import Row
 from relay.roster import row_of
-from relay.state import Link, RunState
-from relay.status import AccountRow
+from relay.status import AccountRow, nameless
 from relay.wording import counted, duration, iso
 
 SESSIONS_SHOWN = 10
 
 
 def list_accounts(
-    context: typer.Context, run: RunOption = None, config: ConfigOption = None, as_json: JsonOption = False
+    context: typer.Context,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    redact: RedactOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """All registered accounts: state, until when, hours left and how that is known, reset in your own time zone."""
     here = surroundings(context)
     view = overview(here, here.settle(config=config, flags={"run": run})).view
+    view = nameless(view) if redact else view
     shown = [document(row, view.now) for row in view.accounts]
     text = listing(view.accounts, view.now, terminal_width(), speaks_utf8())
     emit(as_json, {"schema": "relay.accounts/1", "now": iso(view.now), "accounts": shown}, text)
@@ -60,7 +65,7 @@ def show(
         "by_gpu": {
             gpu: {"seconds": on.seconds, "steps": on.steps} for gpu, on in usage.by_gpu(states, account).items()
         },
-        "recent_sessions": [_session(state, link) for state, link in _links(states, account)],
+        "recent_sessions": [session_document(state, link) for state, link in newest(states, account, SESSIONS_SHOWN)],
         "record": _record(provider, seen.view.now),
     }
     emit(as_json, whole, text(seen, found, row, registry_row, provider))
@@ -84,7 +89,7 @@ def text(seen: Overview, found: Account, row: AccountRow, declared: Row, provide
         ("competitions", ", ".join(sorted(found.competitions))),
         ("given", f"{counted(row.sessions, 'session')}, {row.steps:,} steps, {duration(row.seconds)} in all runs"),
         *(("GPU", line) for line in gpus),
-        *(("session", _told(state, link)) for state, link in _links(states, row.id)),
+        *(("session", session_line(state, link)) for state, link in newest(states, row.id, SESSIONS_SHOWN)),
         ("rules", provider.cited),
         ("", provider.stale(now)),
     ]
@@ -98,33 +103,6 @@ def _state(row: AccountRow) -> str:
 
 def _resets(row: AccountRow) -> str:
     return local(row.quota.resets_at) if row.quota else ""
-
-
-def _links(states: list[RunState], account: str) -> list[tuple[RunState, Link]]:
-    """The account's newest sessions over all runs, newest first, as far as the states still hold them."""
-    mine = [(state, link) for state in states for link in state.links if link.account == account]
-    return sorted(mine, key=lambda pair: pair[1].started, reverse=True)[:SESSIONS_SHOWN]
-
-
-def _session(state: RunState, link: Link) -> dict[str, Any]:
-    return {
-        "run": f"{state.project}/{state.run}",
-        "epoch": link.epoch,
-        "started_at": iso(link.started),
-        "seconds": round(link.seconds, 1),
-        "from_step": link.from_step,
-        "to_step": link.to_step,
-        "gpu": link.gpu,
-        "end": printable(link.end),
-    }
-
-
-def _told(state: RunState, link: Link) -> str:
-    on = f" on {link.gpu}" if link.gpu else ""
-    return (
-        f"{local(link.started)}, {state.run}: steps {link.from_step:,} to {link.to_step:,} in "
-        f"{duration(link.seconds)}{on}, {link.end}"
-    )
 
 
 def _record(provider: Provider, now: float) -> dict[str, Any]:

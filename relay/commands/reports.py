@@ -10,6 +10,7 @@ from relay.commands.common import (
     ConfigOption,
     JsonOption,
     Overrides,
+    RedactOption,
     RunOption,
     emit,
     say,
@@ -17,13 +18,18 @@ from relay.commands.common import (
     surroundings,
 )
 from relay.commands.reading import look
+from relay.commands.tracking import show_account, show_session, show_sessions
+from relay.errors import UsageError
 from relay.paragraphs import terminal_width
 from relay.report import draw, report_document
 from relay.skew import clock_warning
-from relay.status import View, status_document
+from relay.status import View, nameless, status_document
 from relay.wording import duration, iso
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
+OfAccountOption = Annotated[
+    str | None, typer.Option("--account", "-a", metavar="ID", help="All of one account instead.", show_default=False)
+]
 
 
 def report(
@@ -31,17 +37,32 @@ def report(
     overrides: Overrides = None,
     run: RunOption = None,
     config: ConfigOption = None,
+    account: OfAccountOption = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="EPOCH|last", help="What one session left of itself.", show_default=False),
+    ] = None,
+    sessions: Annotated[bool, typer.Option("--sessions", help="All sessions as a table, with totals.")] = False,
     ascii_only: AsciiOption = False,
+    redact: RedactOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw the progress report of a run and its accounts."""
+    """Draw the progress report of a run and its accounts; or show one session, all of them, or one account."""
     app = surroundings(context)
-    view = look(app, app.settle(overrides, config, {"run": run}))
-    emit(
-        as_json,
-        report_document(view, app.machine),
-        draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width()),
-    )
+    resolved = app.settle(overrides, config, {"run": run})
+    if sum(map(bool, (account, session, sessions))) > 1:
+        raise UsageError("--account, --session and --sessions each show something else: give one of them.")
+    if account:
+        show_account(app, resolved, account, redact, as_json)
+    elif session:
+        show_session(app, resolved, session, redact, as_json)
+    elif sessions:
+        show_sessions(app, resolved, as_json)
+    else:
+        view = look(app, resolved)
+        view = nameless(view) if redact else view
+        box = draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
+        emit(as_json, report_document(view, app.machine), box)
 
 
 def status(
@@ -49,11 +70,18 @@ def status(
     overrides: Overrides = None,
     run: RunOption = None,
     config: ConfigOption = None,
+    account: OfAccountOption = None,
+    redact: RedactOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say in one line how a run stands; --json prints relay.status/1."""
+    """Say in one line how a run stands, or with --account all of one account; --json prints relay.status/1."""
     app = surroundings(context)
-    view = look(app, app.settle(overrides, config, {"run": run}))
+    resolved = app.settle(overrides, config, {"run": run})
+    if account:
+        show_account(app, resolved, account, redact, as_json)
+        return
+    view = look(app, resolved)
+    view = nameless(view) if redact else view
     if line := clock_warning(view.skew_s):
         say(line)
     emit(as_json, status_document(view), status_line(view))

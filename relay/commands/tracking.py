@@ -1,0 +1,111 @@
+"""`report --session`, `--sessions` and `--account`: one session, all of them, one account; they write nothing."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from relay.accountstatus import Told, account_document, account_text
+from relay.commands.common import App, emit, speaks_utf8
+from relay.commands.reading import accounts, overview, require
+from relay.config import Resolved
+from relay.errors import BadConfig, BadData
+from relay.handoff import command_for
+from relay.ledger import RunLedger
+from relay.paragraphs import terminal_width
+from relay.redact import harmless, printable
+from relay.roster import row_of
+from relay.sessionstable import session, sessions_document, sessions_text
+from relay.sessiontext import agrees, markdown, of_link, read_report
+from relay.state import Link, RunState
+from relay.status import nameless
+from relay.trouble import speaking
+
+
+def show_account(app: App, resolved: Resolved[Any], account: str, redacted: bool, as_json: bool) -> None:
+    """One account. Raises BadConfig (78) with the nearest id for one that nobody knows."""
+    seen = overview(app, resolved)
+    view = nameless(seen.view) if redacted else seen.view
+    row = next((row for row in view.accounts if row.id == account), None)
+    if row is None:
+        row_of(seen.known.registry.read(), account, view.store)
+        raise BadConfig(f"Account {account} cannot be shown: it was registered this moment. Ask again.")
+    told = Told(row, view, seen.runs)
+    emit(as_json, account_document(told), account_text(told))
+
+
+def show_sessions(app: App, resolved: Resolved[Any], as_json: bool) -> None:
+    """All sessions of the run, the oldest from its history objects."""
+    opened, _ = require(app, resolved)
+    state = opened.view.state
+    links, missing = every_link(opened.ledger, state)
+    width = terminal_width()
+    emit(as_json, sessions_document(state.project, state.run, links, missing), sessions_text(links, missing, width))
+
+
+def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, as_json: bool) -> None:
+    """What one session left of itself, else what the ledger tells of it."""
+    opened, stores = require(app, resolved)
+    state = opened.view.state
+    links, _ = every_link(opened.ledger, state)
+    link = pick(links, which, state)
+    with speaking(stores.ledger):
+        report, why = read_report(stores.ledger, opened.names, state, link.epoch)
+    if report is not None and not agrees(report, link):
+        report, why = None, "Its report contradicts the ledger, and is left aside."
+    known = accounts(app, stores).find(link.account)
+    label = known.label if known and not redacted else link.account
+    addresses = {} if redacted else resolved.addresses
+    command = command_for(report.next, state.run, addresses) if report and report.next else None
+    text = markdown(report, label, command) if report else of_link(link, state, why)
+    whole = {
+        "schema": "relay.session-report/1",
+        "epoch": link.epoch,
+        "label": printable(label),
+        "link": session(link),
+        "report": report.document() if report else None,
+        "why": why or None,
+        "command": command,
+    }
+    emit(as_json, whole, rendered(text.rstrip()))
+
+
+def every_link(ledger: RunLedger, state: RunState) -> tuple[tuple[Link, ...], str]:
+    """All sessions, oldest first, and what to say of those that cannot be read."""
+    try:
+        return (*ledger.archived_links(state), *state.links), ""
+    except BadData as error:
+        lost = state.links_total - len(state.links)
+        return state.links, f"The oldest {lost:,} sessions cannot be listed: {error}"
+
+
+def pick(links: tuple[Link, ...], which: str, state: RunState) -> Link:
+    """The session of that epoch, or the newest. Raises BadConfig (78) naming those that there are."""
+    if not links:
+        raise BadConfig(f"Run {state.run} has had no session yet.")
+    if which == "last":
+        return links[-1]
+    found = next((link for link in links if str(link.epoch) == which), None)
+    if found is None:
+        raise BadConfig(
+            f"Run {state.run} has no session {which[:20]!r}: there are {links[0].epoch} to {links[-1].epoch}; "
+            f"--session last shows the newest."
+        )
+    return found
+
+
+def rendered(text: str) -> str:
+    """Markdown as it is for a file, a pipe or an ASCII terminal; laid out for any other terminal."""
+    width = terminal_width()
+    return text if width is None or not speaks_utf8() else laid_out(text, width)
+
+
+def laid_out(text: str, width: int) -> str:
+    """Markdown drawn by rich, without a link or a colour: `emit` lets no escape sequence out."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None, force_terminal=False)
+    console.print(Markdown(harmless(text), hyperlinks=False))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

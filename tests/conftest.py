@@ -1,5 +1,9 @@
 """For every test: trm comes before torch, because it settles how torch's threads wait; slow tests begin first; people
-are told to type `python`, whatever this machine calls it; the simulation adds up what all workers lived through."""
+are told to type `python`, whatever this machine calls it; the simulation adds up what all workers lived through;
+hundreds of processes share what one has compiled.
+"""
+
+import os
 
 import pytest
 
@@ -11,6 +15,7 @@ from tests.simulation import telling
 def pytest_configure(config: pytest.Config) -> None:
     """Here, because the process that adds up what the workers report loads no conftest below this one."""
     config.pluginmanager.register(telling, "simulation")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process would compile every module of ours again
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""A fresh shared folder for each test; whatever a test left running is ended."""
+"""A warm interpreter for all tests of a worker, a fresh shared folder for each; what was left running is ended."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.processes import Relay
+from tests.acceptance.processes import Relay, Warm
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    warm = Warm(tmp_path_factory.mktemp("warm"))
+    yield warm
+    warm.close()
 
 
 @pytest.fixture
-def relay(tmp_path: Path) -> Iterator[Relay]:
-    relay = Relay(tmp_path)
+def relay(tmp_path: Path, warm: Warm) -> Iterator[Relay]:
+    relay = Relay(tmp_path, warm)
     yield relay
     for process in relay.started:
         if process.poll() is None:

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 def test_a_session_suspended_past_its_lease_and_superseded_is_fenced(relay: Relay) -> None:
     asleep = relay.start(*run_args("fenced", "account_1", 100_000, 20, "lease.ttl_s=3"))
-    relay.wait_for(lambda status: status["step"] >= 20, "fenced")
+    relay.until_step(20, "fenced")
     asleep.send_signal(signal.SIGSTOP)
     taken = relay.status("fenced")["step"]
     relay.call(*run_args("fenced", "account_2", taken + 20, 20, "--wait", "1", "lease.ttl_s=3"), machine="two")
@@ -24,5 +24,5 @@ def test_a_session_suspended_past_its_lease_and_superseded_is_fenced(relay: Rela
     after = relay.status("fenced")
     assert after["head"] == before["head"] and after["epoch"] == before["epoch"] == 2
     relay.call("verify", "--run", "fenced")
-    relay.call(*run_args("whole", "account_1", taken + 20, 1000))
+    relay.call(*run_args("whole", "account_1", taken + 20, 1000), anew=True)
     assert relay.state_hash("fenced") == relay.state_hash("whole")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import relay  # noqa: F401 - a fixture
+from tests.acceptance.conftest import relay, warm  # noqa: F401 - fixtures
 from tests.damage.scene import Picture, Scene, paint
 from tests.relay.conftest import lab  # noqa: F401 - a fixture
 

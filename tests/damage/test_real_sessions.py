@@ -46,7 +46,7 @@ def test_i6_a_damaged_newest_checkpoint_is_stepped_over_and_nothing_is_deleted(t
     assert before <= {entry for entry in (trained.folder / "store" / "checkpoints").rglob("*") if entry.is_file()}
     status = trained.status("hurt")
     assert status["step"] == 40
-    trained.call(*run_args("whole", "account_1", 40, 40))
+    trained.call(*run_args("whole", "account_1", 40, 40), anew=True)
     assert trained.state_hash("hurt") == trained.state_hash("whole")
     assert json.loads(trained.call("verify", "--run", "hurt", "--json"))["ok"]
 
@@ -56,7 +56,7 @@ def test_the_machine_that_has_a_copy_commits_it_again(trained: Relay) -> None:
     path.write_bytes(path.read_bytes()[:-7])
     trained.call(*run_args("hurt", "account_2", 40, 10))
     assert "Committed step 30 again from this machine's copy" in trained.last_error
-    trained.call(*run_args("whole", "account_1", 40, 40))
+    trained.call(*run_args("whole", "account_1", 40, 40), anew=True)
     assert trained.state_hash("hurt") == trained.state_hash("whole")
     assert json.loads(trained.call("verify", "--run", "hurt", "--json"))["ok"]
 

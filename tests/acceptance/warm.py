@@ -1,0 +1,81 @@
+"""Forks the command line in milliseconds: torch is imported once, each command is a process of its own.
+
+One connection a command, over the Unix socket that the command line names: its standard input, output and error come
+with one JSON object `{"argv", "env", "cwd"}`; its process id goes back on one line, and on another its exit code
+(negative: the signal that killed it). All forks have one hash seed: bytes that must not depend on it are compared with
+those of a process that was started anew.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+LONGEST = 1 << 20
+"""Bytes of a request at most."""
+
+
+def become(request: dict[str, Any], handles: list[int]) -> None:
+    """Turn this fork into the command that was asked for; ends as an interpreter of its own ends."""
+    from relay.cli import main
+
+    for number, handle in enumerate(handles):
+        os.dup2(handle, number)
+        os.close(handle)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    sys.argv[1:] = request["argv"]
+    main()
+
+
+def attend(connection: socket.socket) -> None:
+    """One command from its start to its end, in a fork that waits for it."""
+    data, handles, _, _ = socket.recv_fds(connection, LONGEST, 3)
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        become(json.loads(data), handles)
+        sys.exit(0)
+    for handle in handles:
+        os.close(handle)
+    with suppress(BrokenPipeError, ConnectionResetError):
+        connection.sendall(f"{pid}\n".encode())
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        connection.sendall(f"{code}\n".encode())
+    os._exit(0)
+
+
+def serve(address: str) -> None:
+    """Until standard input ends; a fork of this has `attend`ed or become a command."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    gc.freeze()  # what was imported is never looked through again, so its memory stays shared
+    print("ready", flush=True)
+    while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            attend(connection)
+        connection.close()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    import trm.device
+    import trm.evaluate
+    import trm.workload  # noqa: F401
+    from relay import cli  # noqa: F401
+
+    serve(sys.argv[1])

@@ -9,6 +9,7 @@ from relay.availability import Windows, read
 from relay.history import History, history, speeds
 from relay.periods import NEVER, WEEK_S, Periods
 from relay.policy import Provider, Providers
+from relay.redact import printable
 from relay.status import AccountRow, View
 from relay.team import Course, Member, OpenSession, Speeds
 from relay.wording import duration
@@ -148,7 +149,9 @@ class Crew:
         found = self.speed_of(row)
         if found is None and self.wish.steps_per_hour is None:
             return (
-                f"nobody has measured a session on {row.gpu}" if row.gpu else "its GPU is unknown; it has not trained"
+                f"no session on {printable(row.gpu)} was measured"
+                if row.gpu
+                else "no GPU declared, no session of its own measured"
             )
         if found is None and self.wish.steps_per_hour is not None:
             self.assumed.append(row.id)
@@ -160,7 +163,7 @@ class Crew:
     def _member(self, row: AccountRow, found: Speeds) -> Member:
         weekly = row.quota.of_s if row.quota and row.quota.of_s else None
         weekly = row.weekly_hours * 3600 if row.weekly_hours else weekly
-        gpu = self.past.gpu_of(row.id) or row.gpu
+        gpu = printable(self.past.gpu_of(row.id) or row.gpu or "")
         return Member(
             id=row.id,
             speeds=found,

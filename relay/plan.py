@@ -13,12 +13,14 @@ from relay.periods import WEEK_S
 from relay.simulate import HORIZON_S, PRIOR_DIED, PRIOR_LIVED, Calendar, simulate
 from relay.team import Course, Member
 
-FEWEST, MOST = 100, 400
+FEWEST, MOST = 10, 200
 """Simulated calendars."""
-SESSIONS = 400_000
-"""Simulated sessions in all, unless the fewest calendars take more."""
-WHAT_IF = SESSIONS // 8
+SESSIONS = 1_000_000
+"""Simulated sessions in all, so that a year of sessions of an hour still gets more than a hundred calendars."""
+WHAT_IF = SESSIONS // 50
 """The same for each question of what would help."""
+MEMBERS = 4
+"""Accounts that cost as much as one session, at the beginning of a calendar."""
 KINDS = 5
 INTERVALS = (100, 250, 500, 1000, 2500)
 """Steps between commits that are compared with the present one."""
@@ -120,8 +122,13 @@ def forecast(course: Course, every_steps: int = 500, snapshot_s: float | None = 
 def finishes(course: Course, most: int = MOST, sessions: int = SESSIONS, fewest: int = FEWEST) -> list[float]:
     """The end of each simulated calendar, by seed; as many as `sessions` allow."""
     first = simulate(course, 0)
-    count = max(fewest, min(most, sessions // max(1, first.count)))
+    count = max(fewest, min(most, sessions // _cost(course, first.count)))
     return [first.finish, *(simulate(course, seed).finish for seed in range(1, count))]
+
+
+def _cost(course: Course, count: int) -> int:
+    """Of one calendar, in sessions."""
+    return max(1, count + len(course.members) // MEMBERS)
 
 
 def spread(ends: Sequence[float]) -> Range:
@@ -132,7 +139,7 @@ def spread(ends: Sequence[float]) -> Range:
 
 def finish_range(course: Course, most: int = 40) -> Range | None:
     """The range alone, from few calendars: for a line in a report or a message; None if there is nobody to plan."""
-    return spread(finishes(course, most, SESSIONS // 20, min(most, 10))) if course.members else None
+    return spread(finishes(course, most, SESSIONS // 20, min(most, FEWEST))) if course.members else None
 
 
 def weeks(course: Course, calendar: Calendar) -> Iterable[Week]:
@@ -164,7 +171,7 @@ def shares(course: Course, calendar: Calendar) -> Shares:
 
 def helps(course: Course, count: int) -> list[Help]:
     """One more account of each kind there is, by how much sooner the median ends; the same chance for all."""
-    number = max(10, min(FEWEST, WHAT_IF // max(1, count)))
+    number = max(5, min(MOST // 2, WHAT_IF // _cost(course, count)))
     base = _median(course, number)
     found = [
         Help(member.id, member.kind, _sooner(base, _median(replace(course, members=(*course.members, more)), number)))

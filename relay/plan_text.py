@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from relay.availability import wall
-from relay.paragraphs import paragraph
 from relay.periods import WEEK_S
 from relay.plan import Forecast
+from relay.report import fold
 from relay.simulate import Calendar
 from relay.wording import counted, duration
 
@@ -45,14 +44,13 @@ class Look:
 
 def draw(found: Forecast, title: str, zone: str, notes: Sequence[str], look: Look) -> str:
     """The whole plan."""
-    fold = partial(paragraph, width=None if look.columns is None else look.width)
-    lines = [fold("", title, indent=0), *(fold("", text, indent=0) for text in _ends(found, zone)), ""]
+    lines = [title, *_ends(found, zone), ""]
     if look.columns is not None and found.middle.sessions:
         lines += [*_span(found, look), "", *_lanes(found.middle, found.course.now, look), ""]
     lines += [*_weeks(found, zone, look), ""]
-    lines += [fold("", text, indent=0) for text in (_limits(found), *_helps(found), *_intervals(found))]
-    lines += [fold("Note:", text, indent=6) for text in notes]
-    return "\n".join(line.rstrip() for line in lines)
+    lines += [_limits(found), *_helps(found), *_intervals(found), *(f"Note: {text}" for text in notes)]
+    folded = lines if look.columns is None else [part for line in lines for part in fold(line, look.width)]
+    return "\n".join(line.rstrip() for line in folded)
 
 
 def _ends(found: Forecast, zone: str) -> Iterator[str]:

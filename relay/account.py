@@ -14,6 +14,7 @@ from pydantic import (
     model_serializer,
 )
 
+from relay.availability import parse as parse_windows
 from relay.canonical import NotCanonical, digest, dumps, loads
 from relay.claims import Claim
 from relay.entry import NewerFormat
@@ -124,6 +125,8 @@ def with_fields(account: Account, fields: Mapping[str, str | float | None]) -> A
             raise BadConfig(f"Account {account.id}: {key} cannot be empty.")
     if texts.get("zone") and not is_zone(str(texts["zone"])):
         raise BadConfig(f"{texts['zone']!r} is not a time zone. Use an IANA name such as Europe/Berlin or UTC.")
+    if texts.get("availability"):
+        parse_windows(str(texts["availability"]))
     if texts.get("reset"):
         texts["reset"] = str(parse_reset(str(texts["reset"])))
     return account.model_copy(update={**texts, **numbers})

@@ -17,8 +17,8 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from relay.errors import BadConfig
+from relay.usage import DAYS
 
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MIDNIGHT = 24 * 60
 WEEK_S = 7 * 86400
 LONGEST_LOOK_S = 400 * 86400

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.availability import DAYS, MIDNIGHT, Window, Windows, parse, read, wall
+from relay.availability import MIDNIGHT, Window, Windows, parse, read, wall
 from relay.errors import BadConfig
+from relay.usage import DAYS
+from tests.relay.cli import Desk
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Apia")
 STARTS = st.integers(0, MIDNIGHT - 1)
@@ -182,3 +185,11 @@ def test_a_window_that_is_long_enough_is_found() -> None:
     assert asked.fits(monday, 600.0) == (monday + 86400, monday + 86400 + 3600)
     assert asked.fits(monday + 86400 + 3300, 600.0) == (monday + 8 * 86400, monday + 8 * 86400 + 3600)
     assert asked.fits(monday, 7200.0) is None
+
+
+def test_an_account_takes_only_windows_that_can_be_read(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "desk", {"RELAY_OWNER": "Ana"})
+    desk("register", "account_1", "Ana's Colab")
+    refused = desk("accounts", "edit", "account_1", "--availability", "evenings", code=78)
+    assert "'evenings' cannot be read" in refused.err and "mon-fri 18:00-23:00" in refused.err
+    desk("accounts", "edit", "account_1", "--availability", "mon-fri 18:00-23:00; sat,sun 09:00-22:00", "--zone", "UTC")

@@ -354,3 +354,29 @@ def hours(name: str, rate: float | None = None, startup_s: float | None = None) 
     found = of(PRESETS[name].course(NOW, rate, startup_s, 0.0))
     assert math.isfinite(found.finish.p50)
     return (found.finish.p50 - NOW) / HOUR
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "plan.md"
+
+
+def test_the_page_says_what_the_plan_says() -> None:
+    """The guide's claims, recomputed; the page's numbers are the code's."""
+    page = PAGE.read_text()
+    for rate in (1000, 1250, 1500):
+        days = [hours("guide", rate, (60 - minutes) * 60) / 24 for minutes in (45, 50, 60)]
+        assert f"| {rate:,} | {days[0]:.1f} | {days[1]:.1f} | {days[2]:.1f} |" in page
+    dying = of(PRESETS["guide"].course(NOW, 1000, 15 * 60, 0.05)).finish.p50 - NOW
+    assert f"take {dying / DAY:.1f} days" in page
+    waiting = of(PRESETS["guide"].course(NOW, None, None, None)).shares
+    assert f"{100 * waiting.quota:.0f} % of the time is waiting for resets" in page and waiting.limit == "quotas"
+    assert of(PRESETS["guide"].course(NOW, 1250, None, None)).helps[0].saves_s == pytest.approx(7 * DAY, abs=DAY)
+
+
+def test_the_page_says_what_measured_speeds_give() -> None:
+    page = PAGE.read_text()
+    ours, reference = 3600 / 0.085, 3600 / 0.152
+    assert f"an hour is {ours:,.0f} steps: 50,000 take {50_000 / ours:.1f} hours of" in page
+    assert f"two people's hours, {hours('h100'):.1f} hours by the clock" in page
+    assert f"{50_000 / reference:.1f} hours, three people's, {hours('h100', reference):.1f} by the clock" in page
+    sessions = [of(PRESETS["h100"].course(NOW, rate, None, 0.0)).middle.count for rate in (ours, reference)]
+    assert sessions == [2, 3]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from relay.canonical import NotCanonical, dumps, loads
+from relay.canonical import NotCanonical, digest, dumps, loads
 from relay.state import (
     Certified,
     Digest,
@@ -141,21 +141,30 @@ class SessionReport(Strict):
 
 
 def encode(report: SessionReport) -> bytes:
-    """Canonical bytes. Raises ValueError beyond MAX_BYTES."""
-    data = dumps(report.document())
+    """Canonical bytes of the report and its SHA-256. Raises ValueError beyond MAX_BYTES."""
+    document = report.document()
+    data = dumps({"report": document, "sha256": digest(dumps(document))})
     if len(data) > MAX_BYTES:
         raise ValueError(f"a session report of {len(data)} bytes; at most {MAX_BYTES} are allowed")
     return data
 
 
 def decode(data: bytes) -> SessionReport:
-    """What a session left. Raises Newer, or ValueError (one line) for what no session of this version wrote."""
+    """What a session left in a store. Raises Newer, or ValueError (one line) for what none of this version wrote."""
     try:
-        found = loads(data, MAX_BYTES)
+        whole = loads(data, MAX_BYTES)
+        if not isinstance(whole, dict) or set(whole) != {"report", "sha256"} or not isinstance(whole["report"], dict):
+            raise ValueError("it is not a report and its SHA-256")
+        if digest(dumps(whole["report"])) != whole["sha256"]:
+            raise ValueError("its SHA-256 does not fit it")
     except NotCanonical as error:
         raise ValueError(str(error)) from error
-    if not isinstance(found, dict):
-        raise ValueError("it is no document")
+    return parse(whole["report"])
+
+
+def parse(document: dict[str, Any]) -> SessionReport:
+    """The validated report of a relay.session/1. Raises Newer, ValueError (one line)."""
+    found = dict(document)
     schema, number = found.pop("schema", None), found.get("format")
     if isinstance(number, int) and not isinstance(number, bool) and number > 1:
         raise Newer(f"it has format {number}, which a newer version wrote: pip install --upgrade trm-relay")

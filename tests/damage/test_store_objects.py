@@ -163,6 +163,7 @@ ADVISORY = {
     "the registry's hint": "registry/ledger.hint",
     "a heartbeat": NAMES.heartbeat(3),
     "a request to stop": NAMES.stop(3),
+    "a session's report": NAMES.session(3),
     "another run's newest entry": slot(OTHER, 3),
     "another run's genesis": slot(OTHER, 0),
     "another run's checkpoint": OTHER.checkpoint(20, 1) + "state.json",
@@ -179,6 +180,23 @@ def test_what_is_only_advice_or_another_runs_is_passed_over(scene: MakeScene, wh
     here.train(40, code=0)
     assert here.check_sound(before).step == 40
     assert here.verify(code=0)["ok"]
+
+
+@pytest.mark.parametrize("harm", [*ALL, "zeroed"])
+def test_a_damaged_report_of_a_session_hides_nothing_that_the_ledger_tells(scene: MakeScene, harm: str) -> None:
+    here = scene("memory")
+    here.harm(NAMES.session(3), HARMS[harm])
+    told = here.command("report", "--session", "3", "--json").json
+    assert told["report"] is None and told["why"] and told["link"]["to_step"] == 30
+    assert here.command("report", "--session", "2", "--json").json["report"]["epoch"] == 2
+    assert here.command("report", "--sessions", "--json").json["missing"] is None
+
+
+@pytest.mark.parametrize("what", HOSTILE_JSON)
+def test_a_hostile_report_of_a_session_is_left_aside(scene: MakeScene, what: str) -> None:
+    here = scene("memory")
+    here.store.put(NAMES.session(3), HOSTILE_JSON[what])
+    assert here.command("report", "--session", "3", "--json").json["report"] is None
 
 
 @pytest.mark.parametrize("what", HOSTILE_JSON)

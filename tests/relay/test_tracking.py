@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from rich.cells import cell_len
 
 from relay.accountstatus import Told, account_document, account_text
 from relay.commands.tracking import laid_out
+from relay.sessionreport import decode, encode
 from relay.sessionstable import Total, sessions_document, sessions_text, totals
 from relay.standing import Standing
 from relay.state import Link, RunState, Usage
@@ -61,7 +61,8 @@ def test_a_session_that_left_nothing_is_told_by_the_ledger(desk: Desk) -> None:
 
 def test_a_report_that_contradicts_the_ledger_is_left_aside(desk: Desk) -> None:
     (stored,) = (desk.folder.parent / "store").rglob(f"sessions/{1:020d}.json")
-    stored.write_text(json.dumps(json.loads(stored.read_text()) | {"to_step": 999_999}))
+    told = decode(stored.read_bytes())
+    stored.write_bytes(encode(told.model_copy(update={"to_step": 999_999})))
     out = desk("report", "--run", "r", "--session", "1").out
     assert "contradicts the ledger" in out and "999,999" not in out
 

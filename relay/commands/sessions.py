@@ -22,9 +22,9 @@ from relay.commands.common import (
     surroundings,
     tell_secrets,
 )
+from relay.commands.entering import says_coauthor
 from relay.commands.opening import Opening, target_of
 from relay.commands.planning import announce
-from relay.commands.entering import says_coauthor
 from relay.config import Settings
 from relay.context import Context, Outcome
 from relay.errors import Exit, RelayError
@@ -70,10 +70,10 @@ def run(
     new: Annotated[bool, typer.Option("--new", help="A new run is meant, however its name looks.")] = False,
     ephemeral: Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")] = False,
     cpu: Annotated[bool, typer.Option("--cpu", help="The CPU is meant, also for a task that wants a GPU.")] = False,
-    progress_seconds: Annotated[float, typer.Option(help="Seconds between plain progress lines.")] = 30.0,
     coauthor: Annotated[
         bool, typer.Option("--coauthor", help="I, whose account it is, co-author this run (also RELAY_COAUTHOR=1).")
     ] = False,
+    progress_seconds: Annotated[float, typer.Option(help="Seconds between plain progress lines.")] = 30.0,
     redact: Annotated[bool, typer.Option("--redact", help="RELAY_WEBHOOK is told ids in place of labels.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -149,9 +149,9 @@ def train(opening: Opening) -> Outcome:
     if state and state.head and state.step >= target:
         text = f"Step {state.step:,} is durable; the target of {target:,} is reached.{opening.unknown_account()}"
         return Outcome(Exit.OK, text, state.step, state.step)
+    opening.ask(state)
     return prepared(opening, target, run_session)
 
-    opening.ask(state)
 
 def send(opening: Opening) -> Outcome:
     """Commit what is on this machine only."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ LIMIT_MINUTES: dict[Provider, float] = {"colab": 720.0, "kaggle": 720.0}
 
 FIRMWARE: tuple[tuple[str, str, Cloud], ...] = (
     ("sys_vendor", "Amazon EC2", "aws"),
+    ("bios_version", r"[0-9.]+\.amazon", "aws"),
     ("product_name", "Google Compute Engine", "gcp"),
     ("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77", "azure"),
 )
-"""File under /sys/class/dmi/id, what it says, and whose machine that is."""
+"""File under /sys/class/dmi/id, a pattern of what it says, and whose machine that is (EC2's older ones are Xen's)."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,12 @@ def _slurm(environ: Mapping[str, str], wall: float, root: Path) -> Machine:
 
 def _cloud(root: Path) -> Cloud | None:
     """By what the firmware says, as cloud-init tells them apart; reads files only and asks nobody."""
-    for name, value, cloud in FIRMWARE:
+    for name, pattern, cloud in FIRMWARE:
         try:
-            found = (root / "sys/class/dmi/id" / name).read_bytes()[:200]
+            found = (root / "sys/class/dmi/id" / name).read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        if found.strip() == value.encode():
+        if re.fullmatch(pattern, found.strip()):
             return cloud
     return None
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relay import spot
+from relay.clock import RealRuntime
 from relay.env import Cloud as Name
 from relay.env import detect
+from relay.errors import BadConfig
 from relay.spot import Notice, look_at
 from tests.relay.metadata_double import NOW, Cloud, serving
 
 CLOUDS: tuple[Name, ...] = ("aws", "gcp", "azure")
 PREEMPT = {"EventType": "Preempt", "Resources": ["worker_0"], "NotBefore": "Tue, 14 Nov 2023 22:13:50 GMT"}
-WRONG_CLOCK = NOW + 7 * 86_400
 ACTION = "/latest/meta-data/spot/instance-action"
 
 
@@ -28,8 +31,18 @@ def cloud() -> Iterator[Cloud]:
         yield found
 
 
+class Clock(RealRuntime):
+    """A machine whose wall clock says what the test wants; usually it is a week ahead."""
+
+    def __init__(self, wall: float = NOW + 7 * 86_400) -> None:
+        self._wall = wall
+
+    def wall(self) -> float:
+        return self._wall
+
+
 def look(name: Name, cloud: Cloud) -> Notice | None:
-    return look_at(name, lambda: WRONG_CLOCK, cloud.address)()
+    return look_at(name, Clock(), cloud.address)()
 
 
 def test_ec2_tells_two_minutes_ahead_by_its_own_clock(cloud: Cloud) -> None:
@@ -40,7 +53,7 @@ def test_ec2_tells_two_minutes_ahead_by_its_own_clock(cloud: Cloud) -> None:
 
 
 def test_ec2_is_asked_for_one_token_until_that_expires(cloud: Cloud) -> None:
-    ask = look_at("aws", lambda: NOW, cloud.address)
+    ask = look_at("aws", Clock(NOW), cloud.address)
     ask(), ask()
     assert [method for method, _ in cloud.asked] == ["PUT", "GET", "GET"]
     cloud.replies[ACTION] = (401, b"")
@@ -54,7 +67,7 @@ def test_ec2_is_asked_for_one_token_until_that_expires(cloud: Cloud) -> None:
 def test_without_a_date_this_machines_clock_has_to_do(cloud: Cloud) -> None:
     cloud.clock = False
     cloud.taken_by_aws()
-    assert look_at("aws", lambda: NOW + 18, cloud.address)() == Notice("aws", 100.0)
+    assert look_at("aws", Clock(NOW + 18), cloud.address)() == Notice("aws", 100.0)
 
 
 @pytest.mark.parametrize(("at", "left"), [("2023-11-14T22:00:00Z", 0.0), ("2033-11-14T22:00:00Z", 120.0)])
@@ -125,7 +138,52 @@ def test_an_address_that_hangs_or_refuses_is_left_soon(
     began = time.monotonic()
     assert look(name, cloud) is None and time.monotonic() - began < 5
     released.set()
-    assert look_at(name, lambda: NOW, "http://127.0.0.1:9")() is None
+    assert look_at(name, Clock(), "http://127.0.0.1:9")() is None
+
+
+DRIPS = {
+    "a status line": b"HTTP/1.1 2",
+    "a header": b"HTTP/1.1 200 OK\r\nX: ",
+    "a body": b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n",
+    "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "continue": b"",
+}
+
+
+@pytest.mark.parametrize("what", DRIPS)
+def test_an_answer_that_drips_or_never_ends_is_left_soon(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, the answer never does: a notice must not wait behind it."""
+    monkeypatch.setattr(spot, "TIMEOUT_S", 0.3)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        line, _ = listener.accept()
+        with line, suppress(OSError):
+            line.sendall(DRIPS[what])
+            end = time.monotonic() + 5
+            while time.monotonic() < end:
+                line.sendall(b"1" if DRIPS[what] else b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+                time.sleep(0.02 if DRIPS[what] else 0)
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    began = time.monotonic()
+    assert look_at("gcp", Clock(), f"http://127.0.0.1:{listener.getsockname()[1]}")() is None
+    assert time.monotonic() - began < 2
+    thread.join()
+    listener.close()
+
+
+def test_however_many_events_there_are_the_machines_name_is_asked_once(cloud: Cloud) -> None:
+    cloud.events_of_azure(*[PREEMPT | {"Resources": ["worker_1"]}] * 100, PREEMPT)
+    assert look("azure", cloud) == Notice("azure", 30.0)
+    assert len(cloud.asked) == 2
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:80", "https://127.0.0.1", "http://x:99999", "http://[x", "http://"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(BadConfig, match="RELAY_SPOT_ADDRESS"):
+        look_at("aws", Clock(), address)
 
 
 def test_no_proxy_sees_the_question(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +197,8 @@ def test_no_proxy_sees_the_question(cloud: Cloud, monkeypatch: pytest.MonkeyPatc
     ("file", "said", "found"),
     [
         ("sys_vendor", "Amazon EC2\n", "aws"),
+        ("bios_version", "4.11.amazon\n", "aws"),
+        ("bios_version", "1401\n", None),
         ("product_name", "Google Compute Engine\n", "gcp"),
         ("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77\n", "azure"),
         ("sys_vendor", "Dell Inc.\n", None),

@@ -19,8 +19,11 @@ from relay.redact import printable
 from relay.status import AccountRow
 from relay.wording import duration, iso
 
-NARROWEST, WIDEST = 40, 200
-WIDEST_CELL = 28
+NARROWEST, BROADEST = 40, 200
+SHORT = "%a %d %b %H:%M"
+"""Times in the table; the zone stands below it."""
+GAP = 3
+"""Blanks and a line between two columns."""
 Column = tuple[str, Callable[[AccountRow, float], str]]
 
 
@@ -55,17 +58,19 @@ def listing(rows: Sequence[AccountRow], now: float, width: int | None, utf8: boo
     ordered = sorted(rows, key=lambda row: _natural(row.id))
     if width is None:
         return "\n".join(_line(row, now) for row in ordered)
-    wide = max(NARROWEST, min(WIDEST, width))
+    wide = max(NARROWEST, min(BROADEST, width))
     columns = _fitting(ordered, now, wide)
     shown = Table(box=box.HORIZONTALS if utf8 else box.ASCII2, pad_edge=False, header_style="")
     for title, _ in columns:
-        shown.add_column(title, overflow="fold", no_wrap=title != "id")
+        shown.add_column(title, overflow="fold", max_width=WIDEST[title])
     for row in ordered:
         shown.add_row(*(Text(_ascii(cell(row, now), utf8)) for _, cell in columns))
     out = io.StringIO()
     console = Console(file=out, width=wide, highlight=False, markup=False, color_system=None, safe_box=not utf8)
     console.print(shown)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    times = {title for title, _ in columns} & {"until", "reset"}
+    return "\n".join([*lines, *([f"Times are in your own zone: {local(now, '%Z')}."] if times else [])])
 
 
 def hours_left(quota: Quota | None, now: float) -> str:
@@ -79,9 +84,9 @@ def hours_left(quota: Quota | None, now: float) -> str:
     return f"{_hours(quota.left_s)}{whole} h, {quota.source} {duration(quota.age_s(now))} ago"
 
 
-def local(moment: float | None) -> str:
+def local(moment: float | None, form: str = "%a %Y-%m-%d %H:%M %Z") -> str:
     """Unix seconds in the reader's own time zone: `Sat 2026-12-05 01:00 CET`; empty for None."""
-    return "" if moment is None else datetime.fromtimestamp(moment, UTC).astimezone().strftime("%a %Y-%m-%d %H:%M %Z")
+    return "" if moment is None else datetime.fromtimestamp(moment, UTC).astimezone().strftime(form)
 
 
 def _left(row: AccountRow, now: float) -> str:
@@ -89,7 +94,7 @@ def _left(row: AccountRow, now: float) -> str:
 
 
 def _resets(row: AccountRow, now: float) -> str:
-    return local(row.quota.resets_at) if row.quota else ""
+    return local(row.quota.resets_at, SHORT) if row.quota else ""
 
 
 def _state(row: AccountRow, now: float) -> str:
@@ -103,32 +108,46 @@ COLUMNS: tuple[Column, ...] = (
     ("provider", lambda row, now: row.provider),
     ("GPU", lambda row, now: printable(row.gpu or "")),
     ("state", _state),
-    ("until", lambda row, now: local(row.until)),
+    ("until", lambda row, now: local(row.until, SHORT)),
     ("hours left", _left),
     ("reset", _resets),
 )
-WEIGHT = ("id", "state", "hours left", "until", "provider", "label", "owner", "reset", "GPU")
+WIDEST = {
+    "id": 24,
+    "label": 28,
+    "owner": 20,
+    "provider": 20,
+    "GPU": 16,
+    "state": 14,
+    "until": 16,
+    "hours left": 44,
+    "reset": 16,
+}
+"""Columns of a terminal that one of ours takes at most: an id goes on in the next line, everything else is cut."""
+WEIGHT = ("id", "state", "until", "hours left", "label", "provider", "owner", "reset", "GPU")
 """Columns, the most wanted first; what does not fit is left out, and `accounts show` has it all."""
 
 
 def _fitting(rows: Sequence[AccountRow], now: float, width: int) -> list[Column]:
     """The columns that fit, in their order; empty ones are left out."""
-    by_title = dict(COLUMNS)
-    kept: set[str] = set()
-    room = width
+    cells = {title: _cut(title, cell) for title, cell in COLUMNS}
+    kept, room = set(), width
     for title in WEIGHT:
-        cells = [cell_len(by_title[title](row, now)) for row in rows]
-        need = min(WIDEST_CELL if title != "hours left" else 60, max(*cells, len(title))) + 3
-        if any(cells) and (need <= room or title in ("id", "state")):
+        widths = [cell_len(cells[title](row, now)) for row in rows]
+        need = min(WIDEST[title], max(*widths, len(title))) + GAP
+        if any(widths) and need <= room:
             kept.add(title)
             room -= need
-    return [(title, _cut(cell)) for title, cell in COLUMNS if title in kept]
+    return [(title, cells[title]) for title, _ in COLUMNS if title in kept]
 
 
-def _cut(cell: Callable[[AccountRow, float], str]) -> Callable[[AccountRow, float], str]:
+def _cut(title: str, cell: Callable[[AccountRow, float], str]) -> Callable[[AccountRow, float], str]:
+    """An id is never cut: it must be typed."""
+    most = WIDEST[title]
+
     def shorter(row: AccountRow, now: float) -> str:
         text = cell(row, now)
-        return text if cell_len(text) <= 60 else set_cell_size(text, 59).rstrip() + "…"
+        return text if title == "id" or cell_len(text) <= most else set_cell_size(text, most - 1).rstrip() + "~"
 
     return shorter
 

@@ -78,7 +78,7 @@ def folded(text: str) -> str:
     wide = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold()).casefold()
     plain = unicodedata.normalize("NFC", _ACCENTS.sub("", wide)).translate(_LOOKALIKES)
     letters = "".join(c for c in plain if unicodedata.category(c)[0] in "LMN")
-    return letters or " ".join(wide.split())
+    return letters or "".join(c for c in plain if unicodedata.category(c)[0] not in "CZ")
 
 
 def machine_owner(folder: Path, runtime: Runtime) -> str:

@@ -16,6 +16,7 @@ MAX_BYTES = 100_000
 MAX_HOURS = 24 * 366.0
 MAX_DAYS = 400
 _AMOUNT = re.compile(r"(?i)\s*(\d{1,9}(?:\.\d{1,9})?)\s*(h|hours?|m|min|minutes?|s|sec|seconds?)?\s*")
+_BEGIN = re.compile(rb"\[\s*\{")
 _UNIT_S = {"h": 3600.0, "m": 60.0, "s": 1.0}
 HOW = (
     "Pipe in what `kaggle quota --format json` prints (kaggle 2.2.1 or later), or say it yourself with --left HOURS "
@@ -80,9 +81,9 @@ def _rows(data: bytes) -> Iterable[Mapping[str, Any]]:
     """The list in the text, whatever warnings stand around it."""
     if len(data) > MAX_BYTES:
         raise BadConfig(f"More than {MAX_BYTES} bytes were piped in. {HOW}")
-    start, end = data.find(b"["), data.rfind(b"]")
+    begin, end = _BEGIN.search(data), data.rfind(b"]")
     try:
-        plain = loads(data[start : end + 1], MAX_BYTES) if 0 <= start < end else []
+        plain = loads(data[begin.start() : end + 1], MAX_BYTES) if begin and begin.start() < end else []
     except NotCanonical:
         plain = []
     return [row for row in plain if isinstance(row, dict)]

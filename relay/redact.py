@@ -27,7 +27,7 @@ _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
 _USERINFO = re.compile(r"(://)[^/@\s]+@")
 _ASSIGNED = re.compile(
     r"""(?ix)
-    ( [\w.-]* (?: secret | token | passw(?:or)?d | pwd | api_?key | access_?key | private_?key
+    ( (?<![\w.-]) [\w.-]* (?: secret | token | passw(?:or)?d | pwd | api_?key | access_?key | private_?key
                 | cache_?key | credentials? | signature | sig ) [\w.-]* ["']? \s* [=:] \s* ["']? )
     ( [^\s"'&,;)}\]]{4,} )"""
 )

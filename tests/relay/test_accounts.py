@@ -188,9 +188,12 @@ def test_an_unknown_account_is_78_with_the_nearest() -> None:
     register(known, "account_1", "Ana's Colab")
     with pytest.raises(BadConfig, match="Did you mean account_1"):
         known.get("acount_1")
-    for act in (lambda: known.set_status("x", "ready"), lambda: known.edit("x", label="y"), lambda: known.forget("x")):
-        with pytest.raises(BadConfig):
-            act()
+    with pytest.raises(BadConfig):
+        known.set_status("x", "ready")
+    with pytest.raises(BadConfig):
+        known.edit("x", label="y")
+    with pytest.raises(BadConfig):
+        known.forget("x")
 
 
 def test_a_declared_state_is_kept() -> None:

@@ -6,22 +6,27 @@ Azure "Scheduled Events for Linux VMs". Whatever else answers there (an error, a
 
 from __future__ import annotations
 
+import io
 import json
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from http.client import HTTPConnection, HTTPException
-from typing import Any, Protocol
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
+from relay.clock import Runtime
 from relay.env import Cloud
+from relay.errors import BadConfig
 
 ADDRESS = "http://169.254.169.254"
 """The same link-local address in all three clouds; a name would need a name server."""
 TIMEOUT_S = 2.0
-"""For connecting, and for each wait for more of an answer."""
+"""For one question, from connecting to the last byte of its answer, however slowly that drips."""
 MOST_BYTES = 65_536
+"""Of an answer, headers included."""
 GCP_LEFT_S = 25.0
 """Of the 30 s that Compute Engine leaves: a poll sees the notice up to 5 s late."""
 AWS_MOST_S, AZURE_MOST_S = 120.0, 900.0
@@ -66,26 +71,58 @@ class Look(Protocol):
         ...
 
 
+class _Line(io.RawIOBase):
+    """A connection for http.client to read from: until a moment and up to `MOST_BYTES`, then an OSError."""
+
+    def __init__(self, line: socket.socket, now: Callable[[], float], until: float) -> None:
+        self._line, self._now, self._until, self._room = line, now, until, MOST_BYTES
+
+    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._until - self._now()
+        if left <= 0 or self._room <= 0:
+            raise TimeoutError("too slow, or too long")
+        self._line.settimeout(left)
+        count = self._line.recv_into(buffer)
+        self._room -= count
+        return count
+
+
 class Metadata:
     """The metadata address: no proxies, no redirects, short waits, small answers."""
 
-    def __init__(self, address: str = ADDRESS) -> None:
-        parts = urlsplit(address)
-        self._host, self._port = parts.hostname or "169.254.169.254", parts.port or 80
+    def __init__(self, now: Callable[[], float], address: str = ADDRESS) -> None:
+        """`now` is a monotonic clock. Raises BadConfig (78) for an address that is none."""
+        self._now = now
+        try:
+            parts = urlsplit(address)
+            host, self._port = parts.hostname or "", parts.port or 80
+        except ValueError:
+            host = ""
+        if not host or parts.scheme != "http":
+            raise BadConfig(f"RELAY_SPOT_ADDRESS must look like {ADDRESS}, not {address!r}. Correct it or unset it.")
+        self._host = host
 
     def ask(self, path: str, headers: Mapping[str, str], method: str = "GET") -> Answer | None:
-        """The answer; None if there is none, or one that is no HTTP or too long."""
+        """The answer; None if there is none, or one that is no HTTP, too slow or too long."""
+        until = self._now() + TIMEOUT_S
         connection = HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
         try:
             connection.request(method, path, headers=dict(headers))
-            response = connection.getresponse()
-            body = response.read(MOST_BYTES + 1)
+            response = HTTPResponse(cast(socket.socket, _Line(connection.sock, self._now, until)), method=method)
+            response.begin()
+            body = response.read()
             at = _unix(response.headers.get("Date"))
         except (OSError, HTTPException, ValueError):
             return None
         finally:
             connection.close()
-        return Answer(response.status, body, at) if len(body) <= MOST_BYTES else None
+        return Answer(response.status, body, at)
 
     def read(self, path: str, headers: Mapping[str, str]) -> Answer | None:
         """The answer if it is 200."""
@@ -138,26 +175,28 @@ class Azure:
 
     def __call__(self) -> Notice | None:
         answer = self._metadata.read("/metadata/scheduledevents?api-version=2020-07-01", OF_AZURE)
-        ours = [self._left(event, answer) for event in _ends(answer) if self._named(event)] if answer else []
+        events = _ends(answer) if answer else []
+        if answer is None or not events:
+            return None
+        name = self._name()
+        ours = [self._left(event, answer) for event in events if _meant(event, name)]
         return Notice("azure", min(ours)) if ours else None
 
-    def _named(self, event: Mapping[str, Any]) -> bool:
-        """Where this machine's name cannot be read, every event is taken for its own: an early end costs little."""
+    def _name(self) -> str:
         answer = self._metadata.read("/metadata/instance/compute/name?api-version=2021-02-01&format=text", OF_AZURE)
-        name, named = answer.body.decode("utf-8", "replace").strip() if answer else "", event.get("Resources")
-        return not name or not isinstance(named, list) or name in named
+        return answer.body.decode("utf-8", "replace").strip() if answer else ""
 
     def _left(self, event: Mapping[str, Any], answer: Answer) -> float:
         until = _unix(event.get("NotBefore"))
         return STARTED_S if until is None else _left(until, answer, self._wall, AZURE_MOST_S)
 
 
-def look_at(cloud: Cloud, wall: Callable[[], float], address: str = ADDRESS) -> Look:
-    """The question to ask of a cloud; `wall` is this machine's clock in unix seconds."""
-    metadata = Metadata(address)
+def look_at(cloud: Cloud, runtime: Runtime, address: str = ADDRESS) -> Look:
+    """The question to ask of a cloud. Raises BadConfig (78) for an address that is none."""
+    metadata = Metadata(runtime.monotonic, address)
     if cloud == "gcp":
         return Gcp(metadata)
-    return Aws(metadata, wall) if cloud == "aws" else Azure(metadata, wall)
+    return Aws(metadata, runtime.wall) if cloud == "aws" else Azure(metadata, runtime.wall)
 
 
 def _left(until: float, answer: Answer, wall: Callable[[], float], most_s: float) -> float:
@@ -178,6 +217,12 @@ def _ends(answer: Answer) -> list[dict[str, Any]]:
     events = _document(answer).get("Events")
     found = [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
     return [event for event in found if event.get("EventType") in ("Preempt", "Terminate")]
+
+
+def _meant(event: Mapping[str, Any], name: str) -> bool:
+    """Where this machine's name cannot be read, every event is taken for its own: an early end costs little."""
+    named = event.get("Resources")
+    return not name or not isinstance(named, list) or name in named
 
 
 def _unix(text: object) -> float | None:

@@ -108,7 +108,7 @@ def spot_look(app: App, settings: Settings) -> Look | None:
     cloud = app.machine.cloud if settings.spot == "auto" else settings.spot
     if cloud is None or cloud == "off":
         return None
-    return look_at(cloud, app.runtime.wall, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
+    return look_at(cloud, app.runtime, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
 
 
 def push(

@@ -54,7 +54,7 @@ while [[ $again ]]; do again='' code=0; wait "$session" || code=$?; done   # a s
 relay report || true   # the session's own exit code is what counts
 case $code in
   0)  say "The target is reached. What is it worth? $shown rotate_accounts.py evaluate" ;;
-  75) say "Handed off; the run goes on:"; relay next ;;
+  75) say "Handed off; the run goes on:"; relay next || true ;;
   73) say "Somebody else is training this run. Try later, or: $shown rotate_accounts.py run --wait 30" ;;
   74) say "The newest checkpoint is on this machine only. Do not delete it: $shown rotate_accounts.py push" ;;
   76) say "Another session took over while this one was away. Nothing else is lost; run again later." ;;

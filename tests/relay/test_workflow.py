@@ -40,6 +40,7 @@ case "$*" in
     fi
     exit "${RUN_CODE:-0}" ;;
   *"rotate_accounts.py report") exit "${REPORT_CODE:-0}" ;;
+  *"rotate_accounts.py next") exit "${NEXT_CODE:-0}" ;;
 esac
 """
 
@@ -187,6 +188,11 @@ def test_a_report_that_fails_hides_neither_the_sessions_code_nor_the_advice(mach
     done = machine.run(RUN_CODE="69", REPORT_CODE="69")
     assert done.returncode == 69
     assert "doctor" in done.stderr
+
+
+def test_a_proposal_that_fails_does_not_hide_that_the_run_goes_on(machine: Machine) -> None:
+    """Whatever starts jobs again looks for 75."""
+    assert machine.run(RUN_CODE="75", NEXT_CODE="69").returncode == 75
 
 
 def test_settings_that_are_refused_are_not_taken_for_no_store(machine: Machine) -> None:

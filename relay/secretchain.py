@@ -151,7 +151,7 @@ class Chain:
         return self._taken(lambda: [name for name in ADDRESSES if not environ.get(name) and self._take(name)])
 
     def credentials(self, environ: Mapping[str, str], urls: Iterable[str], extras: Iterable[str]) -> dict[str, str]:
-        """What the stores at these addresses need and the environment lacks, and then the extras; new names only."""
+        """What the stores at these addresses need and the environment lacks, and then the extras, if they are there; new names only."""
         schemes = sorted({urlsplit(url).scheme for url in urls} & set(GROUPS))
 
         def take() -> None:
@@ -159,7 +159,7 @@ class Chain:
                 self._let_in(environ, GROUPS[scheme])
             for name in extras if schemes else ():
                 if not environ.get(name):
-                    self._take(name)
+                    self._take(name, wanted=False)
 
         return self._taken(take)
 
@@ -193,8 +193,8 @@ class Chain:
             take()
         return {name: value for name, value in self.found.items() if name not in before}
 
-    def _take(self, name: str, absent: list[str] | None = None) -> bool:
-        """Ask for one; whether it is had now."""
+    def _take(self, name: str, absent: list[str] | None = None, wanted: bool = True) -> bool:
+        """Ask for one; whether it is had now. One that is not `wanted` would be welcome: its lack is told to nobody."""
         if name in self._asked or self._over or self.vault is None:
             return name in self.found
         self._asked.add(name)
@@ -203,7 +203,7 @@ class Chain:
         except Refused as refused:
             self._over = refused.over
             heap = self.problems if not refused.silent else absent
-            if heap is not None:
+            if heap is not None and wanted:
                 heap.append(refused.advice)
             return False
         if not value or "\0" in value:

@@ -155,6 +155,15 @@ def test_behind_an_exclamation_mark_colab_is_not_asked_at_all(
     assert "%run rotate_accounts.py config show" in found.advice[0]
 
 
+def test_where_the_environment_has_all_that_is_needed_nothing_is_said(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in every command behind `!` once a cell has handed the secrets on."""
+    monkeypatch.delitem(sys.modules, "IPython")
+    found = chain()
+    assert found.credentials(dict(S3), ["s3://b"], ["RELAY_OWNER"]) == {} and not found.advice
+
+
 def test_without_kaggles_module_that_is_said(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kaggle_secrets", None)  # type: ignore[arg-type]
     found = chain("kaggle")

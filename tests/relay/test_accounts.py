@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from relay.account import Reading, confirmed, object_name
 from relay.accounts import MAX_BYTES, Account, Accounts
+from relay.canonical import digest, dumps
+from relay.entry import NewerFormat
 from relay.errors import BadConfig, BadData, Exit, PolicyRefused
 from relay.owners import infer
 from relay.policy import shipped
-from relay.registry import Registry, RegistryState, Row
+from relay.registry import PutAccount, Registry, RegistryState, Row
 from storage.base import Store
 from storage.memory import MemoryStore
 from tests.relay.runs import QuietRuntime, id_of
@@ -260,3 +263,63 @@ def test_the_registry_s_entries_hold_no_names() -> None:
     register(accounts(store), "account_1", "Zebulon's Colab")
     for stat in store.list("registry/ledger/"):
         assert b"Zeb" not in store.get(stat.ref)
+
+
+def test_a_state_and_an_edit_at_once_both_stay() -> None:
+    store = MemoryStore()
+    other = accounts(store)
+    register(other, "account_1", "Ana's Colab")
+    mine = meeting(store)
+    mine.meanwhile = lambda: other.set_status("account_1", "paused", 1.9e9)
+    mine.edit("account_1", label="new")
+    other.set_status("account_1", "blocked")
+    found = accounts(store, 3).all()["account_1"]
+    assert (found.row.state, found.row.until, found.label) == ("blocked", None, "new")
+
+
+def test_two_numbers_of_one_quota_at_once_the_newer_one_stays() -> None:
+    store = MemoryStore()
+    other = accounts(store)
+    register(other, "account_1", "Ana's Colab")
+    older, newer = (Reading(left_s=at, source="declared", read_at=at) for at in (1000.0, 2000.0))
+    mine = meeting(store)
+    mine.meanwhile = lambda: other.set_quota("account_1", newer)
+    assert mine.set_quota("account_1", older).quota == newer == accounts(store, 3).get("account_1").quota
+
+
+def test_words_for_many_runs_fit_and_the_newest_stay() -> None:
+    store = MemoryStore()
+    known = accounts(store)
+    register(
+        known,
+        "account_1",
+        "\U0001f600" * 20,
+        owner="Ana",
+        contact="c" * 40,
+        availability="mon-fri 18:00-23:00; sat,sun 09:00-22:00",
+    )
+    for number in range(40):
+        known.change("account_1", lambda old, n=number: confirmed(old, id_of(n)[::-1], "0" * 16, 1.7e9 + n))  # type: ignore[misc]
+    found = accounts(store, 3).get("account_1")
+    assert found.has_confirmed(id_of(39)[::-1], "0" * 16) and not found.has_confirmed(id_of(0)[::-1], "0" * 16)
+    assert not found.has_confirmed(id_of(39)[::-1], "1" * 16), "another text is asked about again"
+    assert all(stat.size <= MAX_BYTES for stat in store.list("registry/accounts/"))
+
+
+def test_an_object_of_a_later_version_is_no_damage() -> None:
+    store = MemoryStore()
+    known = accounts(store)
+    register(known, "account_1", "Ana's Colab")
+    row = known.all()["account_1"].row
+    data = dumps({"format": 2, "id": "account_1", "colour": "red"})
+    store.put(object_name("account_1", digest(data)), data)
+    change = PutAccount(id="account_1", sha256=digest(data), replaces=row.sha256)
+    known.registry.append("account", lambda state: change)
+    for act in (accounts(store, 3).all, lambda: accounts(store, 4).get("account_1")):
+        with pytest.raises(NewerFormat, match="Upgrade"):
+            act()
+
+
+def test_an_object_says_nothing_of_what_nobody_told() -> None:
+    plain = Account(id="a", label="a", owner="A", provider="colab").model_dump(mode="json")
+    assert not {"session_minutes", "weekly_hours", "reset", "quota", "confirmed", "competitions"} & set(plain)

@@ -106,7 +106,8 @@ def test_a_competition_s_run_is_for_its_team(desk: Desk) -> None:
 
 
 def test_every_field_can_be_given_seen_changed_and_cleared(desk: Desk) -> None:
-    told = {"tier": "pro", "gpu": "L4", "session-minutes": "50", "weekly-hours": "1", "reset": "Mon 09:00 Europe/Berlin",
+    told = {"tier": "pro", "gpu": "L4", "session-minutes": "50", "weekly-hours": "1",
+            "reset": "Mon 09:00 Europe/Berlin",
             "zone": "Europe/Berlin", "availability": "mon-fri 18:00-23:00", "contact": "eva@example.org"}  # fmt: skip
     desk("register", "a", "Eva's Colab", *(f"--{name}={value}" for name, value in told.items()))
     found = shown(desk, "a")

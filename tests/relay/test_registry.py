@@ -20,6 +20,7 @@ from relay.registry import (
     PutAccount,
     Registry,
     RegistryState,
+    Row,
     SetStatus,
     apply,
 )
@@ -64,6 +65,32 @@ def test_a_state_is_declared_and_survives_an_edit() -> None:
         do(state, "status", SetStatus(id="ben", state="ready"))
 
 
+def test_a_claim_stays_whatever_happens_and_lets_its_holder_back() -> None:
+    state = put(begun(), "ana", "a" * 64)
+    claimed = PutAccount(id="ana", sha256="a" * 64, replaces="a" * 64, claim="0" * 16)
+    state = do(do(state, "account", claimed), "account", claimed)
+    state = do(state, "status", SetStatus(id="ana", state="retired"))
+    state = put(state, "ana", "b" * 64, "a" * 64)
+    assert (state.accounts["ana"].claims, state.accounts["ana"].state) == (("0" * 16,), "retired")
+    gone = do(state, "forget", Forget(id="ana"))
+    assert gone.accounts["ana"].claims == ("0" * 16,)
+    back = PutAccount(id="ana", sha256="c" * 64, replaces="0" * 64)
+    for claim in (None, "1" * 16):
+        with pytest.raises(Refused, match="only who trained as it"):
+            do(gone, "account", back.model_copy(update={"claim": claim}))
+    revived = do(gone, "account", back.model_copy(update={"claim": "0" * 16})).accounts["ana"]
+    assert (revived.state, revived.sha256, revived.claims) == ("ready", "c" * 64, ("0" * 16,))
+
+
+def test_what_says_nothing_new_is_written_as_before() -> None:
+    """So that registries of earlier versions stay the same bytes, and their readers read them."""
+    row = put(begun(), "ana", "a" * 64).accounts["ana"]
+    assert row.model_dump(mode="json") == {"sha256": "a" * 64, "ref": None, "state": "ready", "until": None}
+    assert set(PutAccount(id="ana", sha256="a" * 64).model_dump(mode="json")) == {"id", "sha256", "ref", "replaces"}
+    old = {"sha256": "a" * 64, "ref": None, "state": "cooling", "until": 1.7e9}
+    assert Row.model_validate_json(dumps(old)).model_dump(mode="json") == old
+
+
 def test_a_forgotten_id_stays_taken_and_empty() -> None:
     state = do(put(begun(), "ana", "a" * 64), "forget", Forget(id="ana"))
     assert (state.accounts["ana"].state, state.accounts["ana"].sha256) == ("forgotten", "0" * 64)
@@ -85,6 +112,9 @@ def test_1000_accounts_and_all_runs_fit_into_an_entry() -> None:
     state = begun()
     for number in range(MAX_REGISTERED):
         state = put(state, f"a-participant-with-a-long-id-{number:04d}", f"{number:064x}")
+    worst = {"claims": ("0" * 16,), "state": "quota_exceeded", "until": 1_712_345_678.25}
+    rows = {key: row.model_copy(update=worst) for key, row in state.accounts.items()}
+    state = state.model_copy(update={"accounts": rows})
     with pytest.raises(Refused, match="1000 accounts already"):
         put(state, "one_more", "0" * 64)
     runs = {f"sudoku_pretrain_multiaccount/sudoku_rotation_{n:03d}": {"run_id": id_of(n), "begun": 1.7e9 + n / 7}

@@ -31,12 +31,12 @@ LOST = (("drop-after", 0.1), ("500-after", 0.1), ("drop-before", 0.05), ("429", 
 def test_of_racing_processes_exactly_one_wins_each_slot_and_knows_it(
     fake: Fake, tmp_path: Path, way: str, slots: int, faults: bool, record_property: Callable[[str, object], None]
 ) -> None:
-    record_property("races", slots)
     person = fake.person()
     drive = Drive(person)
     if way == "newest":
         go_on_by_newest(drive.store())
         slots = min(slots, 30)  # a slot costs five requests this way
+    record_property("races", slots)
     for kind, chance in LOST if faults else ():
         for route in ("v3.files.create", "v2.files.update"):
             person.fault(kind, route=route, chance=chance, times=-1, retry_after=0)

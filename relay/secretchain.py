@@ -151,7 +151,7 @@ class Chain:
         return self._taken(lambda: [name for name in ADDRESSES if not environ.get(name) and self._take(name)])
 
     def credentials(self, environ: Mapping[str, str], urls: Iterable[str], extras: Iterable[str]) -> dict[str, str]:
-        """What the stores at these addresses need and the environment lacks, and then the extras, if they are there; new names only."""
+        """What the stores at these addresses need and the environment lacks, and any extras; new names only."""
         schemes = sorted({urlsplit(url).scheme for url in urls} & set(GROUPS))
 
         def take() -> None:

@@ -11,7 +11,7 @@ from relay.place import another_card
 from tests.relay.cli import Desk, ToyKind
 
 COLAB = {"COLAB_RELEASE_TAG": "release-colab_20261101"}
-KAGGLE = {"KAGGLE_KERNEL_RUN_TYPE": "Interactive"}
+KAGGLE = {"KAGGLE_KERNEL_RUN_TYPE": "Interactive", "RELAY_COAUTHOR": "1"}
 SLURM = {"SLURM_JOB_ID": "7"}
 LARGE = "task=sudoku"
 

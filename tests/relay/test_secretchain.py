@@ -14,7 +14,7 @@ from relay.secretchain import GROUPS, Chain, vault_of
 from tests.relay.cli import Desk
 
 COLAB = {"COLAB_RELEASE_TAG": "release-colab_20261101"}
-KAGGLE = {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}
+KAGGLE = {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "RELAY_COAUTHOR": "1"}
 KEY, TOKEN = "AK-made-up-key", "made-up-secret-of-a-bucket"
 S3 = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": TOKEN}
 

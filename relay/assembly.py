@@ -62,9 +62,9 @@ class Parts:
             self.ctx.warm.offer(self._spare_s())
 
     def finish_offer(self) -> None:
-        """Without the lease: let what is on its way arrive, if nobody is in a hurry."""
-        if self.ctx.warm is not None and not self.ctx.signal.hurry:
-            self.ctx.warm.finish(self._spare_s())
+        """Without the lease: let what is on its way arrive, as long as nobody is in a hurry."""
+        if self.ctx.warm is not None:
+            self.ctx.warm.finish(self._spare_s(), lambda: not self.ctx.signal.hurry)
 
     def _spare_s(self) -> float:
         """Seconds beyond what the end needs."""

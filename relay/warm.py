@@ -73,7 +73,6 @@ class WarmStart:
         self._tell_people = tell
         self._name = CACHES + kernels.key
         self._arrived = runtime.event()
-        self._lock = runtime.lock()
         self._too_late = self._usable = False
         self._line = ""
         self._upload: Task | None = None
@@ -101,31 +100,37 @@ class WarmStart:
             self._runtime.spawn("compile cache", self._fetch)
 
     def settle(self, go_on: Callable[[], bool]) -> None:
-        """Wait until it has arrived, `WAIT_S` at most and while `go_on()`; from then on nothing more is loaded."""
+        """Wait until it is unpacked, `WAIT_S` at most and while `go_on()`; what arrives later is not.
+
+        A disk that hangs in unpacking is not waited for either: each kernel appears whole, also beside a compiler.
+        """
         until = self._runtime.monotonic() + WAIT_S
         while not self._arrived.wait(0.1) and self._runtime.monotonic() < until and go_on():
             pass
-        with self._lock:
-            self._too_late = True
-            self._tell(self._line or f"not in time; {COMPILING}")
+        self._too_late = True
+        self._tell(self._line or f"not in time; {COMPILING}")
 
     def offer(self, spare_s: float) -> None:
         """After the first step: send what was compiled, behind training, if the time that is left allows it."""
         if self._usable and spare_s > SPARE_S:
             self._upload = self._runtime.spawn("compile cache", self._send)
 
-    def finish(self, most_s: float) -> None:
-        """At the end: send what was compiled since, if anything, and wait for it; another session has time again."""
+    def finish(self, most_s: float, go_on: Callable[[], bool]) -> None:
+        """At the end: send what was compiled since, if anything, and wait for it while `go_on()`; another session has
+        time again."""
         until = self._runtime.monotonic() + min(FINISH_S, most_s)
-        self._join(until)
-        if self._usable and self._compiled > self._sent and self._runtime.monotonic() < until:
-            self._upload = self._runtime.spawn("compile cache", self._send)
-            self._join(until)
 
-    def _join(self, until: float) -> None:
-        left = until - self._runtime.monotonic()
-        if self._upload is not None and left > 0:
-            self._upload.join(left)
+        def patient() -> bool:
+            return self._runtime.monotonic() < until and go_on()
+
+        self._join(patient)
+        if self._usable and self._compiled > self._sent and patient():
+            self._upload = self._runtime.spawn("compile cache", self._send)
+            self._join(patient)
+
+    def _join(self, patient: Callable[[], bool]) -> None:
+        while self._upload is not None and self._upload.is_alive() and patient():
+            self._upload.join(0.1)
 
     @property
     def _compiled(self) -> int:
@@ -135,12 +140,11 @@ class WarmStart:
         began = self._runtime.monotonic()
         try:
             payload = self._payload()
-            with self._lock:
-                if self._too_late:
-                    return
-                files = self._kernels.unpack(payload)
-                spent = self._runtime.monotonic() - began
-                self._line = line = f"hit, {counted(files, 'file')}, {size(len(payload))}, {spent:.1f} s"
+            if self._too_late:
+                return
+            files = self._kernels.unpack(payload)
+            spent = self._runtime.monotonic() - began
+            line = f"hit, {counted(files, 'file')}, {size(len(payload))}, {spent:.1f} s"
         except Missing:
             line = f"miss (the store has none for this card, software and configuration); {COMPILING}"
         except (Unfit, ValueError) as error:

@@ -95,6 +95,15 @@ def test_a_signal_ends_the_wait(lab: Lab) -> None:
     assert lab.world.now - began < 5
 
 
+def test_a_disk_that_hangs_in_unpacking_delays_the_first_step_by_no_more(lab: Lab) -> None:
+    lab.shared.put(NAME, signed(GOOD))
+    made, kernels = session(lab, "one", target_steps=300)
+    kernels.unpack = lambda data: made.process.sleep(1000) or 0  # type: ignore[method-assign]
+    assert lab.run(made).exit_code == Exit.OK
+    assert "not in time" in told(made)[0]
+    assert WAIT_S <= made.ctx.startup.phases["cache"] < WAIT_S + 1
+
+
 def test_nothing_is_sent_that_could_be_in_the_way_of_the_last_commit(lab: Lab) -> None:
     made, _ = session(lab, "one", budget_s=60.0, target_steps=1000)
     lab.run(made)
@@ -113,6 +122,20 @@ def test_a_hanging_upload_delays_the_end_by_little_and_never_the_release(lab: La
     assert lab.run(made).exit_code == Exit.OK
     assert lab.kinds()[-1] == "release" and lab.state().updated - began < 5
     assert lab.world.now - began < 25
+
+
+def test_a_signal_ends_the_wait_for_an_upload_after_the_release(lab: Lab) -> None:
+    made, _ = session(lab, "one", target_steps=10)
+    made.store.fail = lambda verb, name: made.process.sleep(1000) if (verb, name) == ("put", NAME) else None
+
+    def interrupt() -> None:
+        while lab.kinds()[-1:] != ["release"]:
+            made.process.sleep(0.5)
+        made.ctx.signal.ask("sigterm")
+
+    made.process.spawn("interrupt", interrupt)
+    assert lab.run(made).exit_code == Exit.OK
+    assert lab.world.now - lab.state().updated < 3
 
 
 def test_a_session_that_failed_does_not_stay_for_it(lab: Lab) -> None:

@@ -184,7 +184,7 @@ def _message(view: View, chosen: Candidate, words: str, reader: Reader, ends: Ra
     if quota is not None:
         until = f" until {wall(quota.resets_at, zone)}" if quota.resets_at else ""
         parts.append(f"{duration(quota.left_s)} of your hours are left{until} ({quota.source}).")
-    if ends and ends.p50 < math.inf:
+    if ends:
         parts.append(f"As planned, the run will be done around {wall(ends.p50, zone)}.")
     return f"{' '.join(parts)} In the project's folder:\n  {words}"
 

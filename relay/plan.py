@@ -21,6 +21,8 @@ WHAT_IF = SESSIONS // 50
 """The same for each question of what would help."""
 MEMBERS = 4
 """Accounts that cost as much as one session, at the beginning of a calendar."""
+FEW, BRIEF = 40, 30_000
+"""Calendars, and their sessions in all, where a range must be found in a second or two."""
 KINDS = 5
 INTERVALS = (100, 250, 500, 1000, 2500)
 """Steps between commits that are compared with the present one."""
@@ -119,10 +121,10 @@ def forecast(course: Course, every_steps: int = 500, snapshot_s: float | None = 
     )
 
 
-def finishes(course: Course, most: int = MOST, sessions: int = SESSIONS, fewest: int = FEWEST) -> list[float]:
-    """The end of each simulated calendar, by seed; as many as `sessions` allow."""
+def finishes(course: Course) -> list[float]:
+    """The end of each simulated calendar, by seed; as many as their sessions allow."""
     first = simulate(course, 0)
-    count = max(fewest, min(most, sessions // _cost(course, first.count)))
+    count = max(FEWEST, min(MOST, SESSIONS // _cost(course, first.count)))
     return [first.finish, *(simulate(course, seed).finish for seed in range(1, count))]
 
 
@@ -137,9 +139,16 @@ def spread(ends: Sequence[float]) -> Range:
     return Range(*(ordered[_place(share, len(ordered))] for share in (0.1, 0.5, 0.9)))
 
 
-def finish_range(course: Course, most: int = 40) -> Range | None:
-    """The range alone, from few calendars: for a line in a report or a message; None if there is nobody to plan."""
-    return spread(finishes(course, most, SESSIONS // 20, min(most, FEWEST))) if course.members else None
+def finish_range(course: Course) -> Range | None:
+    """The range alone, quickly and from few calendars, for a line in a report or a message.
+
+    None if there is nobody to plan, no end within two years, or too many sessions until then to be quick about it.
+    """
+    first = simulate(course, 0, most=BRIEF)
+    if first.finish == math.inf:
+        return None
+    count = max(3, min(FEW, BRIEF // _cost(course, first.count)))
+    return spread([simulate(course, seed).finish for seed in range(count)])
 
 
 def weeks(course: Course, calendar: Calendar) -> Iterable[Week]:

@@ -88,9 +88,9 @@ def failure_rate(course: Course, chance: Chance) -> float:
     return chance.beta(course.died + PRIOR_DIED, course.lived + PRIOR_LIVED)
 
 
-def simulate(course: Course, seed: int, keep: bool = False) -> Calendar:
-    """One calendar, the same for the same seed; `keep` its sessions."""
-    return Simulation(course, Chance(seed), keep).run()
+def simulate(course: Course, seed: int, keep: bool = False, most: float = math.inf) -> Calendar:
+    """One calendar, the same for the same seed; `keep` its sessions. After `most` sessions it is given up."""
+    return Simulation(course, Chance(seed), keep).run(most)
 
 
 class Simulation:
@@ -113,13 +113,13 @@ class Simulation:
         self.waiting: list[tuple[float, int, Reason]] = []
         self.groups, self.group_of = _groups(self.members)
 
-    def run(self) -> Calendar:
-        """Until the target is reached, nobody will ever be free, or the horizon."""
+    def run(self, most: float) -> Calendar:
+        """Until the target is reached, nobody will ever be free, the horizon, or so many sessions."""
         if self.need <= 0:
             self.calendar.finish = self.t
         self._open_session()
         horizon = self.course.now + HORIZON_S
-        while self.need > 0 and self.t < horizon:
+        while self.need > 0 and self.t < horizon and self.calendar.count < most:
             who = self._next()
             if who is not None:
                 self._session(who)

@@ -220,6 +220,9 @@ def test_the_range_alone_is_near_the_plans() -> None:
     short = finish_range(asked)
     assert short and abs(short.p50 - of(asked).finish.p50) < DAY / 4
     assert finish_range(course()) is None
+    began = time.process_time()
+    assert finish_range(course(member(session_s=125.0), steps=10**8)) is None, "two years of sessions of two minutes"
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

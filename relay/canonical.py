@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 MAX_DEPTH = 32
@@ -46,11 +46,9 @@ def loads(data: bytes, limit: int) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise NotCanonical(f"not JSON: {type(error).__name__}") from error
-    for depth, item in _walk(value):
-        if depth > MAX_DEPTH:
-            raise NotCanonical(f"nested deeper than {MAX_DEPTH}")
-        if isinstance(item, str) and not item.isascii():
-            _check_text(item)
+    _check_depth(value)
+    if b"\\u" in data:  # UTF-8 itself cannot hold half a pair
+        _check_texts(value)
     return value
 
 
@@ -83,20 +81,24 @@ def _refuse_constant(text: str) -> None:
     raise NotCanonical(f"{text} is not a number JSON knows")
 
 
-def _check_text(text: str) -> None:
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [part for item in level for part in _parts(item)]
+        if not level:
+            return
+    raise NotCanonical(f"nested deeper than {MAX_DEPTH}")
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _check_texts(value: Any) -> None:
+    """Of all keys and values; whatever was parsed is no deeper than `MAX_DEPTH`."""
     try:
-        text.encode("utf-8")
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         raise NotCanonical("half a surrogate pair in a text") from error
-
-
-def _walk(value: Any) -> Iterator[tuple[int, Any]]:
-    """Every key and value with its depth, without recursion."""
-    stack: list[tuple[int, Any]] = [(0, value)]
-    while stack:
-        depth, item = stack.pop()
-        yield depth, item
-        if isinstance(item, dict):
-            stack.extend((depth + 1, part) for pair in item.items() for part in pair)
-        elif isinstance(item, list):
-            stack.extend((depth + 1, part) for part in item)

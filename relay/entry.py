@@ -54,8 +54,7 @@ class Entry(Strict):
 
 def encode(entry: Entry) -> bytes:
     """Canonical bytes of an entry. Raises NotAnEntry if they are more than MAX_BYTES."""
-    body = entry.model_dump(mode="json")
-    data = dumps({"body": body, "sha256": digest(dumps(body))})
+    data = _wrapped(dumps(entry.model_dump(mode="json")))
     if len(data) > MAX_BYTES:
         raise NotAnEntry(f"an entry of {len(data)} bytes; at most {MAX_BYTES} are allowed")
     return data
@@ -63,10 +62,10 @@ def encode(entry: Entry) -> bytes:
 
 def decode(data: bytes, kinds: Collection[str], seq: int) -> Entry:
     """The entry in slot `seq`. Raises NotAnEntry if it fails its own check, NewerFormat if it is intact but newer."""
-    body = _checked_body(data)
+    body, written = _checked_body(data)
     _check_format(body, kinds, seq)
     try:
-        entry = Entry.model_validate_json(dumps(body))
+        entry = Entry.model_validate_json(written)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         raise NotAnEntry(f"{'.'.join(str(p) for p in problem['loc'])}: {problem['msg']}") from error
@@ -77,18 +76,25 @@ def decode(data: bytes, kinds: Collection[str], seq: int) -> Entry:
     return entry
 
 
-def _checked_body(data: bytes) -> dict[str, Any]:
+def _wrapped(body: bytes) -> bytes:
+    """Canonical bytes of an entry, from those of its body."""
+    return b'{"body":%b,"sha256":"%b"}' % (body, digest(body).encode())
+
+
+def _checked_body(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The body and its canonical bytes."""
     try:
         whole = loads(data, MAX_BYTES)
         if not isinstance(whole, dict) or set(whole) != {"body", "sha256"} or not isinstance(whole["body"], dict):
             raise NotAnEntry("it is not a body and its SHA-256")
-        if digest(dumps(whole["body"])) != whole["sha256"]:
+        written = dumps(whole["body"])
+        if digest(written) != whole["sha256"]:
             raise NotAnEntry("its SHA-256 does not fit its body")
-        if dumps(whole) != data:
+        if _wrapped(written) != data:
             raise NotAnEntry("it is not written canonically")
     except NotCanonical as error:
         raise NotAnEntry(str(error)) from error
-    return whole["body"]
+    return whole["body"], written
 
 
 def _check_format(body: dict[str, Any], kinds: Collection[str], seq: int) -> None:

@@ -10,10 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.processes import ROOT, Relay
+from tests.acceptance.processes import ROOT, Relay, Warm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md")), ROOT / "docs" / "concepts.md"]
+FROM_COLD = "README.md"
+"""The page whose every command starts as on a newcomer's machine, from nothing; the others' are forked (warm.py)."""
+SMALLER = """
+batch_size: 8
+data:
+  train_rows: 1000
+arch:
+  H_cycles: 1
+  halt_max_steps: 2
+"""
+"""Settings of the clone: the same commands, less arithmetic."""
 BY_CI_ITSELF = {"make ci"}
 """Commands this very test run is part of."""
 
@@ -37,6 +48,8 @@ def desk(relay: Relay) -> tuple[Path, dict[str, str]]:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target)
+    with (folder / "config_multi_account.yaml").open("a") as settings:
+        settings.write(SMALLER)
     environment = relay.environment("newcomer")
     del environment["RELAY_STORE"], environment["RELAY_EPHEMERAL"], environment["PYTHONPATH"]
     environment["RELAY_TARGET_STEPS"] = "20"  # the same commands, a shorter training
@@ -44,9 +57,23 @@ def desk(relay: Relay) -> tuple[Path, dict[str, str]]:
     return folder, environment | {"PATH": f"{binaries}:{environment['PATH']}", "VIRTUAL_ENV": str(binaries.parent)}
 
 
+def warmed(environment: dict[str, str], warm: Warm, folder: Path) -> dict[str, str]:
+    """The same environment, but its `python` forks our command line."""
+    folder.mkdir()
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {ROOT}/tests/acceptance/python_of_docs.py "$@"\n')
+    python.chmod(0o755)
+    path = f"{folder}:{environment['PATH']}"
+    return environment | {"PATH": path, "WARM_ADDRESS": warm.address, "WARM_PYTHON": sys.executable}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_command_of_the_page_runs_as_written(page: Path, desk: tuple[Path, dict[str, str]]) -> None:
+def test_every_command_of_the_page_runs_as_written(
+    page: Path, desk: tuple[Path, dict[str, str]], warm: Warm, tmp_path: Path
+) -> None:
     folder, environment = desk
+    if page.name != FROM_COLD:
+        environment = warmed(environment, warm, tmp_path / "bin")
     samples = ROOT / "tests" / "data" / "sudoku"
     for name in ("train.csv", "test.csv"):
         shutil.copy(samples / "good.csv", folder / name)

@@ -62,7 +62,7 @@ def test_both_hashes_fit_their_line(capsys: pytest.CaptureFixture[str], monkeypa
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_resumed_and_unbroken_end_in_the_same_bytes(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "rotate_accounts.py"), "demo", "--steps", "160", "--json"]
+    command = [sys.executable, str(ROOT / "rotate_accounts.py"), "demo", "--steps", "160", "batch_size=8", "--json"]
     environ = {**os.environ, "HOME": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import builtins
-import hashlib
-import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from storage.base import (
     Denied,
     Exists,
     Missing,
-    QuotaExceeded,
     Ref,
     Stat,
     Store,
-    StoreError,
     TooLong,
     Unavailable,
     check_name,
     check_prefix,
 )
 from storage.drive import upload
+from storage.drive.account import Account
 from storage.drive.client import Client
 from storage.drive.directory import OWN, PREFIX, Directory
 from storage.drive.errors import UsedUp
@@ -36,7 +31,6 @@ from storage.drive.place import ID, Place
 from storage.drive.spots import Spot, Spots, There
 from storage.drive.upload import Upload
 from storage.drive.ways import DriveSlots
-from storage.retry import patiently
 from storage.slots import Slots, slot_name
 from storage.source import Source
 
@@ -64,6 +58,7 @@ class DriveStore:
         self._place = place
         self._client = client
         self._ids = Ids(client)
+        self._account = Account(client)
         self._spots = Spots()
         self._in_use: set[Ref] = set()
         """Ids that Drive called in use."""
@@ -73,7 +68,7 @@ class DriveStore:
     def put(self, name: str, data: bytes | Path) -> Ref:
         """As base.Store. A file over 5 MB goes up in parts, and an interrupted one goes on."""
         self._check_writable(check_name(name))
-        with Source.of(data) as source, self._explaining_quota():
+        with Source.of(data) as source, self._account.explaining_quota():
             if source.size <= upload.SMALL:
                 return self._put(name, source.read(0, source.size))
             with self.files.finding():
@@ -88,7 +83,7 @@ class DriveStore:
     def create(self, ref: Ref, name: str, data: bytes) -> Ref:
         """As base.Creates. Raises UsedUp for the id of a deleted file, NotOurs for one not given to this account."""
         self._check_writable(check_name(name))
-        with self._explaining_quota():
+        with self._account.explaining_quota():
             try:
                 self.files.create(self._id(ref), name, data)
             except Exists:
@@ -144,16 +139,11 @@ class DriveStore:
 
     def quota(self) -> tuple[int, int | None]:
         """Bytes used and bytes allowed of this account; None where nothing is said to limit it. Raises StoreError."""
-        about = self._about("asking for the free space", "storageQuota")
-        with self._client.telling("asking for the free space"):
-            quota = about.get("storageQuota", {})
-            return int(quota.get("usage", 0)), int(quota["limit"]) if "limit" in quota else None
+        return self._account.quota()
 
     def account(self) -> str:
-        """A digest of who this is to Drive; says nothing to people and is the same on every machine."""
-        about = self._about("asking who this is", "user(permissionId)")
-        with self._client.telling("asking who this is"):
-            return hashlib.sha256(str(about["user"]["permissionId"]).encode()).hexdigest()[:32]
+        """A digest of who this is to Drive."""
+        return self._account.digest()
 
     def credentials_source(self) -> str:
         """Where the credentials come from, never what they are."""
@@ -195,17 +185,8 @@ class DriveStore:
     def replace(self, ref: Ref, data: bytes, tag: str) -> None:
         """Replace a file's content if its etag is still this one. Raises Changed if it is not."""
         self._check_writable(ref)
-        with self._knowing(ref) as file, self._explaining_quota():
+        with self._knowing(ref) as file, self._account.explaining_quota():
             self.files.replace(file, data, tag)
-
-    def _about(self, what: str, fields: str) -> Any:
-        """What Drive tells of the account; asked again by itself, for no wrapper knows of it."""
-        return patiently(
-            lambda: self._client.ask(what, lambda drive: drive.about().get(fields=fields)),
-            sleep=time.sleep,
-            jitter=random.random,
-            attempts=5,
-        )
 
     def _closing(self) -> bool:
         """Whether a chain is to end with its next entry, as the directory said last."""
@@ -261,16 +242,3 @@ class DriveStore:
     def _check_writable(self, name: str) -> None:
         if self.read_only:
             raise Denied(f"{self.address} was opened for reading only; refused to change {name}.")
-
-    @contextmanager
-    def _explaining_quota(self) -> Iterator[None]:
-        """A full Drive says how full it is, if it may be asked."""
-        try:
-            yield
-        except QuotaExceeded as error:
-            try:
-                used, limit = self.quota()
-            except StoreError:
-                raise error from None
-            of = f"of {limit / 1e9:.2f} GB are" if limit else "GB are"
-            raise QuotaExceeded(f"{error} {used / 1e9:.2f} {of} used.") from error

@@ -7,6 +7,7 @@ allows it reads or writes any of it.
 from __future__ import annotations
 
 import hmac
+import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -45,7 +46,7 @@ def secret_of(environ: Mapping[str, str], allowed: bool) -> bytes | None:
         return None
     secret = environ.get(VARIABLE, "").strip()
     if len(secret) >= SHORTEST:
-        return secret.encode()
+        return os.fsencode(secret)
     is_so = f"has {len(secret)} characters of the {SHORTEST} it needs" if secret else "is not set"
     raise BadConfig(
         f"cache.allow lets this machine run compiled code from the store, and {VARIABLE}, which signs it, {is_so}. Set "

@@ -31,6 +31,8 @@ _KERNELS = Path(__file__).parent / "kernels"
 _FOLDER = re.compile(r"[A-Z2-7]{52}")
 """Triton's base32 of a SHA-256."""
 _FILE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}\.(?:cubin|json|so)")
+_OURS = re.compile(r"relay-[0-9a-f]{16}")
+"""The folder of one key."""
 _GROUP = "__grp__"
 Files = dict[tuple[str, str], bytes]
 """Content by folder and name."""
@@ -45,9 +47,10 @@ def key_of(facts: Mapping[str, Any]) -> str:
 
 
 def triton_home(environ: Mapping[str, str]) -> Path:
-    """Where Triton keeps what it compiled, by its own rules."""
-    home = environ.get("TRITON_HOME") or str(Path.home())
-    return Path(environ.get("TRITON_CACHE_DIR") or Path(home) / ".triton" / "cache")
+    """Where Triton keeps what it compiled, by its own rules; not the folder that an earlier `open` had it use."""
+    home = environ.get("TRITON_HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path's raises for a user without a home
+    found = Path(environ.get("TRITON_CACHE_DIR") or Path(home) / ".triton" / "cache")
+    return found.parent if _OURS.fullmatch(found.name) else found
 
 
 class KernelCache:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,10 @@ def test_a_missing_or_short_key_is_refused_with_what_to_do(value: str, says: str
         secret_of({"RELAY_CACHE_KEY": value}, allowed=True)
     assert "secrets.token_hex(32)" in str(refused.value) and "tooshort" not in str(refused.value)
     assert secret_of({"RELAY_CACHE_KEY": SECRET.decode() + "\n"}, allowed=True) == SECRET
+
+
+def test_a_key_is_whatever_bytes_the_environment_holds() -> None:
+    assert secret_of({"RELAY_CACHE_KEY": os.fsdecode(b"\xff" * 32)}, allowed=True) == b"\xff" * 32
 
 
 def test_the_command_line_uses_it_only_where_this_machine_says_so(tmp_path: Path) -> None:

@@ -51,6 +51,17 @@ def test_an_archive_is_unpacked_beside_what_is_there_and_packs_to_the_same_bytes
     assert kernels.open() == 1
 
 
+def test_the_folder_lies_where_triton_looks_also_for_a_user_without_a_home_and_a_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that runs under a bare number, and in a notebook whose process goes on."""
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert triton_home({}) == Path("~/.triton/cache")
+    assert triton_home({"TRITON_HOME": "/h"}) == Path("/h/.triton/cache")
+    again = KernelCache("cd" * 32, triton_home({"TRITON_CACHE_DIR": str(tmp_path / f"relay-{'ab' * 8}")}))
+    assert again.folder == tmp_path / f"relay-{'cd' * 8}"
+
+
 def test_only_finished_kernels_and_nothing_else_is_packed(kernels: KernelCache, tmp_path: Path) -> None:
     kernels.unpack(archive(KERNEL))
     half = kernels.folder / ("C" * 52)

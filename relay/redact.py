@@ -35,8 +35,9 @@ _NEAR_KEY = re.compile(r"(?i)((?:wandb|key|login)\S*\W{1,4})([0-9a-f]{40})(?![0-
 
 
 def secrets_of(environ: Mapping[str, str]) -> frozenset[str]:
-    """Values of environment variables whose names say that they are secret."""
-    return frozenset(v for k, v in environ.items() if _names_secret(k) and len(v) >= MIN_SECRET)
+    """Values of environment variables whose names say that they are secret, line by line without blanks around."""
+    lines = (line.strip() for name, value in environ.items() if _names_secret(name) for line in value.splitlines())
+    return frozenset(line for line in lines if len(line) >= MIN_SECRET)
 
 
 def _names_secret(name: str) -> bool:

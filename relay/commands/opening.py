@@ -32,7 +32,7 @@ from relay.outbox import claimed_outbox
 from relay.pinned import check_config, config_hash
 from relay.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.progress import Display
-from relay.redact import redact
+from relay.redact import redact, secrets_of
 from relay.retention import Keep
 from relay.samehost import FileHostLocks, default_folder
 from relay.signals import StopSignal
@@ -82,7 +82,7 @@ class Opening:
     def tell(self, line: str) -> None:
         """For people and for the log."""
         LOG.info(line)
-        self.shown.tell(redact(line))
+        self.shown.tell(redact(line, secrets_of(self.app.environ)))
 
     def workload(self, target: int) -> Workload:
         """On its device, with a loud line where that is no match for the task. Raises BadConfig or BadData."""

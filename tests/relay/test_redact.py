@@ -90,6 +90,14 @@ def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
     )
 
 
+def test_a_secret_is_masked_however_its_lines_are_joined() -> None:
+    """A pasted key ends in a line break that whoever uses it takes off; a message joins the lines of another."""
+    found = secrets_of({"RELAY_CACHE_KEY": " c0ffee-c0ffee \n", "MY_SECRET": "first-line\nsecond-line\n"})
+    for text in ("c0ffee-c0ffee", "first-line\nsecond-line", "first-line second-line", r"first-line\nsecond-line"):
+        masked = redact(f"say {text} aloud", found)
+        assert not any(word in masked for word in ("c0ffee", "first", "second")), masked
+
+
 def test_printable_is_one_harmless_line() -> None:
     assert printable("\x1b[31mred\x1b[0m\r\nnext‮evil​") == "[31mred[0m next" + "evil"
 

@@ -5,6 +5,7 @@ Order: the environment, then these, then the storage libraries' own chains, whic
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -206,11 +207,20 @@ class Chain:
             if heap is not None and wanted:
                 heap.append(refused.advice)
             return False
-        if not value or "\0" in value:
+        if not value or "\0" in value or not _encodable(value):
             self.problems.append(f"The secret {name} is empty or no text. Enter it again.")
             return False
         self.found[name] = value
         return True
+
+
+def _encodable(value: str) -> bool:
+    """Whether an environment can hold it: half of a surrogate pair is no character."""
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _in_notebook() -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.availability import Windows, parse, wall
+from relay.clock import RealRuntime
+from relay.config import Settings
 from relay.crew import Crew
 from relay.handoff import Reader, Turn, command_for, propose
+from relay.ledger import RunLedger
 from relay.policy import Providers, shipped
 from relay.quota import Quota
 from relay.state import Holder, Link, RunState
 from relay.status import AccountRow, View
 from relay.turns import first_after
+from relay.usage import DAYS
+from storage.base import open_store
+from tests.relay.cli import Desk
 from tests.relay.test_report import trained
 
 HOUR, DAY = 3600.0, 86400.0
@@ -280,3 +288,30 @@ def test_a_release_proposes_the_same_but_another_one(rows: list[AccountRow]) -> 
         after = first_after(crew, asked.id)
         others = [one.row.id for one in turn.others if one.at is not None]
         assert after == (others[0] if others else asked.id)
+
+
+def test_a_session_proposes_whoever_can_as_it_ends(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "desk")
+    desk("register", "account_1", "Ana's Colab")
+    desk("register", "blocked", "Bo's Colab")
+    desk("register", "asleep", "Cy's Colab", "--availability", never_now(), "--zone", "UTC")
+    desk("register", "awake", "Di's Colab")
+    desk("accounts", "mark", "blocked", "blocked")
+    desk.train(3)
+    assert proposed(desk) == "awake"
+    desk.train(6, account="awake")
+    assert proposed(desk) == "account_1"
+    desk("accounts", "mark", "account_1", "blocked")
+    desk.train(9, account="awake")
+    assert proposed(desk) == "asleep", "rather somebody else later than the same one again"
+
+
+def proposed(desk: Desk) -> str | None:
+    store = open_store((desk.folder / "relay_store").as_uri(), read_only=True)
+    return RunLedger(store, Settings().project, "r", RealRuntime()).read().state.next
+
+
+def never_now() -> str:
+    """A window that begins tomorrow and leaves out today, whenever the test runs."""
+    day = DAYS[(datetime.now(UTC).weekday() + 3) % 7]
+    return f"{day} 10:00-12:00"

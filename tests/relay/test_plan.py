@@ -20,9 +20,9 @@ from relay.plan_text import Look, draw
 from relay.planned import Plan, plan_of
 from relay.policy import shipped
 from relay.quota import Quota
-from relay.state import Link
+from relay.state import Holder, Link
 from relay.status import AccountRow, View
-from relay.team import Course, Speeds
+from relay.team import Course, OpenSession, Speeds
 from tests.relay.cli import Desk
 from tests.relay.test_handoff import halted
 from tests.relay.test_report import trained
@@ -151,6 +151,24 @@ def test_gaps_and_deaths_come_from_history_and_else_are_called_assumed() -> None
     assert {"10 min between", "2 min from ma"} <= {note[:14] for note in bare.notes} | {
         note[:13] for note in bare.notes
     }
+
+
+def test_whoever_trains_now_is_planned_to_its_end() -> None:
+    seen = view(replace(OWN, state="active"), replace(OWN, id="other"), links=(link("own", 1), link("other", 2)))
+    assert seen.state
+    since = NOW - 600.0
+    holder = Holder(
+        session="1" * 32, account="own", epoch=9, since=since, ttl_s=180.0, latest_end=NOW + 900.0, target_steps=50_000
+    )
+    live = replace(seen, state=seen.state.model_copy(update={"holder": holder}), sign_of_life=NOW - 5)
+    found = Crew(live, shipped()).course()
+    assert found.open == OpenSession("own", NOW + 900.0) and found.members[0].not_before == 0.0
+    endless = live.state.model_copy(update={"holder": holder.model_copy(update={"latest_end": None})})
+    assert Crew(replace(live, state=endless), shipped()).course().open == OpenSession("own", since + HOUR)
+    dead = replace(live, sign_of_life=None, state=seen.state)
+    assert Crew(dead, shipped()).course().open is None
+    elsewhere = Crew(seen, shipped())
+    assert elsewhere.members[0].not_before == NOW + HOUR, "active in another run: for one session, as far as is known"
 
 
 def test_a_commit_is_due_by_steps_or_time_and_waits_for_a_slow_upload() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
@@ -60,8 +61,8 @@ def draw(view: View, machine: Machine, ascii_only: bool = False, columns: int | 
     """
     art = ASCII if ascii_only else UTF8
     inside = INSIDE if columns is None else max(LEAST_INSIDE, min(INSIDE, columns - 2))
-    line = _layout(view.accounts, inside)
-    heading = "Accounts Status (steps, sessions):" if line is _narrow_line else "Accounts Status:"
+    layout = _layout(view.accounts, inside)
+    heading = "Accounts Status (steps, sessions):" if layout.style == "narrow" else "Accounts Status:"
     lines = [
         _edge(art["top"], inside),
         _row(art, TITLE.center(inside), inside),
@@ -70,7 +71,7 @@ def draw(view: View, machine: Machine, ascii_only: bool = False, columns: int | 
         _edge(art["middle"], inside),
         _row(art, heading, inside),
         _edge(art["rule"], inside),
-        *(_row(art, text, inside) for text in _accounts(view.accounts, inside, line)),
+        *(_row(art, text, inside) for text in _accounts(view.accounts, inside, layout)),
         _edge(art["bottom"], inside),
         *(
             _shown(art, line)
@@ -178,38 +179,44 @@ def _links(state: RunState | None) -> list[str]:
     return [f"Links: {links.counts(state.links, state.links_total)}", *([f"Last link: {last}"] if last else [])]
 
 
-Line = Callable[[AccountRow, int], str]
-"""An account's line; the columns are those that its name may take."""
+@dataclass(frozen=True)
+class Layout:
+    """How an account's line is cut: its blanks, and how wide its columns are over all accounts."""
+
+    style: Literal["wide", "tight", "narrow"]
+    name: int
+    steps: int
+    sessions: int
+
+    def line(self, row: AccountRow) -> str:
+        """One account."""
+        name = set_cell_size(printable(row.id), self.name)
+        steps, sessions = f"{row.steps:>{self.steps},}", f"{row.sessions:>{self.sessions},}"
+        if self.style == "wide":
+            return f"{name} | Steps: {steps} | Sessions: {sessions} | {row.state}"
+        if self.style == "tight":
+            return f"{name}| Steps: {steps}| Sessions: {sessions}|{row.state}"
+        return f"{name}|{steps}|{sessions}|{row.state}"
 
 
-def _accounts(rows: Sequence[AccountRow], inside: int, line: Line) -> list[str]:
+def _accounts(rows: Sequence[AccountRow], inside: int, layout: Layout) -> list[str]:
     if not rows:
         return fold(f"none yet: {command('register account_1 LABEL')}", inside)
-    longest = max(cell_len(row.state) for row in rows)
-    return [line(row, max(1, inside - 15 - longest) if line is _narrow_line else NAME) for row in rows]
+    return [layout.line(row) for row in rows]
 
 
-def _layout(rows: Sequence[AccountRow], inside: int) -> Line:
-    """The widest line in which every account's state fits."""
-    longest = max((cell_len(row.state) for row in rows), default=0)
-    lines: tuple[tuple[int, Line], ...] = ((50, _wide_line), (46, _tight_line))
-    return next((line for columns, line in lines if columns + longest <= inside), _narrow_line)
-
-
-def _wide_line(row: AccountRow, name: int) -> str:
-    return f"{_name(row, name)} | Steps: {row.steps:>7,} | Sessions: {row.sessions:>3} | {row.state}"
-
-
-def _tight_line(row: AccountRow, name: int) -> str:
-    return f"{_name(row, name)}| Steps: {row.steps:>7,}| Sessions: {row.sessions:>3}|{row.state}"
-
-
-def _narrow_line(row: AccountRow, name: int) -> str:
-    return f"{_name(row, name)}|{row.steps:>8,}|{row.sessions:>4}|{row.state}"
-
-
-def _name(row: AccountRow, columns: int) -> str:
-    return set_cell_size(printable(row.id), columns)
+def _layout(rows: Sequence[AccountRow], inside: int) -> Layout:
+    """The guide's line if every account's fits, else with fewer blanks, else without words and with a longer name."""
+    steps = max((len(f"{row.steps:,}") for row in rows), default=0)
+    sessions = max((len(f"{row.sessions:,}") for row in rows), default=0)
+    styles: tuple[Literal["wide", "tight"], ...] = ("wide", "tight")
+    for style in styles:
+        layout = Layout(style, NAME, max(7, steps), max(3, sessions))
+        if all(cell_len(layout.line(row)) <= inside for row in rows):
+            return layout
+    layout = Layout("narrow", 0, max(8, steps), max(4, sessions))
+    longest = max(cell_len(layout.line(row)) for row in rows)
+    return replace(layout, name=max(1, inside - longest))
 
 
 def _clocks(view: View, machine: Machine) -> list[str]:

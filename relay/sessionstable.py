@@ -92,8 +92,7 @@ def sessions_text(links: Sequence[Link], missing: str, width: int | None) -> str
         "",
         *_sums("GPU", totals(links, _gpu)),
         "",
-        f"{counted(len(links), 'session')}. Times are {_zone(links[-1].started)}; seconds and steps count to the "
-        f"newest commit of a session that still trains.",
+        f"{counted(len(links), 'session')}. Times are {_zone(links[-1].started)}.",
     ]
     return "\n".join(parts)
 

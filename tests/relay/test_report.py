@@ -241,12 +241,13 @@ def test_the_box_fits_the_terminal_down_to_40_columns(name: str, ascii_only: boo
     ascii_only=st.booleans(),
     ids=st.lists(st.text(max_size=40) | st.sampled_from(HOSTILE), max_size=4),
     state=st.sampled_from(["ready", "active", "cooling", "quota_exceeded", "forgotten"]),
+    steps=st.sampled_from([0, 999_999, 10**6, 10**9]),
 )
 @settings(max_examples=300, deadline=None)
 def test_the_box_is_even_at_every_width_whatever_stands_in_it(
-    columns: int, ascii_only: bool, ids: list[str], state: str
+    columns: int, ascii_only: bool, ids: list[str], state: str, steps: int
 ) -> None:
-    rows = tuple(AccountRow(name, name, state, 10**6, 99) for name in ids)
+    rows = tuple(AccountRow(name, name, state, steps + n, 99 * n) for n, name in enumerate(ids))
     lines = draw(view(trained(holder=holder()), rows), MACHINE, ascii_only, columns).splitlines()
     box = box_of(lines)
     assert {cell_len(line) for line in box} == {min(62, columns)}
@@ -254,6 +255,7 @@ def test_the_box_is_even_at_every_width_whatever_stands_in_it(
     assert all(line[0] in sides for line in box)
     marks = [[i for i, cell in enumerate(cells(line[:-1])) if cell == "|"][-3:] for line in box[8 : 8 + len(rows)]]
     assert all(found == marks[0] for found in marks), "every account's columns begin where the others' do"
+    assert all(line[:-1].rstrip().endswith(state) for line in box[8 : 8 + len(rows)]), "no state is cut"
 
 
 def cells(line: str) -> list[str]:

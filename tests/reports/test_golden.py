@@ -1,0 +1,80 @@
+"""What people see is what the golden files hold; `python -m tests.reports.golden_cases` writes them again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from unicodedata import category
+
+import pytest
+from rich.cells import cell_len
+
+from relay.commands.tracking import laid_out
+from tests.relay.cli import Desk
+from tests.reports.golden_cases import CASES, FOLDER, shown
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_is_shown_as_its_file_says(name: str) -> None:
+    assert shown(name) == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_every_file_belongs_to_a_case() -> None:
+    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_file_holds_what_a_terminal_obeys(name: str) -> None:
+    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    assert not [c for c in text if c != "\n" and category(c)[0] == "C"]
+    if "_ascii" in name:
+        assert text.isascii()
+    if name.startswith("report_"):
+        assert max(cell_len(line) for line in text.splitlines()) <= max(62, int(name.rpartition("_")[2]))
+
+
+def test_the_guide_s_lines_are_there_to_the_column() -> None:
+    lines = (FOLDER / "report_utf8_80.txt").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == f"╔{'═' * 60}╗"
+    assert lines[1].strip("║").strip() == "MULTI-ACCOUNT TRAINING PROGRESS REPORT"
+    assert lines[3].startswith("║Total Progress:   23.5% (11,750/50,000 steps)")
+    assert lines[4].startswith("║Last Update: 2025-01-15T14:30:00")
+    assert lines[6].startswith("║Accounts Status:") and set(lines[7][1:-1]) == {"─"}
+    assert lines[8] == "║account_1      | Steps:   3,000 | Sessions:   2 | ready     ║"
+    ascii_lines = (FOLDER / "report_ascii_80.txt").read_text(encoding="utf-8").splitlines()
+    table = str.maketrans("╔═╗╠╣╟─╢╚╝║", "+=++++-+++|")
+    assert [line.translate(table) for line in lines] == ascii_lines, "the same box in other characters"
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("session_") or name == "session"])
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_a_session_s_report_laid_out_for_a_terminal_fits_and_loses_no_figure(name: str, width: int) -> None:
+    """Not by golden files: rich draws the tables, and its versions differ in blanks."""
+    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    drawn = laid_out(text, width)
+    assert "\x1b" not in drawn and max(cell_len(line) for line in drawn.splitlines()) <= width
+    for figure in ("account_3", "3,000 to 11,750", "NOT exact", "87.5%", "233.0 MB", "40 ms", "exit code 75"):
+        assert figure in drawn
+
+
+@pytest.mark.parametrize("words", [("report",), ("status",), ("report", "--session", "last"), ("report", "--sessions"),
+                                   ("status", "--account", "account_1")], ids=" ".join)  # fmt: skip
+def test_with_colour_asked_for_and_without_the_same_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    desk = Desk(tmp_path / "desk", {"RELAY_STORE": f"file://{tmp_path / 'store'}"})
+    desk("register", "account_1", "John's Colab")
+    desk.train(10)
+    monkeypatch.setattr("relay.commands.tracking.terminal_width", lambda: 80)
+    seen = []
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        for other in ("NO_COLOR", "FORCE_COLOR"):
+            monkeypatch.delenv(other, raising=False)
+        monkeypatch.setenv(name, "1")
+        assert name in os.environ
+        out = desk(*words, "--run", "r").out
+        assert "\x1b" not in out
+        seen.append(
+            [line for line in out.splitlines() if " ago" not in line and " old" not in line and "Now:" not in line]
+        )
+    assert seen[0] == seen[1]

@@ -20,6 +20,8 @@ HORIZON_S = 2 * 366 * DAY_S
 PRIOR_DIED, PRIOR_LIVED = 1, 19
 """Before anything is measured, one session in twenty is taken to die."""
 
+WHOLE = 1e-6
+"""Steps that rounding may leave over: no session is held for them."""
 FIELD = 2**20 - 1
 """A session's 64 bits of chance: 20 for its speed, 20 for the gap behind it, 24 for whether it dies."""
 
@@ -219,8 +221,9 @@ class Simulation:
             died, length = True, length * self.chance.uniform()
             interval = self.course.interval_s
             trains = max(0.0, length - startup) // interval * interval
-        steps = min(self.need, trains * rate)
-        if steps == self.need:
+        steps = trains * rate
+        if steps >= self.need - WHOLE:
+            steps = self.need
             length, died = startup + steps / rate, False
             self.calendar.finish = start + length
         self.need -= steps

@@ -69,6 +69,14 @@ def test_quotas_alone_give_whole_weeks_and_a_rest(hours: float, weeks: int, part
     assert found.finish - NOW == pytest.approx(weeks * WEEK_S + 120.0 + math.ceil(steps) - weeks * people * each, abs=1)
 
 
+@pytest.mark.parametrize("rate", [1 / 3, 0.1, 0.7, 1 / 3.48])
+@pytest.mark.parametrize("sessions", [3, 7, 49])
+def test_no_session_is_held_for_what_rounding_left_over(rate: float, sessions: int) -> None:
+    steps = round(3480 * rate * sessions)
+    exact = steps / sessions / 3480
+    assert simulate(course(member(rate=exact), steps=steps), 1).count == sessions
+
+
 def test_sessions_that_die_lose_what_they_had_not_committed() -> None:
     """The mean of what a session keeps, over many, against its expectation."""
     session, startup, interval, rate = 3000.0, 100.0, 250.0, 0.4

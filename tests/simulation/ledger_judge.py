@@ -61,6 +61,7 @@ class LedgerJudge:
         else:
             self._step(run, body)
             self._checkpoints(run, body)
+            self._usage(run, body)
         if kind in HELD or (kind == "incident" and not by.outsider):
             self._by_the_holder(run, body, by)
         check = {"lease": self._lease, "commit": self._commit, "rewind": self._rewind, "retire": self._retire}.get(kind)
@@ -119,6 +120,20 @@ class LedgerJudge:
             self.require(now > 0, "I6: a run that has committed restarts at step 0")
         else:
             self.require(now == before, f"I6: {kind} moves the step from {before} to {now}")
+
+    def _usage(self, run: Run, body: Json) -> None:
+        """P12: only sessions give; a commit's steps are its account's, on the GPU that its link names."""
+        kind, before, now = body["kind"], run.state, body["state"]
+        if kind not in ("lease", "commit", "release"):
+            same = [before.get(name) == now.get(name) for name in ("usage", "gpus")]
+            self.require(all(same), f"P12: {kind} changes what accounts have given")
+        if kind == "commit":
+            was, use = (state["usage"][body["account"]] for state in (before, now))
+            gained = now["step"] - before["step"]
+            self.require(use["steps"] - was["steps"] == gained, f"P12: {gained} steps are not counted as such")
+            told = now["links"][-1].get("gpu") in now.get("gpus", [])
+            on = sum(row[2] for row in use.get("by_gpu", [])) - sum(row[2] for row in was.get("by_gpu", []))
+            self.require(on == (gained if told else 0), f"P12: {gained} steps are counted as {on} on a GPU")
 
     def _checkpoints(self, run: Run, body: Json) -> None:
         """Only a commit adds to the retained checkpoints, only `retire` takes away; the head is one of them."""

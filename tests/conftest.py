@@ -24,12 +24,18 @@ def python_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two workers each get one half of the list: both begin with their share of the slow tests, so that none of those
-    is left alone at the end."""
-    slow = [item for item in items if item.get_closest_marker("slow")]
+    """Two workers each get one half of the list: both begin with their share of the slow tests, those first that may
+    take longest, so that none of them is left alone at the end."""
+    slow = sorted((item for item in items if item.get_closest_marker("slow")), key=_patience, reverse=True)
     quick = [item for item in items if not item.get_closest_marker("slow")]
     half = len(quick) // 2
     items[:] = slow[::2] + quick[:half] + slow[1::2] + quick[half:]
+
+
+def _patience(item: pytest.Item) -> float:
+    """Seconds that a test asks for; 0 for the usual."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker else 0.0
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -17,9 +17,16 @@ from tests.simulation.trace import Summary, Violation, told
 from tests.storage.s3.servers import ENVIRONMENT, UNWANTED
 
 ROOT = Path(__file__).parents[2]
+QUICK_SEEDS = 50
+"""On memory, in `make test`; `make ci` lives through all."""
+
+
+def quick(chunk: seeds.Chunk) -> bool:
+    return chunk.store == MEMORY and chunk.seeds[-1] < QUICK_SEEDS
+
+
 CHUNKS = [
-    pytest.param(chunk, id=str(chunk), marks=() if chunk.store == MEMORY else pytest.mark.slow)
-    for chunk in seeds.chunks()
+    pytest.param(chunk, id=str(chunk), marks=() if quick(chunk) else pytest.mark.slow) for chunk in seeds.chunks()
 ]
 
 

@@ -219,13 +219,14 @@ class Simulation:
         trains = max(0.0, length - startup)
         if (bits >> 40) * 2.0**-24 < self.fails:
             died, length = True, length * self.chance.uniform()
-            interval = self.course.interval_s
-            trains = max(0.0, length - startup) // interval * interval
+            trains = max(0.0, length - startup)
         steps = trains * rate
         if steps >= self.need - WHOLE:
             steps = self.need
             length, died = startup + steps / rate, False
             self.calendar.finish = start + length
+        elif died:
+            steps = trains // self.course.interval_s * self.course.interval_s * rate
         self.need -= steps
         self._charge(who, start, length)
         self.calendar.count += 1

@@ -140,7 +140,7 @@ class Minutes:
                     done, fresh = done + rate, fresh + 1
                     if fresh == world.interval:
                         kept, fresh = done, 0
-                    if (dies is None and done >= world.steps) or kept >= world.steps:
+                    if done >= world.steps:
                         return minute
             if dies is not None:
                 done = kept

@@ -93,6 +93,17 @@ def test_sessions_that_die_lose_what_they_had_not_committed() -> None:
     assert sum(one.died for one in done.sessions) / done.count == pytest.approx(rate, abs=0.05)
 
 
+def test_the_last_session_commits_as_it_reaches_the_target() -> None:
+    """Death after that costs nothing."""
+    ends = [
+        simulate(course(member(session_s=3600.0), steps=300, interval_s=1e9, failure_rate=0.99), seed)
+        for seed in range(50)
+    ]
+    first = [one for one in ends if one.count == 1]
+    assert {one.finish for one in first} == {NOW + 420.0} and len(first) > 30
+    assert max(one.count for one in ends) < 6
+
+
 def as_course(world: World) -> Course:
     """The same world in the words of planning."""
     members = tuple(

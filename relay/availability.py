@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -138,6 +138,19 @@ class Windows:
                 self._known.append((opened, closed))
                 self._starts.append(opened)
         self._until = end
+
+
+def open_part(interval: Interval, people: Sequence[Windows]) -> float:
+    """Seconds of an interval in which at least one of them is awake; all of it where there is nobody."""
+    t, end, found = interval[0], interval[1], 0.0
+    if not people:
+        return end - t
+    while t < end:
+        around = [window for windows in people if (window := windows.around(t))]
+        until = max((closes for opens, closes in around if opens <= t), default=t)
+        found += min(until, end) - t
+        t = until if until > t else min((opens for opens, _ in around), default=end)
+    return found
 
 
 def _between(windows: tuple[Window, ...], zone: str, start: float, end: float) -> list[Interval]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from relay.availability import Windows, read
+from relay.availability import Windows, open_part, read
 from relay.history import History, history, speeds
 from relay.periods import NEVER, WEEK_S, Periods
 from relay.policy import Provider, Providers
@@ -70,7 +70,7 @@ class Crew:
 
     def course(self) -> Course:
         """The run as planning sees it."""
-        view, wish, gaps = self.view, self.wish, self.past.gaps
+        view, wish, gaps = self.view, self.wish, self._gaps()
         if len(gaps) < ENOUGH_GAPS:
             self.notes.append(f"{duration(GAP_S)} between two sessions are assumed: too few were measured.")
             gaps = (GAP_S,)
@@ -193,6 +193,11 @@ class Crew:
             return None
         length = next((m.session_s for m in self.members if m.id == holder.account), SESSION_S)
         return OpenSession(holder.account, holder.latest_end or max(self.view.now, holder.since + length))
+
+    def _gaps(self) -> tuple[float, ...]:
+        """Of each measured one, what passed while somebody was awake: sleep is in the calendar already."""
+        people = list({id(member.windows): member.windows for member in self.members}.values())
+        return tuple(open_part(gap, people) for gap in self.past.gaps)
 
     def _interval(self) -> float:
         """Seconds between commits at the usual speed; a slow upload is waited for."""

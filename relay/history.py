@@ -35,8 +35,9 @@ class History:
     """The sessions that tell something; what is missing is empty."""
 
     links: tuple[Link, ...]
-    gaps: tuple[float, ...]
-    """Seconds between sessions, waits of more than a day left out: those were for a reset or a person."""
+    gaps: tuple[tuple[float, float], ...]
+    """From the end of each session to the next one's beginning; waits of more than a day, for a reset or a person, are
+    left out."""
     died: int
     lived: int
 
@@ -67,9 +68,10 @@ def history(links: Sequence[Link], now: float) -> History:
     ended = [link for link in links if link.started <= now and link.end not in NO_SESSIONS and link.seconds >= TINY_S]
     good = [link for link in ended if _measures(link)]
     long = [link for link in good if link.seconds >= LEAST_S]
-    gaps = (later.started - (one.started + one.seconds) for one, later in pairwise(ended))
+    gaps = ((one.started + one.seconds, later.started) for one, later in pairwise(ended))
+    short = tuple((ends, begins) for ends, begins in gaps if 0 <= begins - ends <= DAY_S)
     died = sum(_died(link) or link.to_step <= link.from_step for link in ended)
-    return History(tuple(long or good), tuple(gap for gap in gaps if 0 <= gap <= DAY_S), died, len(ended) - died)
+    return History(tuple(long or good), short, died, len(ended) - died)
 
 
 def same_gpu(said: str, measured: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.availability import MIDNIGHT, Window, Windows, parse, read, wall
+from relay.availability import MIDNIGHT, Window, Windows, open_part, parse, read, wall
 from relay.errors import BadConfig
 from relay.usage import DAYS
 from tests.relay.cli import Desk
@@ -193,3 +193,12 @@ def test_an_account_takes_only_windows_that_can_be_read(tmp_path: Path) -> None:
     refused = desk("accounts", "edit", "account_1", "--availability", "evenings", code=78)
     assert "'evenings' cannot be read" in refused.err and "mon-fri 18:00-23:00" in refused.err
     desk("accounts", "edit", "account_1", "--availability", "mon-fri 18:00-23:00; sat,sun 09:00-22:00", "--zone", "UTC")
+
+
+def test_the_part_of_a_wait_in_which_somebody_was_awake() -> None:
+    ana, bo = Windows(parse("daily 18:00-23:00"), "UTC"), Windows(parse("daily 22:00-24:00; daily 06:00-07:00"), "UTC")
+    begins, ends = at("2026-11-30T20:00", "UTC"), at("2026-12-01T08:00", "UTC")
+    assert open_part((begins, ends), [ana]) == 3 * 3600
+    assert open_part((begins, ends), [ana, bo]) == 5 * 3600
+    assert open_part((begins, ends), [ana, Windows()]) == open_part((begins, ends), []) == 12 * 3600
+    assert open_part((ends, ends + 60), [ana]) == 0.0 and open_part((ends, ends), [Windows()]) == 0.0

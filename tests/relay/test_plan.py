@@ -6,6 +6,7 @@ import json
 import math
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,15 @@ def test_gaps_and_deaths_come_from_history_and_else_are_called_assumed() -> None
     assert {"10 min between", "2 min from ma"} <= {note[:14] for note in bare.notes} | {
         note[:13] for note in bare.notes
     }
+
+
+def test_a_night_between_two_sessions_is_no_gap() -> None:
+    """Everybody slept; the calendar knows that already."""
+    begins = datetime(2026, 11, 20, 20, tzinfo=UTC).timestamp()
+    links = tuple(link("own", n, started=begins + n * DAY, seconds=3 * HOUR) for n in range(5))
+    nightly = replace(OWN, availability="daily 18:00-24:00", zone="UTC")
+    assert Crew(view(nightly, links=links), shipped()).course().gaps == (3 * HOUR,) * 4
+    assert Crew(view(OWN, links=links), shipped()).course().gaps == (21 * HOUR,) * 4
 
 
 def test_whoever_trains_now_is_planned_to_its_end() -> None:

@@ -116,7 +116,7 @@ class Metadata:
             connection.request(method, path, headers=dict(headers))
             response = HTTPResponse(cast(socket.socket, _Line(connection.sock, self._now, until)), method=method)
             response.begin()
-            body = response.read()
+            body = response.read(MOST_BYTES)  # a stated length may be any number
             at = _unix(response.headers.get("Date"))
         except (OSError, HTTPException, ValueError):
             return None

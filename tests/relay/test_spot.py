@@ -146,6 +146,8 @@ DRIPS = {
     "a header": b"HTTP/1.1 200 OK\r\nX: ",
     "a body": b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n",
     "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "a length beyond all memory": b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999999\r\n\r\n",
+    "a length beyond all numbers": b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
     "continue": b"",
 }
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hmac
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 
 from relay.clock import Runtime, Task
 from relay.errors import BadConfig
@@ -18,12 +19,14 @@ from relay.heartbeat import find
 from relay.names import CACHES
 from relay.wording import counted, size
 from relay.workload import Kernels
-from storage.base import Missing, Store, StoreError, TooLong
+from storage.base import Missing, Stat, Store, StoreError, TooLong
 
 MAX_BYTES = 64_000_000
 """Of one object in the store."""
 KEPT = 8
 """Objects that stay in a store, newest first."""
+AT_ONCE = 4 * KEPT
+"""Most that are deleted where space is short."""
 WAIT_S = 20.0
 """Longest wait once the session is ready for its first step: compiling takes about as long."""
 SPARE_S = 60.0
@@ -74,7 +77,7 @@ class WarmStart:
         self._tell_people = tell
         self._name = CACHES + kernels.key
         self._arrived = runtime.event()
-        self._too_late = self._usable = False
+        self._too_late = self._usable = self._refused = False
         self._line = ""
         self._upload: Task | None = None
         self._sent = 0
@@ -149,6 +152,7 @@ class WarmStart:
         except Missing:
             line = f"miss (the store has none for this card, software and configuration); {COMPILING}"
         except (Unfit, ValueError) as error:
+            self._refused = True
             line = f"refused ({error}); {COMPILING}"
         except (StoreError, OSError) as error:
             line = f"not read ({error}); {COMPILING}"
@@ -172,7 +176,7 @@ class WarmStart:
     def _send(self) -> None:
         try:
             self._sent = self._compiled
-            if not self._sent and find(self._store, self._name) is not None:
+            if not self._sent and not self._refused and find(self._store, self._name) is not None:
                 return
             payload = self._kernels.pack()
             if len(payload) > MAX_BYTES - _MAC_BYTES:
@@ -188,13 +192,18 @@ class WarmStart:
 
 
 def forget_all(store: Store) -> None:
-    """The store is short of space: compiled code is what can best be done without."""
+    """The store is short of space: compiled code is what can best be done without. A commit waits for this: however
+    many objects somebody has put there, few are looked at."""
     with suppress(StoreError):
-        sweep(store, keep=0)
+        for stat in list(islice(_stored(store), AT_ONCE)):
+            store.delete(stat.ref)
 
 
-def sweep(store: Store, keep: int = KEPT) -> None:
+def sweep(store: Store) -> None:
     """Delete all but the newest; whoever still wanted one compiles. Raises StoreError."""
-    found = [stat for stat in store.list(CACHES) if _NAME.fullmatch(stat.name)]
-    for stat in sorted(found, key=lambda stat: stat.modified, reverse=True)[keep:]:
+    for stat in sorted(_stored(store), key=lambda stat: stat.modified, reverse=True)[KEPT:]:
         store.delete(stat.ref)
+
+
+def _stored(store: Store) -> Iterator[Stat]:
+    return (stat for stat in store.list(CACHES) if _NAME.fullmatch(stat.name))

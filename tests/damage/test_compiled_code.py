@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from relay.errors import Exit
-from relay.warm import MAX_BYTES
+from relay.names import CACHES
+from relay.warm import AT_ONCE, MAX_BYTES
+from storage.base import QuotaExceeded
 from tests.relay.compiled import GOOD, NAME, SECRET, session, signed, told
 from tests.relay.sessions import Lab
 
@@ -36,3 +38,27 @@ def test_whatever_lies_in_its_place_is_refused_and_the_session_goes_on_cold(lab:
     after, kernels = session(lab, "two", target_steps=20)
     lab.run(after)
     assert "hit" in told(after)[0], "what was refused is replaced"
+
+
+def test_what_was_refused_is_replaced_also_where_nobody_counts_kernels(lab: Lab) -> None:
+    """An older Triton does not tell what it compiled."""
+    lab.shared.put(NAME, signed(GOOD, secret=b"f" * 32))
+    made, kernels = session(lab, "one", target_steps=10)
+    kernels.counts = dict  # type: ignore[method-assign]
+    lab.run(made)
+    assert "refused" in told(made)[0] and "stored" in told(made)[1]
+
+
+def test_a_flood_of_objects_holds_no_commit_up(lab: Lab) -> None:
+    for number in range(1000):
+        lab.shared.put(f"{CACHES}{number:064x}", b"x")
+    made = lab.session(target_steps=20)
+    full = [QuotaExceeded("full")]
+
+    def fail(verb: str, name: str) -> None:
+        if verb == "put" and name.startswith("checkpoints/") and full:
+            raise full.pop()
+
+    made.store.fail = fail
+    assert lab.run(made).exit_code == Exit.OK
+    assert len(list(lab.shared.list(CACHES))) == 1000 - AT_ONCE

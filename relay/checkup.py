@@ -10,9 +10,10 @@ from relay.doctor import Finding
 from relay.errors import Exit
 from relay.fork import only_here
 from relay.outbox import Outbox
+from relay.policy import Providers
 from relay.reader import Damage
 from relay.state import RunState
-from relay.status import View
+from relay.status import AccountRow, View
 from relay.verification import Checked, Incidental
 from relay.wording import duration, iso
 
@@ -37,6 +38,17 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
     for one in damage:
         means = verdict.rotted_entry() if one.rotted else verdict.void_entry(False)
         yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
+
+
+def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> Iterator[Finding]:
+    """Records of providers in use that were read too long ago, and accounts whose person's word is missing."""
+    for name in dict.fromkeys(row.provider for row in accounts):
+        if line := providers.named(name).stale(now):
+            yield Finding("rules", False, line, "If they have changed, a newer version may know; else go by the page.")
+    for row in accounts:
+        if row.state == "ready" and not row.confirmed:
+            text = f"{row.id} is not asked to train: its person has not confirmed to be a co-author of this run"
+            yield Finding("accounts", False, text, f"Its person runs `{command(f'accounts confirm {row.id}')}`.")
 
 
 def lease(view: View) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ from relay.identity import Opened, open_run, salvaged_run
 from relay.names import FRAGMENT, Names
 from relay.outbox import outbox_of
 from relay.paragraphs import columns
+from relay.policy import shipped
 from relay.reach import Reach, reach
 from relay.redact import redact
 from relay.retention import Keep
@@ -176,6 +177,7 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Rea
         entries = opened.view.seq + 1
         store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
     yield from checkup.run(view, opened.view.damage if opened else ())
+    yield from checkup.rules(view.accounts, shipped(), view.now)
 
 
 def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[View]) -> Iterator[Finding]:

@@ -243,3 +243,13 @@ def test_a_terminal_gets_the_table(desk: Desk, monkeypatch: pytest.MonkeyPatch) 
 def test_the_document_of_an_account_is_plain_json() -> None:
     for row in rows():
         json.dumps(document(row, 1.7e9), allow_nan=False)
+
+
+def test_doctor_tells_of_old_records_and_of_a_word_that_is_missing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk("register", "k", "Eva's Kaggle")
+    found = desk("doctor", "--run", "r").out
+    assert "k is not asked to train" in found and "accounts confirm k" in found and "look again" not in found
+    monkeypatch.setattr("relay.policy.STALE_DAYS", 0)
+    desk("register", "l", "Eva's laptop")
+    assert "days ago: look again at https://www.kaggle.com/terms" in desk("doctor", "--run", "r").out
+    assert "look again at https://www.kaggle.com/terms" in desk("register", "k", "Eva's Kaggle").err

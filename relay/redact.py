@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 MASK = "***"
 MIN_SECRET = 8
@@ -54,6 +55,21 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     text = _USERINFO.sub(r"\1" + MASK + "@", text)
     text = _NEAR_KEY.sub(r"\1" + MASK, text)
     return _ASSIGNED.sub(r"\1" + MASK, text)
+
+
+def nameless(value: Any, names: Mapping[str, str]) -> Any:
+    """A text or a document of JSON with people's names replaced by ids, wherever a person wrote them (`--redact`).
+
+    `names` are labels and owners by what stands for them; the longest are replaced first.
+    """
+    if isinstance(value, dict):
+        return {key: nameless(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [nameless(item, names) for item in value]
+    if isinstance(value, str):
+        for name in sorted(names, key=len, reverse=True):
+            value = value.replace(name, names[name])
+    return value
 
 
 def printable(text: str) -> str:

@@ -118,18 +118,13 @@ class View:
         return "finished" if self.step >= self.target else "idle"
 
 
-def nameless(view: View) -> View:
+def without_names(view: View) -> View:
     """The view for a report that strangers may read (`--redact`): ids in place of labels, nothing of any person.
 
     A store's address may hold a user's name: only its kind stays.
     """
-    accounts = tuple(nameless_row(row) for row in view.accounts)
+    accounts = tuple(replace(row, label=row.id, owner="", zone=None, availability=None) for row in view.accounts)
     return replace(view, accounts=accounts, store=kind_of(view.store))
-
-
-def nameless_row(row: AccountRow) -> AccountRow:
-    """One account of it."""
-    return replace(row, label=row.id, owner="", zone=None, availability=None)
 
 
 def kind_of(address: str) -> str:

@@ -19,7 +19,7 @@ from relay.quota import reset_of
 from relay.redact import printable
 from relay.registry import Row
 from relay.roster import row_of
-from relay.status import AccountRow, nameless
+from relay.status import AccountRow, without_names
 from relay.wording import counted, duration, iso
 
 SESSIONS_SHOWN = 10
@@ -35,7 +35,7 @@ def list_accounts(
     """All registered accounts: state, until when, hours left and how that is known, reset in your own time zone."""
     here = surroundings(context)
     view = overview(here, here.settle(config=config, flags={"run": run})).view
-    view = nameless(view) if redact else view
+    view = without_names(view) if redact else view
     shown = [document(row, view.now) for row in view.accounts]
     text = listing(view.accounts, view.now, terminal_width(), speaks_utf8())
     emit(as_json, {"schema": "relay.accounts/1", "now": iso(view.now), "accounts": shown}, text)

@@ -8,27 +8,32 @@ from typing import Any
 from rich.console import Console
 from rich.markdown import Markdown
 
+from relay.accounts import Accounts
 from relay.accountstatus import Told, account_document, account_text
 from relay.commands.common import App, emit, speaks_utf8
 from relay.commands.reading import accounts, overview, require
 from relay.config import Resolved
 from relay.errors import BadConfig, BadData
 from relay.handoff import command_for
+from relay.identity import Pair
 from relay.ledger import RunLedger
 from relay.paragraphs import terminal_width
-from relay.redact import harmless, printable
+from relay.redact import harmless, nameless, printable
 from relay.roster import row_of
 from relay.sessionstable import session, sessions_document, sessions_text
-from relay.sessiontext import agrees, markdown, of_link, read_report
+from relay.sessiontext import agrees, markdown, of_link, plain, read_report
 from relay.state import Link, RunState
-from relay.status import nameless
+from relay.status import kind_of, without_names
 from relay.trouble import speaking
+
+SHORTEST = 3
+"""Letters of a name that is looked for in what people wrote: a shorter one stands in ordinary words."""
 
 
 def show_account(app: App, resolved: Resolved[Any], account: str, redacted: bool, as_json: bool) -> None:
     """One account. Raises BadConfig (78) with the nearest id for one that nobody knows."""
     seen = overview(app, resolved)
-    view = nameless(seen.view) if redacted else seen.view
+    view = without_names(seen.view) if redacted else seen.view
     row = next((row for row in view.accounts if row.id == account), None)
     if row is None:
         row_of(seen.known.registry.read(), account, view.store)
@@ -37,13 +42,15 @@ def show_account(app: App, resolved: Resolved[Any], account: str, redacted: bool
     emit(as_json, account_document(told), account_text(told))
 
 
-def show_sessions(app: App, resolved: Resolved[Any], as_json: bool) -> None:
+def show_sessions(app: App, resolved: Resolved[Any], redacted: bool, as_json: bool) -> None:
     """All sessions of the run, the oldest from its history objects."""
-    opened, _ = require(app, resolved)
+    opened, stores = require(app, resolved)
     state = opened.view.state
     links, missing = every_link(opened.ledger, state)
-    width = terminal_width()
-    emit(as_json, sessions_document(state.project, state.run, links, missing), sessions_text(links, missing, width))
+    document = sessions_document(state.project, state.run, links, missing)
+    text = sessions_text(links, missing, terminal_width())
+    names = names_in(app, stores) if redacted else {}
+    emit(as_json, nameless(document, names), nameless(text, names))
 
 
 def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, as_json: bool) -> None:
@@ -56,8 +63,8 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
         report, why = read_report(stores.ledger, opened.names, state, link.epoch)
     if report is not None and not agrees(report, link):
         report, why = None, "Its report contradicts the ledger, and is left aside."
-    known = accounts(app, stores).find(link.account)
-    label = known.label if known and not redacted else link.account
+    names = names_in(app, stores) if redacted else {}
+    label = link.account if redacted else label_of(accounts(app, stores), link.account)
     addresses = {} if redacted else resolved.addresses
     command = command_for(report.next, state.run, addresses) if report and report.next else None
     text = markdown(report, label, command) if report else of_link(link, state, why)
@@ -70,7 +77,23 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
         "why": why or None,
         "command": command,
     }
-    emit(as_json, whole, rendered(text.rstrip()))
+    escaped = names | {plain(name): key for name, key in names.items()}
+    emit(as_json, nameless(whole, names), rendered(nameless(text.rstrip(), escaped)))
+
+
+def label_of(known: Accounts, account: str) -> str:
+    """By its id; the id itself for an account that nobody registered."""
+    found = known.find(account)
+    return found.label if found else account
+
+
+def names_in(app: App, stores: Pair) -> dict[str, str]:
+    """Labels and owners of all accounts, and the stores' addresses, by what stands for them."""
+    names = {store.address: kind_of(store.address) for store in stores.both}
+    for key, listed in accounts(app, stores).all().items():
+        owner = listed.account.owner if listed.account else key
+        names |= {name: key for name in (listed.label, owner) if len(name) >= SHORTEST and name != key}
+    return names
 
 
 def every_link(ledger: RunLedger, state: RunState) -> tuple[tuple[Link, ...], str]:

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from relay.accountstatus import Told, account_document, account_text
 from relay.commands.tracking import laid_out
-from relay.sessionreport import decode, encode
+from relay.sessionreport import Happened, decode, encode
 from relay.sessionstable import Total, sessions_document, sessions_text, totals
 from relay.standing import Standing
 from relay.state import Link, RunState, Usage
@@ -207,6 +207,16 @@ def test_redacted_nothing_of_a_person_or_a_place_is_told(desk: Desk, words: tupl
         out = desk(*words, "--run", "r", "--redact", *more).out
         assert "Ada" not in out and "Lovelace" not in out and str(desk.folder.parent) not in out, out
         assert "account_1" in out or words == ("status",)
+
+
+def test_a_name_that_a_person_wrote_into_an_incident_is_replaced_too(desk: Desk) -> None:
+    (stored,) = (desk.folder.parent / "store").rglob(f"sessions/{1:020d}.json")
+    said = Happened(at=NOW, step=1, cause="resumed", text=f"asked {LABEL} of Ada Lovelace")
+    stored.write_bytes(encode(decode(stored.read_bytes()).model_copy(update={"incidents": (said,)})))
+    assert f"asked {LABEL}" in desk("report", "--run", "r", "--session", "1").out
+    for more in ((), ("--json",)):
+        out = desk("report", "--run", "r", "--session", "1", "--redact", *more).out
+        assert "asked account_1" in out and LABEL not in out
 
 
 def test_laid_out_for_a_terminal_no_mark_is_obeyed_but_ours() -> None:

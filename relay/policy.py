@@ -119,7 +119,7 @@ def shipped() -> Providers:
     """The table that comes with this version."""
     text = (files("relay") / "data" / "providers.yaml").read_text(encoding="utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where it is here: 2 ms in each command, not 35
-    return Providers.model_validate(yaml.load(text, Loader=loader))
+    return Providers.model_validate(loader(text).get_single_data())
 
 
 def check_supported(provider: Provider) -> None:

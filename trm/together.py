@@ -76,7 +76,7 @@ def dismiss() -> None:
 
 def follow() -> None:
     """What every process but the first does, until the leader ends; signals are for the leader to obey."""
-    for name in (signal.SIGINT, signal.SIGTERM):
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):  # a scheduler tells every process of a job
         signal.signal(name, signal.SIG_IGN)
     peers = meet()
     state: TrainState | None = None

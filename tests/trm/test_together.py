@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from trm import together
 from trm.kernels.fast_step import FastStep
 from trm.kernels.parts import plain_parts
 from trm.launch import is_follower, launched
@@ -151,3 +153,12 @@ def test_two_processes_train_save_and_load_as_one_with_two_parts(tmp_path) -> No
 def _start(folder: Path, environ: dict[str, str]) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", LEADER, str(folder)]
     return subprocess.Popen(command, cwd=ROOT, env=os.environ | environ, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_follower_leaves_every_signal_to_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler sends SIGUSR1 to all processes of a job; unheard, it would end those that only follow."""
+    heard: dict[int, object] = {}
+    monkeypatch.setattr(signal, "signal", heard.__setitem__)
+    monkeypatch.setattr(together, "meet", lambda: SimpleNamespace(obey=lambda: {"do": "stop"}, close=lambda: None))
+    together.follow()
+    assert heard == dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGUSR1), signal.SIG_IGN)

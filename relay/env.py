@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -96,6 +97,7 @@ def _cloud(root: Path) -> Cloud | None:
 
 def _number(text: str | None) -> float | None:
     try:
-        return float(text) if text else None
+        found = float(text or "nan")
     except ValueError:
         return None
+    return found if math.isfinite(found) else None

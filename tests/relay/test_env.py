@@ -69,6 +69,8 @@ def test_slurm_knows_start_and_end(tmp_path: Path) -> None:
     assert detect(environ, 1600.0, tmp_path) == Machine("slurm", 600.0, 60.0)
 
 
-def test_slurm_without_times_has_no_limit(tmp_path: Path) -> None:
-    environ = {"SLURM_JOB_ID": "1", "SLURM_JOB_START_TIME": "junk"}
-    assert detect(environ, 1600.0, tmp_path).limit_minutes is None
+@pytest.mark.parametrize("told", ["junk", "nan", "inf", "-inf"])
+def test_slurm_without_times_has_no_limit(tmp_path: Path, told: str) -> None:
+    environ = {"SLURM_JOB_ID": "1", "SLURM_JOB_START_TIME": told, "SLURM_JOB_END_TIME": "4600"}
+    found = detect(environ, 1600.0, tmp_path)
+    assert (found.limit_minutes, found.age_s) == (None, None)

@@ -6,7 +6,6 @@ import io
 from typing import Any
 
 from rich.console import Console
-from rich.markdown import Markdown
 
 from relay.accounts import Accounts
 from relay.accountstatus import Told, account_document, account_text
@@ -130,5 +129,7 @@ def laid_out(text: str, width: int) -> str:
     """Markdown drawn by rich, without a link or a colour: `emit` lets no escape sequence out."""
     out = io.StringIO()
     console = Console(file=out, width=width, color_system=None, force_terminal=False)
+    from rich.markdown import Markdown  # a tenth of a second, which no other command shall wait
+
     console.print(Markdown(harmless(text), hyperlinks=False))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

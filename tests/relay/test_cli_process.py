@@ -18,8 +18,9 @@ def start(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProc
     return subprocess.run([*PROGRAM, *words], cwd=folder, env=surroundings, capture_output=True, timeout=120)
 
 
-def test_commands_that_only_read_never_import_torch(tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
+def test_commands_that_only_read_never_import_torch_nor_what_lays_out_markdown(tmp_path: Path) -> None:
+    for name in ("torch", "markdown_it"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} was imported')")
     for words in (["status", "--json"], ["report"], ["register", "account_1", "John's Colab"], ["config", "show"]):
         done = start(tmp_path, *words, PYTHONPATH=str(tmp_path))
         assert done.returncode == 0, done.stderr.decode()

@@ -1,9 +1,11 @@
 # The same commands for a person and for CI. `make help` lists them.
 PYTHON ?= python3
 VENV ?= .venv
+WORKERS ?= 2
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help install check test test-all ci model demo soak clean
+.PHONY: help install check lint types test test-all ci model demo soak clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -15,18 +17,23 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 
 install: $(BIN)/.installed   ## a virtual environment with everything the tests need
 
-check: install   ## lint and types
+check: lint types   ## lint and types
+
+lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: install
 	$(BIN)/mypy
 
 test: install    ## every test but those with whole sessions, real processes and servers (some minutes)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: install  ## every test: also real processes, random kills, the demonstration, every command of the docs
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST)
 
-ci: check test-all   ## what has to be green: installs, lints, types, tests, runs
+ci: lint         ## what has to be green: installs, lints, types, tests, runs
+	$(MAKE) --no-print-directory -j 2 types test-all
 
 soak: install    ## 500 random kills in real processes, 20,000 simulated worlds (hours)
 	RELAY_KILLS=500 $(BIN)/python -m pytest tests/processes/test_random_kills.py

@@ -13,7 +13,7 @@ import pytest
 
 from tests.processes.field import ROOT, RUN, Field, Session, until
 
-pytestmark = [pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 GRACE_S = 30.0
 """What services leave between SIGTERM and SIGKILL."""
 LEAVING_S = 6.0
@@ -44,7 +44,6 @@ def test_sigterm_while_training(field: Field) -> None:
     assert_handed_over(field, at_least=trained)
 
 
-@pytest.mark.slow
 def test_sigterm_while_the_first_step_compiles(field: Field) -> None:
     field.call(field.train(20))
     session = field.train(10**9, compile_s=2.5)
@@ -113,7 +112,6 @@ def test_sigterm_while_evaluating(field: Field) -> None:
     assert_handed_over(field, at_least=10)
 
 
-@pytest.mark.slow
 def test_sigterm_while_uploading_to_a_slow_store(field: Field) -> None:
     session = field.train(10**9, put_s=1.5, trace=1)
     session.until("before_put_weights.bin")
@@ -122,7 +120,6 @@ def test_sigterm_while_uploading_to_a_slow_store(field: Field) -> None:
     assert_handed_over(field, at_least=trained)
 
 
-@pytest.mark.slow
 def test_sigterm_while_uploading_slower_than_the_grace_keeps_the_checkpoint_here(field: Field) -> None:
     session = field.train(10**9, put_s=1000, trace=1, ttl_s=2)
     session.until("before_put_weights.bin")
@@ -159,7 +156,6 @@ def test_sigusr1_is_a_planned_end(field: Field) -> None:
     assert_handed_over(field, at_least=10)
 
 
-@pytest.mark.slow
 def test_sigterm_to_a_whole_process_group_with_a_shell_in_it(field: Field, tmp_path: Path) -> None:
     """As Slurm and container runtimes do it: the shell dies first, the session still commits."""
     notes = tmp_path / "notes"

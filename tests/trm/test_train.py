@@ -17,6 +17,7 @@ def hash_of(state) -> str:
     return state_hash(state.canonical(), state.step, state.config.seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mlp_t", [True, False])
 def test_a_thousand_steps_learn_and_stay_finite(make, run, mlp_t: bool) -> None:
     positions = "none" if mlp_t else "rope"

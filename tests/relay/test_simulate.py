@@ -134,6 +134,7 @@ STARTS = ("2026-03-04", "2026-03-24", "2026-10-20", "2026-10-01", "2026-06-03")
 """Before clock changes in New York, Berlin and Lord Howe, and far from any."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_the_median_is_within_a_day_of_a_simulation_by_minutes(seed: int) -> None:
     start = datetime.fromisoformat(f"{STARTS[seed % 5]}T{seed:02}:30").replace(tzinfo=ZoneInfo("UTC"))

@@ -40,12 +40,17 @@ def effective(account: str, row: Row, quota: Quota | None, training: bool, now: 
         return Effective("active", None, "it holds a lease")
     until = None if row.state in ENDLESS else row.until
     if row.state != "ready" and (until is None or until > now):
-        return Effective(row.state, until, f"declared; {_ends(account, until)}")
+        return Effective(row.state, until, f"declared; {_ends(account, row.state, until)}")
     if quota is not None and quota.left_s <= 0:
-        by_itself = "they come back at the reset" if quota.resets_at else _ends(account, None)
-        return Effective("cooling", quota.resets_at, f"its hours are used ({quota.source}); {by_itself}")
+        more = f"`{command(f'accounts quota {account} --left')} HOURS` says that there are more"
+        back = "they come back at the reset" if quota.resets_at else more
+        return Effective("cooling", quota.resets_at, f"its hours are used ({quota.source}); {back}")
     return Effective("ready")
 
 
-def _ends(account: str, until: float | None) -> str:
-    return "it ends by itself" if until is not None else f"it ends with `{command(f'accounts mark {account} ready')}`"
+def _ends(account: str, state: str, until: float | None) -> str:
+    if until is not None:
+        return "it ends by itself"
+    if state == "forgotten":
+        return "only its person may register it again"
+    return f"it ends with `{command(f'accounts mark {account} ready')}`"

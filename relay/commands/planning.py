@@ -56,6 +56,8 @@ def next_account(
     me = resolved.settings.account if "account" in resolved.origins else None
     reader = Reader(reader_zone(app, view, me, zone), me, redact)
     turn = propose(view, resolved.addresses, shipped(), reader)
+    if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
+        say(f"{line}.")
     emit(as_json, turn.document(), turn.text())
 
 

@@ -211,6 +211,11 @@ class Crew:
         """What the reader must know of what was taken for granted."""
         rows = {row.id: row for row in self.view.accounts}
         planned = [rows[member.id] for member in self.members]
+        single = [m.id for m in self.members if len(m.speeds.samples) == 1 and m.id not in self.assumed]
+        if single:
+            self.notes.append(
+                f"{listed(single)}: one session measured, so the range knows nothing of how speeds differ."
+            )
         endless = [m.id for m in self.members if m.weekly_s is None and m.windows.always]
         said: dict[str, list[str]] = {}
         for row in planned:

@@ -60,7 +60,7 @@ def _ends(found: Forecast, zone: str) -> Iterator[str]:
             yield f"  p{share}  {wall(end, zone)}, in {duration(end - now)}"
         else:
             yield f"  p{share}  not within two years"
-    yield f"Of {found.calendars:,} simulated calendars so many of a hundred end by then."
+    yield f"So many of a hundred end by then, over {found.calendars:,} simulated calendars."
 
 
 def _span(found: Forecast, look: Look) -> Iterator[str]:

@@ -81,6 +81,7 @@ def test_an_account_is_planned_with_what_is_known_of_it() -> None:
     assert kaggle.resets.after(NOW + DAY) == NOW + 12 * HOUR + WEEK_S, "Kaggle's rule, Saturday 00:00 UTC"
     assert (own.speeds.samples, own.weekly_s, own.left_s) == ((3.0,), None, None)
     notes = " ".join(crew.notes)
+    assert "k, own: one session measured, so the range knows nothing of how speeds differ." in notes
     assert "own: no weekly hours known, so planned around the clock." in notes
     assert "k, own: availability unknown, taken as always." in notes
 
@@ -108,6 +109,7 @@ def test_an_assumed_speed_is_called_so() -> None:
     document, text = planned(seen, Wish(steps_per_hour=3600.0))
     assert document["assumed"] == ["bare"] and document["state"] == "planned"
     assert "ASSUMED, not measured: 3,600 steps an hour of bare." in text
+    assert "measured: one session measured" in text and "bare, measured: one" not in text
     assert Crew(seen, shipped(), Wish(steps_per_hour=3600.0)).members[1].speeds.samples == (2.0,), "measured is better"
 
 

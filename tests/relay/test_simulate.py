@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from datetime import datetime
 from statistics import median
 from zoneinfo import ZoneInfo
@@ -16,7 +17,7 @@ from relay.availability import Windows, parse
 from relay.chance import Chance
 from relay.periods import WEEK_S, Periods
 from relay.reset import Reset
-from relay.simulate import HORIZON_S, simulate
+from relay.simulate import HORIZON_S, failure_rate, simulate
 from relay.team import Course, Member, OpenSession, Speeds
 from tests.relay.minutes import DAYS, Minutes, World, any_world
 
@@ -102,6 +103,14 @@ def test_the_last_session_commits_as_it_reaches_the_target() -> None:
     first = [one for one in ends if one.count == 1]
     assert {one.finish for one in first} == {NOW + 420.0} and len(first) > 30
     assert max(one.count for one in ends) < 6
+
+
+@pytest.mark.parametrize(("died", "lived", "mean"), [(0, 0, 1 / 20), (4, 16, 5 / 40), (0, 180, 1 / 200)])
+def test_the_failure_rate_is_what_history_and_prior_leave(died: int, lived: int, mean: float) -> None:
+    asked = course(failure_rate=None, died=died, lived=lived)
+    drawn = [failure_rate(asked, Chance(seed)) for seed in range(400)]
+    assert sum(drawn) / 400 == pytest.approx(mean, rel=0.15)
+    assert failure_rate(course(failure_rate=0.3), Chance(1)) == 0.3
 
 
 def as_course(world: World) -> Course:
@@ -217,6 +226,15 @@ def test_hours_about_to_be_lost_come_first_in_the_last_day_before_the_reset() ->
     saved = [one.account for one in found.sessions if NOW + DAY <= one.start < NOW + 2 * DAY]
     before = [one.account for one in found.sessions if one.start < NOW + DAY]
     assert set(saved[:-1]) == {"fills"} and set(before) == {"other"}
+
+
+def test_turns_are_even_by_the_hour_and_the_fast_go_first_within_it() -> None:
+    people = [member("fast", rate=9.0), member("slow"), member("mid", rate=3.0)]
+    found = simulate(course(*people, steps=400_000), 1, keep=True)
+    order = [one.account for one in found.sessions[:9]]
+    assert order == ["fast", "mid", "slow"] * 3
+    half = simulate(course(*(replace(one, session_s=HOUR / 2) for one in people), steps=100_000), 1, keep=True)
+    assert [one.account for one in half.sessions[:6]] == ["fast", "fast", "mid", "mid", "slow", "slow"]
 
 
 def test_what_falls_after_a_reset_is_taken_from_the_new_hours() -> None:

@@ -16,6 +16,7 @@ from relay.gpus import gpu_name
 from relay.phases import phases
 from relay.quota import Quota
 from relay.sessionreport import MAX_CHECKPOINTS, Happened, Left, Made, SessionReport, encode, named, per_hour
+from relay.sessiontext import TARGET_REACHED
 from relay.state import Incident, RunState
 from storage.base import StoreError
 
@@ -100,7 +101,7 @@ def report_of(parts: Parts, outcome: Outcome, end: str) -> SessionReport:
         end=end,
         at_risk_s=outcome.interval_s + outcome.latency_s,
         unsent=outcome.unsent is not None,
-        next=state.next,
+        next=None if end == TARGET_REACHED else state.next,
     )
 
 

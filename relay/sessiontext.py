@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from relay.advice import command
 from relay.errors import KINDS
 from relay.heartbeat import find
 from relay.links import last
@@ -20,6 +21,7 @@ from relay.wording import counted, duration, iso, metric, size
 from storage.base import Missing, Store, TooLong
 
 _MARKS = re.compile(r"([\\`*\[\]<>|&~])")
+TARGET_REACHED = "target reached"
 VERSIONS = ("python", "torch", "cuda", "cudnn", "triton", "driver", "instructions", "threads")
 
 
@@ -48,8 +50,8 @@ def agrees(report: SessionReport, link: Link) -> bool:
     return told == (link.account, link.from_step, link.certified) and report.to_step <= link.to_step
 
 
-def markdown(report: SessionReport, label: str | None = None, command: str | None = None) -> str:
-    """The whole report. `label` is the account's, by its id; `command` is what the next person types."""
+def markdown(report: SessionReport, label: str | None = None, to_type: str | None = None) -> str:
+    """The whole report. `label` is the account's, by its id; `to_type` is what the next person types."""
     who = f"`{report.account}`" + (f" ({plain(label)})" if label and label != report.account else "")
     lines = [
         f"# Session {report.epoch} of {plain(report.project)}/{plain(report.run)}",
@@ -64,7 +66,7 @@ def markdown(report: SessionReport, label: str | None = None, command: str | Non
         f"- **End:** {plain(report.end) or 'not told'} (exit code {report.exit_code}{_meaning(report.exit_code)})",
         f"- **A kill could have cost:** {_risk(report)}",
         f"- **Quota:** {_quota(report)}",
-        f"- **Next:** {_next(report, command)}",
+        f"- **Next:** {_next(report)}",
         *(
             ["- **Not sent:** a checkpoint is on that machine only; run again there, or push it"]
             if report.unsent
@@ -84,6 +86,7 @@ def markdown(report: SessionReport, label: str | None = None, command: str | Non
         "",
         *(_checkpoints(report) or ["None was committed."]),
         *_incidents(report),
+        *(["", f"## Next, as {report.next}", "", "```sh", to_type.replace("`", ""), "```"] if to_type else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -157,10 +160,10 @@ def left_words(left: Left) -> str:
     return f"{duration(left.left_s)}{whole} left{until} ({plain(left.source)}, {iso(left.read_at)})"
 
 
-def _next(report: SessionReport, command: str | None) -> str:
-    if report.next is None:
-        return "nobody was proposed; see `python rotate_accounts.py next`"
-    return f"`{report.next}`" + (f": `{command.replace('`', '')}`" if command else "")
+def _next(report: SessionReport) -> str:
+    if report.end == TARGET_REACHED:
+        return "nobody, there is nothing left to train"
+    return f"`{report.next}`" if report.next else f"nobody was proposed; see `{command('next', report.run)}`"
 
 
 def _phases(report: SessionReport) -> list[tuple[str, ...]]:
@@ -173,7 +176,9 @@ def exact(seconds: float) -> str:
     """Short times more exactly: a phase of 0.04 s is not 0 s."""
     if seconds < 0.1:
         return f"{1000 * seconds:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 90 else duration(seconds)
+    if seconds < 90 or seconds >= 3600:
+        return f"{seconds:.1f} s" if seconds < 90 else duration(seconds)
+    return f"{int(seconds // 60)} min {int(seconds % 60):02} s"
 
 
 def _stalls(stalls: Sequence[float]) -> list[str]:

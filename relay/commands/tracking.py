@@ -66,7 +66,8 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     label = link.account if redacted else label_of(accounts(app, stores), link.account)
     addresses = {} if redacted else resolved.addresses
     command = command_for(report.next, state.run, addresses) if report and report.next else None
-    text = markdown(report, label, command) if report else of_link(link, state, why)
+    text = markdown(report, label) if report else of_link(link, state, why)
+    page = markdown(report, label, command) if report else text
     whole = {
         "schema": "relay.session-report/1",
         "epoch": link.epoch,
@@ -77,7 +78,8 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
         "command": command,
     }
     escaped = names | {plain(name): key for name, key in names.items()}
-    emit(as_json, nameless(whole, names), rendered(nameless(text.rstrip(), escaped)))
+    shown = laid_out(nameless(text.rstrip(), escaped), command)
+    emit(as_json, nameless(whole, names), shown or nameless(page.rstrip(), escaped))
 
 
 def label_of(known: Accounts, account: str) -> str:
@@ -119,17 +121,22 @@ def pick(links: tuple[Link, ...], which: str, state: RunState) -> Link:
     return found
 
 
-def rendered(text: str) -> str:
-    """Markdown as it is for a file, a pipe or an ASCII terminal; laid out for any other terminal."""
+def laid_out(text: str, command: str | None) -> str:
+    """For a terminal that speaks UTF-8; empty for a file, a pipe or an ASCII terminal, which get the Markdown itself.
+
+    The command stands below, on one line, so that it can be copied.
+    """
     width = terminal_width()
-    return text if width is None or not speaks_utf8() else laid_out(text, width)
+    if width is None or not speaks_utf8():
+        return ""
+    return drawn(text, width) + (f"\n\nNext:\n{command}" if command else "")
 
 
-def laid_out(text: str, width: int) -> str:
+def drawn(text: str, width: int) -> str:
     """Markdown drawn by rich, without a link or a colour: `emit` lets no escape sequence out."""
-    out = io.StringIO()
-    console = Console(file=out, width=width, color_system=None, force_terminal=False)
     from rich.markdown import Markdown  # a tenth of a second, which no other command shall wait
 
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None, force_terminal=False)
     console.print(Markdown(harmless(text), hyperlinks=False))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -243,7 +243,7 @@ def test_no_mark_of_a_stranger_is_obeyed() -> None:
         report(why=EVIL, certified="not-exact", end=EVIL, environment={"torch": EVIL},
                incidents=[{"at": 1.7e9, "step": 1, "cause": EVIL, "text": EVIL}]),
         label=EVIL,
-        command="x`y`",
+        to_type="x`y`",
     )  # fmt: skip
     assert not set(text) & set("\x1b\x07\u202e\u200b")
     assert "[click]" not in text.replace("\\[click\\]", "") and "<b>" not in text.replace("\\<b\\>", "")
@@ -289,3 +289,16 @@ def test_what_waits_beside_something_else_is_counted_once(lab: Lab) -> None:
 def test_the_newest_checkpoints_are_told_and_the_others_counted() -> None:
     text = markdown(report(commits=60, checkpoints=[Made(step=1, state_hash="f" * 64, bytes=5).model_dump()]))
     assert "## Checkpoints (60)" in text and "59 older ones not listed" in text
+
+
+def test_who_is_next_is_told_unless_nothing_is_left_to_train(lab: Lab) -> None:
+    for reason, target, next_one in (("stop", 100, "ben"), ("", 40, None)):
+        session = lab.session("ana", workload=ToyWorkload(step_s=0.5), target_steps=target)
+        session.ctx.successor = lambda state: "ben"
+        if reason:
+            lab.world.at(lab.world.now + 5, lambda: session.ctx.signal.ask("stop"))  # noqa: B023 (called at once)
+        lab.run(session)
+        told = on_disk(session, lab.state().epoch)
+        assert told.next == next_one
+        assert ("nothing left to train" in markdown(told)) == (next_one is None)
+    assert "## Next, as ben\n\n```sh\ngo\n```" in markdown(report(next="ben"), to_type="go")

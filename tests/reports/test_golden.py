@@ -9,7 +9,7 @@ from unicodedata import category
 import pytest
 from rich.cells import cell_len
 
-from relay.commands.tracking import laid_out
+from relay.commands.tracking import drawn
 from tests.relay.cli import Desk
 from tests.reports.golden_cases import CASES, FOLDER, shown
 
@@ -51,10 +51,10 @@ def test_the_guide_s_lines_are_there_to_the_column() -> None:
 def test_a_session_s_report_laid_out_for_a_terminal_fits_and_loses_no_figure(name: str, width: int) -> None:
     """Not by golden files: rich draws the tables, and its versions differ in blanks."""
     text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
-    drawn = laid_out(text, width)
-    assert "\x1b" not in drawn and max(cell_len(line) for line in drawn.splitlines()) <= width
+    page = drawn(text, width)
+    assert "\x1b" not in page and max(cell_len(line) for line in page.splitlines()) <= width
     for figure in ("account_3", "3,000 to 11,750", "NOT exact", "87.5%", "233.0 MB", "40 ms", "exit code 75"):
-        assert figure in drawn
+        assert figure in page
 
 
 @pytest.mark.parametrize("words", [("report",), ("status",), ("report", "--session", "last"), ("report", "--sessions"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trm.data.dataset import Dataset
-from trm.evaluate import EvalProgress, evaluate, solve
+from trm.evaluate import EvalProgress, _first_chunk, evaluate, solve
 
 
 @pytest.fixture
@@ -60,3 +60,9 @@ def test_weights_can_be_swapped_and_training_state_stays(make, puzzles) -> None:
     assert torch.equal(state.params.buffer, before)
     state.params.buffer.copy_(state.ema.buffer)
     assert torch.equal(solve(state.model.inner, puzzles.rows(0, 50)), ema)
+
+
+def test_a_gpu_is_not_judged_by_a_part_that_takes_as_long_as_the_whole() -> None:
+    assert _first_chunk(128, 1024, torch.device("cuda")) == 128
+    assert _first_chunk(5000, 1024, torch.device("cuda")) == 1024
+    assert _first_chunk(128, 1024, torch.device("cpu")) == 7

@@ -127,6 +127,8 @@ class Ending:
         if unkept is not None:
             return NotSent(f"{head} It is lost, because {unkept}.", None)
         folder = self.writer.outbox.folder((item.step, self.writer.lease.epoch))
+        if not folder.is_dir():
+            return NotSent(f"{head} A later session on this machine took it over or put it away: see status.", None)
         size = item.packed.bytes if item.packed else 0
         return NotSent(
             f"{head} It is kept, verified, in {folder} ({size:,} bytes). The next session of this run on this "

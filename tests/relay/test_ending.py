@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from relay.errors import Exit
@@ -40,6 +42,18 @@ def test_a_signal_while_the_final_commit_waits_leaves_the_grace(lab: Lab, reason
     lab.world.run()
     assert lab.world.now - began < 10 + 30
     assert session.outcome.exit_code in (Exit.SIGTERM, Exit.SIGINT) and session.outcome.unsent is not None
+
+
+def test_what_a_later_session_put_away_is_not_called_kept(lab: Lab) -> None:
+    """Seeds 6797 and 14838 of the simulation: a machine sleeps through a takeover by a session on the same disk."""
+    session = lab.session(machine="shared", target_steps=40, every_steps=1000).start()
+    began = lab.world.now
+    lab.world.at(began + 3, lambda: setattr(session.store, "fail", down))
+    lab.world.at(began + 10, lambda: session.ctx.signal.ask("sigterm"))
+    lab.world.at(began + 11, lambda: shutil.rmtree(lab.tmp / "shared"))
+    lab.world.run()
+    assert session.outcome.unsent is None
+    assert "took it over or put it away" in session.outcome.message
 
 
 def test_an_evaluation_that_nobody_measured_takes_little_of_the_budget(lab: Lab) -> None:

@@ -61,15 +61,15 @@ def listing(rows: Sequence[AccountRow], now: float, width: int | None, utf8: boo
     wide = max(NARROWEST, min(BROADEST, width))
     columns = _fitting(ordered, now, wide)
     shown = Table(box=box.HORIZONTALS if utf8 else box.ASCII2, pad_edge=False, header_style="")
-    for title, _ in columns:
+    for title in columns:
         shown.add_column(title, overflow="fold", max_width=WIDEST[title])
-    for row in ordered:
-        shown.add_row(*(Text(_ascii(cell(row, now), utf8)) for _, cell in columns))
+    for texts in zip(*columns.values(), strict=True):
+        shown.add_row(*(Text(_ascii(text, utf8)) for text in texts))
     out = io.StringIO()
     console = Console(file=out, width=wide, highlight=False, markup=False, color_system=None, safe_box=not utf8)
     console.print(shown)
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    times = {title for title, _ in columns} & {"until", "reset"}
+    times = columns.keys() & {"until", "reset"}
     return "\n".join([*lines, *([f"Times are in your own zone: {local(now, '%Z')}."] if times else [])])
 
 
@@ -128,28 +128,22 @@ WEIGHT = ("id", "state", "until", "hours left", "label", "provider", "owner", "r
 """Columns, the most wanted first; what does not fit is left out, and `accounts show` has it all."""
 
 
-def _fitting(rows: Sequence[AccountRow], now: float, width: int) -> list[Column]:
-    """The columns that fit, in their order; empty ones are left out."""
-    cells = {title: _cut(title, cell) for title, cell in COLUMNS}
+def _fitting(rows: Sequence[AccountRow], now: float, width: int) -> dict[str, list[str]]:
+    """The columns that fit, in their order, each with its texts; empty ones are left out."""
+    texts = {title: [_cut(title, cell(row, now)) for row in rows] for title, cell in COLUMNS}
     kept, room = set(), width
     for title in WEIGHT:
-        widths = [cell_len(cells[title](row, now)) for row in rows]
-        need = min(WIDEST[title], max(*widths, len(title))) + GAP
-        if any(widths) and need <= room:
+        need = min(WIDEST[title], max(*map(cell_len, texts[title]), len(title))) + GAP
+        if any(texts[title]) and need <= room:
             kept.add(title)
             room -= need
-    return [(title, cells[title]) for title, _ in COLUMNS if title in kept]
+    return {title: found for title, found in texts.items() if title in kept}
 
 
-def _cut(title: str, cell: Callable[[AccountRow, float], str]) -> Callable[[AccountRow, float], str]:
+def _cut(title: str, text: str) -> str:
     """An id is never cut: it must be typed."""
     most = WIDEST[title]
-
-    def shorter(row: AccountRow, now: float) -> str:
-        text = cell(row, now)
-        return text if title == "id" or cell_len(text) <= most else set_cell_size(text, most - 1).rstrip() + "~"
-
-    return shorter
+    return text if title == "id" or cell_len(text) <= most else set_cell_size(text, most - 1).rstrip() + "~"
 
 
 def _line(row: AccountRow, now: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -136,15 +136,23 @@ def load(workload: Workload, folder: Path) -> None:
 
 
 def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[str, float]:
-    """Metrics of the first rows; before that, the time that all rows would take goes to stderr."""
+    """Metrics of the first rows; before that, the time that all rows would take goes to stderr.
+
+    A sample that was all of them is not evaluated once more.
+    """
     total = app.kind.rows(workload, split)
     if not total:
         raise BadData(f"There are no {split} rows.")
     count = min(rows or total, total)
-    each = foretell(lambda number: workload.evaluate(split, number), count, app.runtime.monotonic)
+    done = dict[int, Mapping[str, float]]()
+
+    def sample(number: int) -> None:
+        done[number] = workload.evaluate(split, number)
+
+    each = foretell(sample, count, app.runtime.monotonic)
     rest = f"; {counted(count, 'row')} {about(each, count)}" if count < total else ""
     say(f"All {counted(total, 'row')} would take {about(each, total)}{rest}.")
-    return dict(workload.evaluate(split, count))
+    return dict(done[count] if count in done else workload.evaluate(split, count))
 
 
 def foretell(evaluate: Callable[[int], object], rows: int, monotonic: Callable[[], float]) -> tuple[float, float]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from relay.commands.weights import about, foretell
+from tests.relay.cli import Desk, Toy
 
 
 class Machine:
@@ -39,3 +42,17 @@ def test_foretelling_ends_soon() -> None:
 def test_a_range_that_reads_the_same_at_both_ends_is_told_once() -> None:
     assert about((0.0779, 0.0781), 1000) == "about 78 s"
     assert about((0.05, 0.15), 1000) == "50 s to 2 min"
+
+
+def test_a_sample_that_was_all_rows_is_not_evaluated_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, plain, asked = Desk(tmp_path), Toy.evaluate, list[int | None]()
+    desk.train(3, "evaluation.every_commits=0")
+
+    def counted(self: Toy, split: str, rows: int | None) -> dict[str, float]:
+        asked.append(rows)
+        return plain(self, split, rows)
+
+    monkeypatch.setattr(Toy, "evaluate", counted)
+    shown = desk("evaluate", "--run", "r", "--rows", "1").out
+    assert asked == [1, 1], "one to warm up, one to tell the time and the accuracy by"
+    assert "exact_accuracy 0.3%" in shown

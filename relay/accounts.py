@@ -117,6 +117,8 @@ class Accounts:
 
         Raises BadConfig (78) for an unknown id or field, PolicyRefused (77).
         """
+        if provider := fields.get("provider"):
+            fields["provider"] = self.providers.named(str(provider)).name
         return self.change(account, lambda old: with_fields(old, fields))
 
     def change(self, account: str, make: Callable[[Account], Account]) -> Account:
@@ -139,13 +141,18 @@ class Accounts:
         return new
 
     def claim(self, account: str) -> None:
-        """Write down, once, under whom the account trains where, before it does. Raises BadConfig (78)."""
+        """Write down, once, under whom the account trains where, before it does.
+
+        Raises BadConfig (78), PolicyRefused (77) where another account has trained as that person there: it was
+        registered while this one's object could not be read.
+        """
 
         def build(state: RegistryState) -> Change:
             found, row = self._existing(state, account), state.accounts[account]
             claim = self._claim(state, found)
             if claim is None or claim in row.claims:
                 raise _Known(found)
+            self._check_policy(state, found, trained=True)
             return PutAccount(id=account, sha256=row.sha256, ref=row.ref, replaces=row.sha256, claim=claim)
 
         with suppress(_Known):
@@ -199,22 +206,19 @@ class Accounts:
 
     def _claim(self, state: RegistryState, account: Account) -> Claim | None:
         """None where a provider does not limit accounts: then nothing need be remembered."""
-        limited = self.providers.named(account.provider).accounts_per_owner is not None
-        return claim_of(state.store, account.provider, account.owner) if limited else None
+        provider = self.providers.named(account.provider)
+        return claim_of(state.store, provider.name, account.owner) if provider.accounts_per_owner is not None else None
 
-    def _check_policy(self, state: RegistryState, new: Account) -> None:
-        """By what accounts say now, and by what they have trained under."""
+    def _check_policy(self, state: RegistryState, new: Account, trained: bool = False) -> None:
+        """By what accounts have trained under and what they say now; `trained`: by the first alone, reading none."""
         provider, claim = self.providers.named(new.provider), self._claim(state, new)
         check_supported(provider)
         if claim is None:
             return
-        others = {key: self._load(key, row) for key, row in state.accounts.items() if key != new.id}
-        same = [
-            key
-            for key, found in others.items()
-            if claim in state.accounts[key].claims
-            or (found and found.provider == new.provider and same_person(found.owner, new.owner))
-        ]
+        others = {key: row for key, row in state.accounts.items() if key != new.id}
+        said = {} if trained else {key: self._load(key, row) for key, row in others.items()}
+        now = {key: self._claim(state, found) for key, found in said.items() if found}
+        same = [key for key, row in others.items() if claim in row.claims or claim == now.get(key)]
         gone = [key for key in same if state.accounts[key].state == "forgotten"]
         check_accounts(provider, new.owner, new.label, same, gone)
 

@@ -20,6 +20,8 @@ from relay.reset import Reset
 
 STALE_DAYS = 180
 """A record that was read longer ago is to be read again."""
+LONG = 5
+"""Letters of a provider's name that do not stand in another's by chance."""
 READ_AS = {
     "page": "read",
     "transcribed": "as others transcribed it, read",
@@ -92,9 +94,17 @@ class Providers(BaseModel):
     providers: tuple[Provider, ...]
 
     def named(self, name: str) -> Provider:
-        """The provider of that name; one that is not on file gets the rules of 'unknown'. Raises BadConfig (78)."""
-        found = self._get(check_name("provider", name.strip().lower()))
+        """The provider of that name, or that it spells otherwise (google-colab, colab2, lightningai); one that is not
+        on file gets the rules of 'unknown'. Raises BadConfig (78)."""
+        written = check_name("provider", name.strip().lower())
+        found = self._get(written) or self._spelled(written)
         return found or self.unknown.model_copy(update={"name": name.strip().lower(), "title": name.strip()})
+
+    def _spelled(self, name: str) -> Provider | None:
+        """A provider that limits accounts whose own name is part of another: that is no other provider."""
+        limited = [p for p in self.providers if p.accounts_per_owner is not None and p.words]
+        found = self.in_text(re.sub(r"[_-]+", " ", name))
+        return found if found in limited else next((p for p in limited if len(p.name) >= LONG and p.name in name), None)
 
     def in_text(self, text: str) -> Provider | None:
         """The first provider whose words occur in a label."""

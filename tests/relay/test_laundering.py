@@ -91,6 +91,30 @@ def test_the_refusal_says_the_reason_its_source_and_every_way_out() -> None:
     assert "--force" not in text and "override" not in text
 
 
+@pytest.mark.parametrize("spelled", ["kaggle2", "my-kaggle", "kaggle_gpu", "kagglepro", "KAGGLE"])
+def test_a_provider_spelled_otherwise_is_no_other_provider(spelled: str) -> None:
+    known = trained()
+    with pytest.raises(PolicyRefused, match="account_1"):
+        register(known, "account_2", "second", owner="John", provider=spelled)
+    register(known, "account_3", "laptop", owner="John", provider="local")
+    with pytest.raises(PolicyRefused, match="account_1"):
+        known.edit("account_3", provider=spelled)
+
+
+def test_an_object_that_is_taken_away_and_put_back_makes_no_second_account_either() -> None:
+    store = MemoryStore()
+    known = accounts(store)
+    register(known, "account_1", "first", owner="John", provider="kaggle")
+    ((ref, data),) = [(stat.ref, store.get(stat.ref)) for stat in store.list("registry/accounts/account_1/")]
+    store.delete(ref)
+    other = accounts(store, 2)
+    assert second(other)[1], "nothing tells whose the lost one was, and it has not trained"
+    store.put(str(ref), data)
+    other.claim("account_2")
+    with pytest.raises(PolicyRefused, match="account_2"):
+        accounts(store, 3).claim("account_1")
+
+
 def test_two_people_of_one_name_are_told_apart() -> None:
     known = trained()
     assert second(known, owner="John S.")[1]

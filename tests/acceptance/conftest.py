@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from tests.acceptance.processes import Relay, Warm
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    warm = Warm(tmp_path_factory.mktemp("warm"))
-    yield warm
-    warm.close()
+def warm() -> Iterator[Warm]:
+    with tempfile.TemporaryDirectory() as folder:  # a short name: a socket's has some hundred bytes at most
+        warm = Warm(Path(folder))
+        yield warm
+        warm.close()
 
 
 @pytest.fixture

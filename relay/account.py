@@ -20,6 +20,7 @@ from relay.claims import Claim
 from relay.entry import NewerFormat
 from relay.errors import BadConfig
 from relay.names import REGISTRY, check_name
+from relay.owners import folded
 from relay.reset import Reset, is_zone, parse_reset
 from relay.state import Name, Strict, Time
 from relay.wording import clean
@@ -74,9 +75,9 @@ class Account(Strict):
     """IANA zone of the person."""
     contact: str | None = None
     availability: str | None = None
-    session_minutes: float | None = None
+    session_minutes: Annotated[float, Field(ge=1, le=14_400)] | None = None
     """Longest session, where it is not the provider's."""
-    weekly_hours: float | None = None
+    weekly_hours: Annotated[float, Field(ge=0.1, le=168)] | None = None
     reset: str | None = None
     """When its week begins, where that is not the provider's: `sat 00:00 UTC`."""
     quota: Reading | None = None
@@ -112,7 +113,8 @@ _LATER = frozenset({"session_minutes", "weekly_hours", "reset", "quota", "confir
 
 
 def with_fields(account: Account, fields: Mapping[str, str | float | None]) -> Account:
-    """The account with some fields replaced; None, an empty text and 0 clear an optional one. Raises BadConfig (78)."""
+    """The account with some fields replaced; None, an empty text and 0 clear an optional one; what an owner has
+    confirmed goes with them. Raises BadConfig (78)."""
     unknown = set(fields) - set(EDITABLE)
     if unknown:
         raise BadConfig(f"An account has no field {min(unknown)}; it has {', '.join(EDITABLE)}.")
@@ -129,7 +131,11 @@ def with_fields(account: Account, fields: Mapping[str, str | float | None]) -> A
         parse_windows(str(texts["availability"]))
     if texts.get("reset"):
         texts["reset"] = str(parse_reset(str(texts["reset"])))
-    return account.model_copy(update={**texts, **numbers})
+    another = texts.get("owner") is not None and folded(str(texts["owner"])) != folded(account.owner)
+    words: Mapping[str, object] = (
+        {"confirmed": (), "competitions": {}} if another else {}
+    )  # one person's word is not another's
+    return account.model_copy(update={**texts, **numbers, **words})
 
 
 def encode(account: Account) -> bytes:

@@ -25,7 +25,7 @@ from relay.errors import BadConfig, BadData
 from relay.names import check_name
 from relay.owners import Inference, same_person
 from relay.policy import Providers, check_accounts, check_supported
-from relay.quota import reset_of
+from relay.quota import AHEAD_S, reset_of
 from relay.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
 from relay.roster import row_of
 from relay.trouble import speaking
@@ -174,10 +174,10 @@ class Accounts:
         return ends[-1]
 
     def set_quota(self, account: str, reading: Reading) -> Account:
-        """Keep what was read or said of its hours; an older reading does not replace a newer one."""
+        """Keep what was read or said of its hours; one of the same minutes that is older replaces no newer one."""
 
         def newer(old: Account) -> Account:
-            keep = old.quota is not None and old.quota.read_at > reading.read_at
+            keep = old.quota is not None and 0 < old.quota.read_at - reading.read_at < AHEAD_S
             return old if keep else old.model_copy(update={"quota": reading})
 
         return self.change(account, newer)

@@ -11,6 +11,8 @@ from relay.policy import Provider
 from relay.reset import Reset
 from relay.usage import Interval
 
+AHEAD_S = 600.0
+"""A number that was read further ahead than this was read by a clock that was wrong, and counts no more."""
 Source = Literal["official", "declared", "estimated"]
 
 
@@ -58,7 +60,7 @@ def left(account: Account | None, provider: Provider, used: Callable[[Interval],
     reset, hours = reset_of(account, provider), hours_of(account, provider)
     week = reset.week(now) if reset else None
     reading = account.quota if account else None
-    if reading is not None and account is not None:
+    if reading is not None and reading.read_at <= now + AHEAD_S:
         ends = reading.resets_at or (reset.week(reading.read_at)[1] if reset else None)
         if ends is None or now < ends:
             rest = max(0.0, reading.left_s - used((min(reading.read_at, now), now)))

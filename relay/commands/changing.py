@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from relay.commands.common import App, ConfigOption, JsonOption, emit, surroundings
+from relay.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
 from relay.commands.fields import (
     AccountId,
     AtProvider,
@@ -123,7 +123,12 @@ def forget(
 
 def _edited(here: App, account: str, changes: Details, config: Path | None, as_json: bool) -> None:
     refuse_secrets(here, *map(str, changes.values()))
-    made = writing_accounts(here, here.settle(config=config)).edit(account, **changes)
+    known = writing_accounts(here, here.settle(config=config))
+    before, made = known.get(account), known.edit(account, **changes)
+    if (before.confirmed and not made.confirmed) or (before.competitions and not made.competitions):
+        say(
+            f"What {printable(before.owner)} confirmed is not {printable(made.owner)}'s word: {account} is asked again."
+        )
     text = f"{made.id}: {printable(made.label)}, {printable(made.owner)} at {made.provider}."
     emit(as_json, document(made, False), text)
 

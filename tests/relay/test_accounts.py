@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from relay.account import Reading, confirmed, object_name
+from relay.account import Reading, confirmed, decode, in_team, object_name
 from relay.accounts import MAX_BYTES, Account, Accounts
 from relay.canonical import digest, dumps
 from relay.entry import NewerFormat
 from relay.errors import BadConfig, BadData, Exit, PolicyRefused
 from relay.owners import infer
 from relay.policy import shipped
+from relay.quota import left
 from relay.registry import PutAccount, Registry, RegistryState, Row
 from storage.base import Store
 from storage.memory import MemoryStore
@@ -281,10 +282,40 @@ def test_two_numbers_of_one_quota_at_once_the_newer_one_stays() -> None:
     store = MemoryStore()
     other = accounts(store)
     register(other, "account_1", "Ana's Colab")
-    older, newer = (Reading(left_s=at, source="declared", read_at=at) for at in (1000.0, 2000.0))
+    older, newer = (Reading(left_s=at, source="declared", read_at=at) for at in (1000.0, 1300.0))
     mine = meeting(store)
     mine.meanwhile = lambda: other.set_quota("account_1", newer)
     assert mine.set_quota("account_1", older).quota == newer == accounts(store, 3).get("account_1").quota
+
+
+def test_a_number_from_a_clock_that_ran_ahead_bars_no_later_one() -> None:
+    known = accounts(MemoryStore())
+    register(known, "account_1", "Ana's Kaggle")
+    now = known.store.now()
+    ahead = Reading(left_s=1.0, source="declared", read_at=now + 30 * 86400)
+    known.set_quota("account_1", ahead)
+    estimate = left(known.get("account_1"), shipped().named("kaggle"), lambda interval: 0.0, now)
+    assert estimate and (estimate.source, estimate.left_s) == ("estimated", 30 * 3600.0)
+    assert known.set_quota("account_1", Reading(left_s=9.0, source="declared", read_at=now)).quota != ahead
+
+
+def test_a_person_s_word_goes_with_the_person() -> None:
+    known = accounts(MemoryStore())
+    register(known, "account_1", "Kaggle", owner="Ana")
+    run, clause = "a" * 32, shipped().named("kaggle").clause_digest
+    known.change("account_1", lambda old: in_team(confirmed(old, run, clause, 5.0), "arc", 5.0))
+    assert known.edit("account_1", owner="ANA", label="Ana's").has_confirmed(run, clause), "the same person"
+    other = known.edit("account_1", owner="Ben")
+    assert not other.has_confirmed(run, clause) and not other.competitions
+
+
+@pytest.mark.parametrize("number", [-100.0, 0.0, 1e300])
+@pytest.mark.parametrize("key", ["session_minutes", "weekly_hours"])
+def test_a_stranger_s_numbers_are_within_what_people_may_say(key: str, number: float) -> None:
+    plain = Account(id="a", label="a", owner="a", provider="lab").model_dump(mode="json")
+    for value, read in ((5.0, True), (number, False)):
+        data = dumps(plain | {key: value})
+        assert (decode(data, "a", digest(data)) is not None) == read
 
 
 def test_words_for_many_runs_fit_and_the_newest_stay() -> None:

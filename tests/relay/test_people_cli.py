@@ -103,6 +103,8 @@ def test_a_competition_s_run_is_for_its_team(desk: Desk) -> None:
     desk("register", "account_2", "Ben's laptop", "--competition", "arc-prize-2026")
     desk.train(4, account="account_2")
     desk("register", "account_2", "Ben's laptop", "--competition", "No Slug!", code=78)
+    assert "asked again" not in desk("accounts", "edit", "account_2", "--owner", "BEN").err
+    assert "What BEN confirmed is not Ada's word" in desk("accounts", "edit", "account_2", "--owner", "Ada").err
 
 
 def test_every_field_can_be_given_seen_changed_and_cleared(desk: Desk) -> None:

@@ -1,0 +1,113 @@
+"""Commits as curves: one line through everybody's sessions, what was trained again apart, few enough points to draw."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from relay.dashboard.history import Committed, Event, WentBack
+from relay.dashboard.sessions import hours_before
+from relay.state import Link
+
+MOST_POINTS = 4_000
+MOST_SERIES = 8
+VALIDATION = "validation"
+"""The share of validation puzzles solved, which checkpoints carry themselves."""
+FIRST = ("lm_loss", "loss", "exact_accuracy", VALIDATION, "accuracy", "lr", "q_halt_loss", "q_halt_accuracy")
+"""What people look at first, where there are more series than room."""
+OPERATIONAL = re.compile(r".*(_s|_ms|_bytes)|goodput|steps|valid/exact_accuracy")
+"""Numbers about the machine, or told twice: other panels show them."""
+TITLES = {
+    "lm_loss": "loss",
+    "q_halt_loss": "halting loss",
+    "exact_accuracy": "training, exactly right",
+    "accuracy": "training, cells right",
+    "q_halt_accuracy": "halting right",
+    VALIDATION: "validation, exactly right",
+    "lr": "learning rate",
+}
+
+
+def fold(events: Iterable[Event]) -> tuple[list[Committed], list[Committed]]:
+    """(the line that stands, what was trained again): steps of the first only grow, so none is there twice."""
+    line: list[Committed] = []
+    redone: list[Committed] = []
+    for event in events:
+        keep = event.step if isinstance(event, WentBack) else event.step - 1
+        while line and line[-1].step > keep:
+            redone.append(line.pop())
+        if isinstance(event, Committed):
+            line.append(event)
+    return line, sorted(redone, key=lambda one: one.slot)
+
+
+def curves(events: Iterable[Event], links: Sequence[Link]) -> dict[str, Any]:
+    """Columns for both lines over step, time (unix seconds) and hours of lease, and where sessions began."""
+    line, redone = fold(events)
+    before = hours_before(links)
+    names = chosen(line or redone)
+    return {
+        "series": [{"name": name, "title": TITLES.get(name, name), "group": group_of(name)} for name in names],
+        "line": columns(line, names, before),
+        "redone": columns(redone, names, before),
+        "commits": len(line),
+    }
+
+
+def chosen(commits: Sequence[Committed]) -> list[str]:
+    """Names of the series, the best known first."""
+    told = {name for name in set().union(*(one.metrics for one in commits)) if not OPERATIONAL.fullmatch(name)}
+    if any(one.validation is not None for one in commits):
+        told.add(VALIDATION)
+    return [name for name in (*FIRST, *sorted(told - set(FIRST))) if name in told][:MOST_SERIES]
+
+
+def group_of(name: str) -> str:
+    """Which plot it is drawn in."""
+    if name == "lr":
+        return "rate"
+    if "loss" in name:
+        return "loss"
+    return "accuracy" if "accuracy" in name or name == VALIDATION else "other"
+
+
+def columns(commits: Sequence[Committed], names: Sequence[str], before: Mapping[int, float]) -> dict[str, Any]:
+    """At most MOST_POINTS of the commits, in their order along the line."""
+    values = {name: values_of(commits, name) for name in names}
+    kept = thinned(list(values.values()), len(commits), MOST_POINTS)
+    points = [commits[i] for i in kept]
+    return {
+        "step": [one.step for one in points],
+        "time": [round(one.at) for one in points],
+        "hours": [round(before.get(one.epoch, 0.0) + one.seconds / 3600, 3) for one in points],
+        "values": [[_short(values[name][i]) for i in kept] for name in names],
+    }
+
+
+def values_of(commits: Sequence[Committed], name: str) -> list[float | None]:
+    """None where a commit did not tell it."""
+    if name == VALIDATION:
+        return [one.validation for one in commits]
+    return [one.metrics.get(name) for one in commits]
+
+
+def thinned(series: Sequence[Sequence[float | None]], count: int, limit: int) -> list[int]:
+    """Places to keep of `count`: the ends, and each series' lowest and highest within each of equal stretches."""
+    if count <= limit:
+        return list(range(count))
+    stretches = max(1, (limit - 2) // max(2, 2 * len(series)))
+    kept = {0, count - 1}
+    for number in range(stretches):
+        places = range(number * count // stretches, (number + 1) * count // stretches)
+        if not series:
+            kept.add(places[0])
+        for values in series:
+            known = [(value, place) for place in places if (value := values[place]) is not None]
+            kept |= {min(known)[1], max(known)[1]} if known else set()
+    return sorted(kept)
+
+
+def _short(value: float | None) -> float | None:
+    """Six digits: what a plot can show."""
+    return None if value is None else float(f"{value:.6g}")

@@ -1,0 +1,123 @@
+"""Sessions of a run as rows for the page: how each ended, which of its steps still stand, where its minutes went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from relay.certify import FIRST_SESSION
+from relay.dashboard.history import Committed
+from relay.history import DIED
+from relay.redact import printable
+from relay.sessionreport import SessionReport, per_hour
+from relay.sessionstable import totals
+from relay.state import Link
+
+MOST_SESSIONS = 500
+KILLED = frozenset({"no sign of life", "past its latest end"})
+PLANNED = frozenset({"budget used", "asked to stop", "spot notice"})
+BROKEN_OFF = ("terminated", "interrupted")
+
+
+def kind_of_end(link: Link) -> str:
+    """open, reached, planned, stopped, killed, fenced or failed: one colour each."""
+    if link.end == "open":
+        return "open"
+    if link.end == "target reached":
+        return "reached"
+    if link.end in KILLED:
+        return "killed"
+    if link.end == "fenced":
+        return "fenced"
+    if link.end in DIED or link.end.endswith("last upload did not fit"):
+        return "failed"
+    return "stopped" if link.end.startswith(BROKEN_OFF) else "planned"
+
+
+def standing_steps(links: Sequence[Link]) -> dict[int, int]:
+    """By epoch: the session's steps that no later session has trained again. They add up to the durable step."""
+    found: dict[int, int] = {}
+    least: int | None = None
+    for link in reversed(links):
+        ends = link.to_step if least is None else min(link.to_step, least)
+        found[link.epoch] = max(0, ends - link.from_step)
+        least = link.from_step if least is None else min(link.from_step, least)
+    return found
+
+
+def session_rows(links: Sequence[Link], reports: Mapping[int, SessionReport]) -> list[dict[str, Any]]:
+    """The newest MOST_SESSIONS, oldest first. Times are unix seconds, durations seconds."""
+    stands, before = standing_steps(links), hours_before(links)
+    newest = links[-MOST_SESSIONS:]
+    return [_row(link, stands[link.epoch], before[link.epoch], reports.get(link.epoch)) for link in newest]
+
+
+def hours_before(links: Sequence[Link]) -> dict[int, float]:
+    """By epoch: hours of lease that all sessions before it have used."""
+    sums = accumulate((link.seconds / 3600 for link in links), initial=0.0)
+    return {link.epoch: before for link, before in zip(links, sums, strict=False)}
+
+
+def _row(link: Link, stands: int, before: float, report: SessionReport | None) -> dict[str, Any]:
+    pace = per_hour(link.to_step - link.from_step, link.seconds)
+    return {
+        "epoch": link.epoch,
+        "account": link.account,
+        "gpu": link.gpu,
+        "started": round(link.started),
+        "seconds": round(link.seconds),
+        "hours": round(before, 3),
+        "from_step": link.from_step,
+        "to_step": link.to_step,
+        "stands": stands,
+        "steps_per_hour": None if pace is None else round(pace, 1),
+        "commits": link.commits,
+        "kind": kind_of_end(link),
+        "end": printable(link.end),
+        "certified": link.certified,
+        "why": printable(link.why) or None,
+        "goodput": report.goodput if report else None,
+        "phases": {name: round(s, 1) for name, s in report.phases.items() if s >= 0.05} if report else None,
+    }
+
+
+def gpu_rows(links: Sequence[Link]) -> list[dict[str, Any]]:
+    """What each kind of GPU gave; `name` None where sessions did not tell it."""
+    return [
+        {
+            "name": total.name or None,
+            "sessions": total.sessions,
+            "steps": total.steps,
+            "seconds": round(total.seconds),
+            "steps_per_hour": None if total.per_hour is None else round(total.per_hour, 1),
+        }
+        for total in totals(links, lambda link: link.gpu or "")
+    ]
+
+
+def handoff_rows(links: Sequence[Link], commits: Iterable[Committed]) -> list[dict[str, Any]]:
+    """Each session that went on from another's checkpoint, newest first, with that checkpoint's hash if it is known."""
+    made: dict[int, list[Committed]] = {link.from_step: [] for link in links}
+    for one in commits:
+        if one.step in made:
+            made[one.step].append(one)
+    committed = [link for link in links if link.commits or link.certified != "unknown"]
+    pairs = list(pairwise(committed))[-MOST_SESSIONS:]
+    return [
+        {
+            "epoch": link.epoch,
+            "after": earlier.account,
+            "account": link.account,
+            "step": link.from_step,
+            "state_hash": _hash(made.get(link.from_step, ()), link.epoch),
+            "certified": link.certified,
+            "why": None if link.why in ("", FIRST_SESSION) else printable(link.why),
+        }
+        for earlier, link in reversed(pairs)
+    ]
+
+
+def _hash(commits: Sequence[Committed], before: int) -> str | None:
+    """Of the newest of these commits that is of an earlier epoch."""
+    return next((one.state_hash for one in reversed(commits) if one.epoch < before), None)

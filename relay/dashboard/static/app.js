@@ -1,0 +1,128 @@
+// Draws the page, keeps it new, and obeys its controls. Nothing is told to anybody: no store, no other address.
+"use strict";
+Relay.panelNames = ["overview", "timeline", "pace", "people", "storage", "handoffs", "incidents"];
+
+Relay.theme = () => document.documentElement.dataset.theme
+  ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+
+// A panel that cannot be drawn says so and leaves the others alone.
+Relay.drawPanel = (name, draw) => {
+  try {
+    draw();
+  } catch {
+    Relay.fill(name, Relay.el("p", { class: "notice" }, "This part could not be drawn. The report in a terminal tells it."));
+  }
+};
+
+Relay.draw = (names = Relay.panelNames) => {
+  for (const name of names) Relay.drawPanel(name, () => Relay.fill(name, ...Relay.panels[name](Relay.data)));
+};
+
+Relay.show = (data) => {
+  Relay.data = data;
+  Relay.received = performance.now();
+  Relay.names = new Map(data.accounts.map((row) => [row.id, row.label]));
+  document.getElementById("run").textContent = data.run;
+  document.getElementById("project").textContent = data.project;
+  document.getElementById("foot").textContent =
+    `As of ${Relay.when(data.now)} by the clock of ${data.clock === "store" ? "the store" : data.clock}. Times are your own zone's.`;
+  Relay.fill("notices", ...data.notices.map((line) => Relay.el("p", { class: "notice" }, line)),
+    data.trouble ? Relay.el("p", { class: "notice" }, `Not the newest: ${data.trouble}`) : null);
+  Relay.choices("who", [...new Set(data.sessions.map((row) => row.account))].sort(), Relay.label);
+  Relay.choices("end", [...new Set(data.sessions.map((row) => row.kind))], (kind) => Relay.words[kind]);
+  Relay.draw();
+  Relay.drawPanel("curves", () => Relay.drawCurves(data));
+};
+
+// The options after the first, kept as they are where nothing is new.
+Relay.choices = (id, values, word) => {
+  const select = document.getElementById(id);
+  const known = [...select.options].slice(1).map((option) => option.value);
+  if (known.join("\n") === values.join("\n")) return;
+  const chosen = select.value;
+  select.replaceChildren(select.options[0], ...values.map((value) => Relay.el("option", { value }, word(value))));
+  select.value = values.includes(chosen) ? chosen : "";
+  Relay.state[id] = select.value;
+};
+
+Relay.controls = () => {
+  for (const id of ["who", "end", "range"]) {
+    document.getElementById(id).addEventListener("change", (event) => {
+      Relay.state[id] = event.target.value;
+      Relay.draw(["timeline"]);
+    });
+  }
+  document.getElementById("axis").addEventListener("change", (event) => {
+    Relay.state.axis = event.target.value;
+    Relay.drawPanel("curves", () => Relay.drawCurves(Relay.data));
+  });
+  const theme = document.getElementById("theme");
+  const remembered = Relay.remembered();
+  theme.value = remembered;
+  Relay.colour(remembered);
+  const again = () => Relay.drawPanel("curves", () => Relay.drawCurves(Relay.data));
+  theme.addEventListener("change", () => {
+    Relay.colour(theme.value);
+    try { localStorage.setItem("relay-theme", theme.value); } catch { /* a frame without storage forgets */ }
+    again();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    Relay.draw(["timeline", "pace"]);
+  });
+  setInterval(() => {
+    for (const span of document.querySelectorAll("[data-since]")) span.textContent = `${Relay.duration(Relay.now() - Number(span.dataset.since))} ago`;
+  }, 5000);
+};
+
+Relay.remembered = () => {
+  try {
+    const found = localStorage.getItem("relay-theme");
+    return ["light", "dark"].includes(found) ? found : "auto";
+  } catch {
+    return "auto";
+  }
+};
+
+Relay.colour = (choice) => {
+  if (choice === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = choice;
+};
+
+// The line that a screen reader speaks: only what is new.
+Relay.say = (text) => {
+  const line = document.getElementById("live");
+  if (line.textContent !== text) line.textContent = text;
+};
+
+Relay.listen = () => {
+  const source = new EventSource("/events");
+  let fetching = false, missed = false;
+  const refresh = async () => {
+    if (fetching) { missed = true; return; }
+    fetching = true;
+    try {
+      const answer = await fetch("/data.json", { cache: "no-store" });
+      const data = await answer.json();
+      const before = Relay.data.header.step;
+      Relay.show(data);
+      Relay.say(data.trouble ? "The store does not answer; the page shows what is known."
+        : data.header.step === before ? "Live: follows the run." : `Live: step ${Relay.int(data.header.step)} is committed.`);
+    } catch {
+      Relay.say("The dashboard's program does not answer; trying again.");
+    }
+    fetching = false;
+    if (missed) { missed = false; refresh(); }
+  };
+  source.addEventListener("news", refresh);
+  source.addEventListener("error", () => Relay.say("The dashboard's program does not answer; trying again."));
+};
+
+Relay.show(JSON.parse(document.getElementById("data").textContent));
+Relay.controls();
+if (document.documentElement.dataset.mode === "live") Relay.listen();
+else Relay.say(`A picture of ${Relay.when(Relay.data.now)}; it does not change.`);
+document.documentElement.dataset.drawn = "yes";

@@ -1,0 +1,184 @@
+"""The document: bounded whatever a run holds, true to the ledger, and honest about what nobody knows."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay import lease, session
+from relay.dashboard.curves import MOST_POINTS, MOST_SERIES, curves, thinned
+from relay.dashboard.data import Seen, document
+from relay.dashboard.history import Committed, WentBack
+from relay.dashboard.page import embedded
+from relay.dashboard.panels import ADVICE, incident_rows
+from relay.dashboard.sessions import KILLED, kind_of_end, standing_steps
+from relay.plan import Range
+from relay.state import Incident, Link
+from relay.status import AccountRow
+from tests.relay.test_report import NOW, holder, state, trained, view
+
+SESSIONS, STEPS = 500, 100_000
+
+
+def link(epoch: int, **more: Any) -> Link:
+    plain: dict[str, Any] = {"epoch": epoch, "account": "ana", "from_step": 0, "to_step": 10, "started": NOW}
+    return Link(**{**plain, "seconds": 60.0, "end": "budget used", **more})
+
+
+def long_run() -> Seen:
+    """A commit each step, 500 sessions, 520 accounts, and every series there is room for."""
+    random, each = Random(3), STEPS // SESSIONS
+    links = [
+        link(
+            n + 1,
+            account=f"account_{n % 520}",
+            from_step=n * each,
+            to_step=(n + 1) * each,
+            started=NOW + 4000.0 * n,
+            seconds=3600.0,
+            commits=each,
+            gpu="H100 80GB HBM3",
+            certified="not-exact" if n else "unknown",
+            why="another device: " + "x" * 80,
+        )
+        for n in range(SESSIONS)
+    ]
+    names = [f"metric_{n}_loss" for n in range(MOST_SERIES + 2)]
+    events = [
+        Committed(
+            step,
+            step,
+            1 + (step - 1) // each,
+            NOW + 20.0 * step,
+            18.0 * (step % each),
+            "a" * 16,
+            {name: random.random() for name in names},
+            random.random(),
+        )
+        for step in range(1, STEPS + 1)
+    ]
+    rows = tuple(AccountRow(f"account_{n}", f"Person {n}'s machine", "ready", steps=200) for n in range(520))
+    run = trained().model_copy(update={"links": tuple(links[-100:]), "links_total": SESSIONS})
+    return Seen(view(run, rows), links, events=events, finish=Range(NOW + 1, NOW + 2, float("inf")))
+
+
+def test_a_hundred_thousand_steps_and_500_sessions_are_quick_and_small() -> None:
+    seen = long_run()
+    began = time.process_time()
+    found = embedded(document(seen))
+    took = time.process_time() - began
+    assert took < 2.0, took
+    assert len(found) < 1_000_000
+    shown = json.loads(found)
+    assert len(shown["sessions"]) == SESSIONS and len(shown["accounts"]) == 520
+    assert SESSIONS < len(shown["curves"]["line"]["step"]) <= MOST_POINTS
+    assert len(shown["curves"]["series"]) == MOST_SERIES
+
+
+def test_more_sessions_than_can_be_shown_are_told() -> None:
+    links = [link(n, from_step=n, to_step=n + 1) for n in range(700)]
+    run = trained().model_copy(update={"links": tuple(links[-50:]), "links_total": 700})
+    found = document(Seen(view(run), links))
+    assert len(found["sessions"]) == 500 and found["sessions_total"] == 700
+    assert found["sessions"][0]["hours"] == pytest.approx(200 / 60, abs=1e-3), "hours count from the run's beginning"
+
+
+@given(st.lists(st.none() | st.integers(-1000, 1000).map(float), min_size=1, max_size=300), st.integers(8, 60))
+def test_thinning_keeps_the_ends_and_the_extremes(values: list[float | None], limit: int) -> None:
+    kept = thinned([values], len(values), limit)
+    assert len(kept) <= max(limit, 4) and kept == sorted(set(kept)) and {0, len(values) - 1} <= set(kept)
+    known = [value for value in values if value is not None]
+    if known:
+        shown = [values[place] for place in kept if values[place] is not None]
+        assert (min(known), max(known)) == (min(shown), max(shown))  # type: ignore[type-var]
+
+
+def test_a_run_that_has_not_begun_says_unknown_and_never_zero_in_its_place() -> None:
+    found = document(Seen(view(None, missing="the store holds no run of that name")))
+    head = found["header"]
+    assert head["finish"] is head["training_left_s"] is head["safe"] is head["validation"] is head["next"] is None
+    assert head["lease"] == {"state": "free"} and found["sessions"] == found["handoffs"] == []
+    assert found["notices"] == ["The run has not begun: the store holds no run of that name"]
+    kept = found["storage"]
+    assert kept["checkpoint_bytes"] is kept["upload_s"] is kept["oldest_step"] is None
+
+
+def test_a_share_is_of_steps_that_stand() -> None:
+    links = [
+        link(1, account="ana", from_step=0, to_step=500),
+        link(2, account="ben", from_step=300, to_step=600),
+        link(3, account="ana", from_step=600, to_step=700),
+    ]
+    assert standing_steps(links) == {1: 300, 2: 300, 3: 100}
+    rows = (AccountRow("ana", "Ana", "ready", steps=600), AccountRow("ben", "Ben", "ready", steps=300))
+    found = document(Seen(view(trained(), rows), links))
+    assert [(row["stands"], row["share"]) for row in found["accounts"]] == [(400, 0.5714), (300, 0.4286)]
+    assert found["header"]["redone_steps"] == 200
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=12))
+def test_standing_steps_add_up_to_where_the_run_stands(moves: list[tuple[int, int]]) -> None:
+    links, step = [], 0
+    for epoch, (back, on) in enumerate(moves, 1):
+        begins = max(0, step - back)
+        step = begins + on
+        links.append(link(epoch, from_step=begins, to_step=step))
+    assert sum(standing_steps(links).values()) == step
+
+
+def test_hours_go_on_through_everybody_s_sessions() -> None:
+    events = [
+        Committed(1, 10, 1, NOW, 1800.0, "", {"loss": 2.0}),
+        Committed(2, 20, 2, NOW + 9e4, 900.0, "", {"loss": 1.0}),
+    ]
+    found = curves(events, [link(1, seconds=3600.0), link(2, seconds=1800.0)])
+    assert found["line"]["hours"] == [0.5, 1.25] and found["line"]["values"] == [[2.0, 1.0]]
+
+
+def test_a_number_that_only_some_commits_told_has_gaps_and_operational_ones_are_left_out() -> None:
+    told = {"goodput": 0.9, "upload_s": 3.0, "stall_ms": 1.0, "valid/exact_accuracy": 0.5}
+    events = [Committed(1, 10, 1, NOW, 0.0, "", told | {"loss": 2.0}, 0.5), Committed(2, 20, 1, NOW, 0.0, "", told)]
+    found = curves(events, [link(1)])
+    assert [one["name"] for one in found["series"]] == ["loss", "validation"]
+    assert found["line"]["values"] == [[2.0, None], [0.5, None]]
+
+
+def test_trained_again_is_told_apart() -> None:
+    found = curves([Committed(1, 10, 1, NOW, 0.0, "", {"loss": 2.0}), WentBack(2, 0)], [link(1)])
+    assert found["line"]["step"] == [] and found["redone"]["step"] == [10] and found["commits"] == 0
+
+
+def test_every_end_that_sessions_write_has_a_kind() -> None:
+    written = {reason for _, reason in session.ENDS.values()} | set(session.FAILURES.values())
+    kinds = {end: kind_of_end(link(1, end=end)) for end in written}
+    assert kinds["target reached"] == "reached" and kinds["budget used"] == kinds["asked to stop"] == "planned"
+    assert kinds["fenced"] == "fenced" and kinds["bad data"] == kinds["last upload failed"] == "failed"
+    assert kinds["terminated (SIGTERM)"] == kinds["interrupted (SIGINT)"] == "stopped"
+    assert kind_of_end(link(1, end="open")) == "open"
+    source = Path(lease.__file__).read_text()
+    assert all(f'"{end}"' in source and kind_of_end(link(1, end=end)) == "killed" for end in KILLED)
+
+
+def test_every_incident_says_what_to_do() -> None:
+    causes = [*ADVICE, "something new"]
+    noted = tuple(Incident(at=NOW, epoch=1, step=1, account=None, cause=c, text="x\u202e\x1b[2J") for c in causes)
+    run = trained().model_copy(update={"incidents": noted[-20:]})
+    rows = incident_rows(view(run), [link(1, end="no sign of life", ended=NOW + 5)])
+    assert rows[0]["cause"] == "killed" and "Session 1 of ana" in rows[0]["text"], "newest first"
+    assert all(row["todo"] for row in rows) and any("verify" in row["todo"] for row in rows)
+    assert not re.search("[\x00-\x1f\u202e]", json.dumps(rows, ensure_ascii=False))
+
+
+def test_the_lease_is_held_run_out_or_free() -> None:
+    held = document(Seen(view(trained(holder=holder()))))["header"]["lease"]
+    assert held["state"] == "held" and held["expires"] > NOW - 1e6
+    out = document(Seen(view(trained(holder=holder()), now=NOW + 1e6)))["header"]["lease"]
+    assert out["state"] == "run out" and document(Seen(view(state())))["header"]["lease"] == {"state": "free"}

@@ -8,6 +8,8 @@
 | paused | `accounts pause` | by hand, or at `--until` |
 | quota_exceeded | the provider refused a session | at the next reset, at `--until`, or by hand |
 | blocked | the provider suspended it | by hand only |
+| damaged | its object is missing or changed in the store | with `register ID LABEL`, or the object |
+| unconfirmed | its provider asks for its person's word for the run, and it is missing | with `accounts confirm ID` |
 | retired | its person has left; it counts for the policy for ever | by hand |
 | forgotten | its person wants nothing kept | when that person registers it again |
 """
@@ -34,13 +36,29 @@ class Effective:
     why: str = ""
 
 
-def effective(account: str, row: Row, quota: Quota | None, training: bool, now: float) -> Effective:
-    """The state at `now` (unix seconds, store's clock): training first, then what was declared, then the hours."""
+def effective(
+    account: str,
+    row: Row,
+    quota: Quota | None,
+    training: bool,
+    now: float,
+    *,
+    confirmed: bool = True,
+    readable: bool = True,
+) -> Effective:
+    """The state at `now` (unix seconds, store's clock): training first, then whether its object can be read, what was
+    declared, its person's word, the hours. `confirmed`: whether the word is given or not needed."""
     if training:
         return Effective("active", None, "it holds a lease")
+    if not readable and row.state not in ENDLESS:
+        again = f"put it back with `{command(f'register {account} LABEL')}`, or from a backup of the storage"
+        return Effective("damaged", None, f"its object is missing or was changed; {again}")
     until = None if row.state in ENDLESS else row.until
     if row.state != "ready" and (until is None or until > now):
         return Effective(row.state, until, f"declared; {_ends(account, row.state, until)}")
+    if not confirmed:
+        word = f"its person may say so with `{command(f'accounts confirm {account}')}`"
+        return Effective("unconfirmed", None, f"its person has not confirmed to be a co-author of this run; {word}")
     if quota is not None and quota.left_s <= 0:
         more = f"`{command(f'accounts quota {account} --left')} HOURS` says that there are more"
         back = "they come back at the reset" if quota.resets_at else more

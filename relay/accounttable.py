@@ -97,17 +97,13 @@ def _resets(row: AccountRow, now: float) -> str:
     return local(row.quota.resets_at, SHORT) if row.quota else ""
 
 
-def _state(row: AccountRow, now: float) -> str:
-    return row.state if row.confirmed or row.state != "ready" else "unconfirmed"
-
-
 COLUMNS: tuple[Column, ...] = (
     ("id", lambda row, now: printable(row.id)),
     ("label", lambda row, now: printable(row.label)),
     ("owner", lambda row, now: printable(row.owner)),
     ("provider", lambda row, now: row.provider),
     ("GPU", lambda row, now: printable(row.gpu or "")),
-    ("state", _state),
+    ("state", lambda row, now: row.state),
     ("until", lambda row, now: local(row.until, SHORT)),
     ("hours left", _left),
     ("reset", _resets),
@@ -148,7 +144,7 @@ def _cut(title: str, text: str) -> str:
 
 def _line(row: AccountRow, now: float) -> str:
     more = [f"until {iso(row.until)}" if row.until else "", _left(row, now), row.provider]
-    return f"{printable(row.id)}  {_state(row, now)}  {printable(row.label)}  ({'; '.join(m for m in more if m)})"
+    return f"{printable(row.id)}  {row.state}  {printable(row.label)}  ({'; '.join(m for m in more if m)})"
 
 
 def _quota_document(quota: Quota | None, now: float) -> dict[str, Any] | None:

@@ -41,14 +41,14 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
 
 
 def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> Iterator[Finding]:
-    """Records of providers in use that were read too long ago, and accounts whose person's word is missing."""
+    """Records of providers read too long ago, and accounts whose object or person's word is missing."""
     for name in dict.fromkeys(row.provider for row in accounts):
         if line := providers.named(name).stale(now):
             yield Finding("rules", False, line, "If they have changed, a newer version may know; else go by the page.")
     for row in accounts:
-        if row.state == "ready" and not row.confirmed:
-            text = f"{row.id} is not asked to train: its person has not confirmed to be a co-author of this run"
-            yield Finding("accounts", False, text, f"Its person runs `{command(f'accounts confirm {row.id}')}`.")
+        if row.state in ("unconfirmed", "damaged"):
+            text, _, advice = row.why.partition("; ")
+            yield Finding("accounts", False, f"{row.id} is {row.state}: {text}", f"{advice[0].upper()}{advice[1:]}.")
 
 
 def lease(view: View) -> Iterator[Finding]:

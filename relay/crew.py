@@ -142,10 +142,10 @@ class Crew:
 
     def _add(self, row: AccountRow) -> str:
         """Why it cannot be planned; empty if it can, and now is."""
-        if row.state in FOR_EVER or (row.state not in ("ready", "active", "cooling") and row.until is None):
-            return f"{row.state}, which ends by hand only"
         if not row.confirmed:
             return "its person has not confirmed to be a co-author of this run"
+        if row.state in FOR_EVER or (row.state not in ("ready", "active", "cooling") and row.until is None):
+            return f"{row.state}, which ends by hand only"
         found = self.speed_of(row)
         if found is None and self.wish.steps_per_hour is None:
             return (

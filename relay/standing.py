@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from relay import usage
-from relay.accounts import Listed
+from relay.accounts import Account, Listed
 from relay.accountstate import effective
-from relay.policy import Providers
+from relay.policy import Provider, Providers
 from relay.quota import hours_of, left
 from relay.state import RunState
 from relay.status import AccountRow
@@ -86,7 +86,8 @@ def _row(listed: Listed, given: Given, providers: Providers, training: bool, run
     account = listed.account
     provider = providers.named(account.provider) if account else providers.unknown
     quota = left(account, provider, given.seconds, given.now) if account else None
-    total, now = given.within(NO_WINDOW), effective(listed.id, listed.row, quota, training, given.now)
+    total, word = given.within(NO_WINDOW), _has_word(account, provider, run_id)
+    now = effective(listed.id, listed.row, quota, training, given.now, confirmed=word, readable=account is not None)
     return AccountRow(
         id=listed.id,
         label=listed.label,
@@ -103,10 +104,15 @@ def _row(listed: Listed, given: Given, providers: Providers, training: bool, run
         gpu=account.gpu if account else None,
         zone=account.zone if account else None,
         availability=account.availability if account else None,
-        confirmed=account is None or not provider.coauthor or account.has_confirmed(run_id, provider.clause_digest),
+        confirmed=word,
         session_minutes=(account.session_minutes if account else None) or provider.session_limit_minutes,
         weekly_hours=hours_of(account, provider),
     )
+
+
+def _has_word(account: Account | None, provider: Provider, run_id: str | None) -> bool:
+    """Whether its person's word for the run is given, or not asked for."""
+    return account is None or not provider.coauthor or account.has_confirmed(run_id, provider.clause_digest)
 
 
 def _stranger(given: Given) -> AccountRow:

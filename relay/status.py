@@ -21,7 +21,7 @@ class AccountRow:
     id: str
     label: str
     state: str
-    """ready, active, cooling, quota_exceeded, blocked …"""
+    """ready, active, cooling, unconfirmed, quota_exceeded, blocked … (relay/accountstate.py)"""
     steps: int = 0
     sessions: int = 0
     seconds: float = 0.0

@@ -86,6 +86,32 @@ def test_next_never_proposes_an_unconfirmed_account(desk: Desk) -> None:
     assert "asks for no confirmation" in desk("accounts", "confirm", "account_1", "--run", "r", code=78).err
 
 
+def everywhere(desk: Desk, account: str) -> dict[str, str]:
+    """The state of an account wherever a person may look for it."""
+    run = ("--run", "r", "--json")
+    lists = {"accounts list": desk("accounts", "list", *run).json, "report": desk("report", *run).json}
+    found = {where: row["state"] for where, said in lists.items() for row in said["accounts"] if row["id"] == account}
+    found["status --account"] = desk("status", "--account", account, *run).json["state"]
+    turn = desk("next", *run, code=None).json
+    found["next"] = next(one["why_not"] for one in turn["others"] if one["account"] == account).partition(":")[0]
+    return found
+
+
+def test_an_account_without_its_person_s_word_or_its_object_is_told_alike_everywhere(desk: Desk) -> None:
+    desk.kind.made = {"nan_at": 3}
+    desk.train(40, account="account_1", code=65)
+    desk("register", "k", "Ana's Kaggle")
+    assert set(everywhere(desk, "k").values()) == {"unconfirmed"}
+    for lost in list(desk.folder.rglob("accounts/account_1/*")):
+        lost.unlink()
+    desk("register", "z", "Zoe's laptop")
+    assert set(everywhere(desk, "account_1").values()) == {"damaged"}
+    assert desk("next", "--run", "r", "--json").json["account"] == "z"
+    assert "account_1: damaged, which ends by hand only" in desk("plan", "--run", "r").out
+    assert "LOOK accounts: account_1 is damaged" in (told := desk("doctor", "--run", "r").out)
+    assert "Put it back with `python rotate_accounts.py register account_1 LABEL`" in told
+
+
 def test_a_notebook_spends_the_hours_of_who_is_logged_in(desk: Desk) -> None:
     desk("register", "account_1", "John's Colab")
     words = ("run", "--run", "r", "--account", "account_1", "--target-steps", "3", "--new", "--coauthor")
@@ -144,7 +170,7 @@ def test_states_by_hand_and_by_time(desk: Desk) -> None:
     desk("accounts", "mark", "k", "blocked", "--until", "2027-01-01", code=78)
     for state in ("blocked", "retired", "ready"):
         desk("accounts", "mark", "k", state)
-        assert shown(desk, "k")["state"] == state
+        assert shown(desk, "k")["state"] == ("unconfirmed" if state == "ready" else state)
     desk("accounts", "mark", "k", "cooling", code=2)
     desk("accounts", "mark", "nobody", "ready", code=78)
 
@@ -159,7 +185,9 @@ def test_the_quota_that_was_piped_in_or_said(desk: Desk, monkeypatch: pytest.Mon
     assert (found["source"], found["left_s"], found["of_s"]) == ("official", 63_000, 108_000)
     assert found["resets_at"].endswith("T00:00:00Z") and found["age_s"] < 60
     desk("accounts", "quota", "k", "--left", "0", "--of", "30")
-    assert shown(desk, "k")["state"] == "cooling"
+    desk.train(2)
+    desk("accounts", "confirm", "k", "--run", "r")
+    assert shown(desk, "k", "--run", "r")["state"] == "cooling"
     assert "0 of 30 h, declared" in desk("accounts", "list").out
     stdin = io.TextIOWrapper(io.BytesIO(b"No quota information available"))
     monkeypatch.setattr("sys.stdin", stdin)
@@ -200,7 +228,7 @@ def rows(count: int = 3) -> list[AccountRow]:
             until=1.7e9 + 86_400,
             confirmed=False,
         ),
-        AccountRow("x" * 64, HOSTILE, "ready", owner=HOSTILE, gpu=HOSTILE, confirmed=False),
+        AccountRow("x" * 64, HOSTILE, "unconfirmed", owner=HOSTILE, gpu=HOSTILE, confirmed=False),
     ][:count]
 
 
@@ -250,7 +278,11 @@ def test_the_document_of_an_account_is_plain_json() -> None:
 def test_doctor_tells_of_old_records_and_of_a_word_that_is_missing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk("register", "k", "Eva's Kaggle")
     found = desk("doctor", "--run", "r").out
-    assert "k is not asked to train" in found and "accounts confirm k" in found and "look again" not in found
+    assert (
+        "k is unconfirmed: its person has not confirmed" in found
+        and "accounts confirm k" in found
+        and "look again" not in found
+    )
     monkeypatch.setattr("relay.policy.STALE_DAYS", 0)
     desk("register", "l", "Eva's laptop")
     assert "days ago: look again at https://www.kaggle.com/terms" in desk("doctor", "--run", "r").out

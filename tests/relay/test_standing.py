@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from relay.account import confirmed
 from relay.accounts import Account, Listed
 from relay.policy import shipped
 from relay.registry import Row
@@ -17,12 +18,15 @@ from tests.relay.test_report import holder, state
 
 NOW = datetime(2025, 1, 15, 14, 30, tzinfo=UTC).timestamp()
 HOUR = 3600
+RUN, CLAUSE = "a" * 32, shipped().named("kaggle").clause_digest
 
 
 def listed(*names: str, provider: str = "colab", declared: Any = "ready") -> dict[str, Listed]:
     return {
         name: Listed(
-            name, Row(sha256="0" * 64, state=declared), Account(id=name, label=name, owner="A", provider=provider)
+            name,
+            Row(sha256="0" * 64, state=declared),
+            confirmed(Account(id=name, label=name, owner="A", provider=provider), RUN, CLAUSE, 1.0),
         )
         for name in names
     }
@@ -61,7 +65,7 @@ def test_a_used_up_week_is_not_asked_until_it_resets() -> None:
     within = (int(saturday), int(saturday) + 31 * HOUR)
     for interval, left, shown, until in ((before, 30, "ready", None), (within, 0, "cooling", saturday + 7 * 24 * HOUR)):
         run = standing(holder=None, usage={"a": Usage(sessions=1, seconds=31 * HOUR, intervals=(interval,))})
-        row = of("a", rows(listed("a", provider="kaggle"), [run], shipped(), NOW))
+        row = of("a", rows(listed("a", provider="kaggle"), [run], shipped(), NOW, RUN))
         assert row.quota is not None
         assert (row.quota.left_s, row.state, row.until) == (left * HOUR, shown, until)
     assert of("a", rows(listed("a"), [run], shipped(), NOW)).quota is None

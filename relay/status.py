@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from relay.quota import Quota
+from relay.redact import nameless
 from relay.state import Holder, Link, RunState
 from relay.wording import iso
 
+SHORTEST = 3
+"""Letters of a name that is looked for in what people wrote: a shorter one stands in ordinary words."""
 LINKS_FOR_ETA = 10
 LINKS_SHOWN = 50
 """A state may hold more, older ones too."""
@@ -123,8 +127,18 @@ def without_names(view: View) -> View:
 
     A store's address may hold a user's name: only its kind stays.
     """
-    accounts = tuple(replace(row, label=row.id, owner="", zone=None, availability=None) for row in view.accounts)
-    return replace(view, accounts=accounts, store=kind_of(view.store))
+    names, state = names_of(view.accounts), view.state
+    rows = [replace(row, label=row.id, owner="", zone=None, availability=None) for row in view.accounts]
+    accounts = tuple(replace(row, tier=nameless(row.tier, names), gpu=nameless(row.gpu, names)) for row in rows)
+    if state is not None and state.halted:
+        state = state.model_copy(update={"halted": nameless(state.halted, names)})
+    return replace(view, accounts=accounts, store=kind_of(view.store), state=state)
+
+
+def names_of(accounts: Sequence[AccountRow]) -> dict[str, str]:
+    """Labels and owners by the id that stands for them, as `nameless` takes them."""
+    pairs = ((name, row.id) for row in accounts for name in (row.label, row.owner))
+    return {name: key for name, key in pairs if len(name) >= SHORTEST and name != key}
 
 
 def kind_of(address: str) -> str:

@@ -22,11 +22,8 @@ from relay.roster import row_of
 from relay.sessionstable import session, sessions_document, sessions_text
 from relay.sessiontext import agrees, markdown, of_link, plain, read_report
 from relay.state import Link, RunState
-from relay.status import kind_of, without_names
+from relay.status import SHORTEST, kind_of, without_names
 from relay.trouble import speaking
-
-SHORTEST = 3
-"""Letters of a name that is looked for in what people wrote: a shorter one stands in ordinary words."""
 
 
 def show_account(app: App, resolved: Resolved[Any], account: str, redacted: bool, as_json: bool) -> None:

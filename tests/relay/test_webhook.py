@@ -167,6 +167,7 @@ def test_a_session_tells_who_is_next_and_leaves_no_trace(tmp_path: Path, receive
     desk("register", "account_2", "Bo <!channel> @all's Kaggle", "--owner", "Bo", "--provider", "local")
     done = desk.train(6, "--budget-minutes", "5")
     (told,) = receiver.got
+    assert told["allowed_mentions"] == {"parse": []}, "Discord calls nobody"
     assert told["text"] == told["content"] and told["text"].startswith("account_1 has handed off run r.")
     assert (told["run"], told["step"], told["target"], told["state"]) == ("r", 6, 6, "finished")
     more = desk.train(9, "--redact", account="account_2")

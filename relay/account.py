@@ -21,9 +21,10 @@ from relay.entry import NewerFormat
 from relay.errors import BadConfig
 from relay.names import REGISTRY, check_name
 from relay.owners import folded
-from relay.reset import Reset, is_zone, parse_reset
+from relay.reset import Reset, parse_reset
 from relay.state import Name, Strict, Time
 from relay.wording import clean
+from relay.zones import is_zone, zone
 
 MAX_BYTES = 1000
 LENGTHS = {"label": 60, "owner": 40, "availability": 80}
@@ -104,6 +105,11 @@ class Account(Strict):
         except BadConfig:
             return None
 
+    @property
+    def usable_zone(self) -> str:
+        """Its person's zone; UTC if it has none or a stranger wrote one that nobody knows."""
+        return self.zone if self.zone and is_zone(self.zone) else "UTC"
+
     def has_confirmed(self, run_id: str | None, clause: str) -> bool:
         """Whether its person confirmed to be a co-author of that run against that text (its digest)."""
         return run_id is not None and any(c.run == run_id[:16] and c.clause == clause for c in self.confirmed)
@@ -125,8 +131,8 @@ def with_fields(account: Account, fields: Mapping[str, str | float | None]) -> A
     for key in ("label", "owner", "provider"):
         if key in texts and not texts[key]:
             raise BadConfig(f"Account {account.id}: {key} cannot be empty.")
-    if texts.get("zone") and not is_zone(str(texts["zone"])):
-        raise BadConfig(f"{texts['zone']!r} is not a time zone. Use an IANA name such as Europe/Berlin or UTC.")
+    if texts.get("zone"):
+        zone(str(texts["zone"]))
     if texts.get("availability"):
         parse_windows(str(texts["availability"]))
     if texts.get("reset"):

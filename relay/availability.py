@@ -12,12 +12,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
-from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from relay.errors import BadConfig
-from relay.usage import DAYS
+from relay.zones import DAYS, zone
 
 MIDNIGHT = 24 * 60
 WEEK_S = 7 * 86400
@@ -153,9 +152,9 @@ def open_part(interval: Interval, people: Sequence[Windows]) -> float:
     return found
 
 
-def _between(windows: tuple[Window, ...], zone: str, start: float, end: float) -> list[Interval]:
+def _between(windows: tuple[Window, ...], zone_name: str, start: float, end: float) -> list[Interval]:
     """Windows of the local dates from three days before `start` to `end`, sorted."""
-    tz = _zone(zone)
+    tz = zone(zone_name)
     day, last = (datetime.fromtimestamp(t, tz).date() for t in (start - 3 * 86400, end))
     found = []
     while day <= last:
@@ -168,33 +167,19 @@ def _between(windows: tuple[Window, ...], zone: str, start: float, end: float) -
     return sorted(found)
 
 
-def instant(day: date, minutes: int, zone: ZoneInfo, fold: int) -> float:
-    """Unix seconds when a wall clock in `zone` shows `minutes` after midnight of `day`: of two such moments the first
+def instant(day: date, minutes: int, tz: ZoneInfo, fold: int) -> float:
+    """Unix seconds when a wall clock in `tz` shows `minutes` after midnight of `day`: of two such moments the first
     (`fold` 0) or the last (1); a time that the clocks skip is the moment they skip it."""
     wall = datetime(day.year, day.month, day.day) + timedelta(minutes=minutes)
-    t = wall.replace(tzinfo=zone, fold=fold).timestamp()
-    if datetime.fromtimestamp(t, zone).replace(tzinfo=None) == wall:
+    t = wall.replace(tzinfo=tz, fold=fold).timestamp()
+    if datetime.fromtimestamp(t, tz).replace(tzinfo=None) == wall:
         return t
-    before, after = (wall.replace(tzinfo=zone, fold=side).timestamp() for side in (1, 0))
+    before, after = (wall.replace(tzinfo=tz, fold=side).timestamp() for side in (1, 0))
     while after - before > 1:
         middle = (before + after) // 2
-        shown = datetime.fromtimestamp(middle, zone).replace(tzinfo=None)
+        shown = datetime.fromtimestamp(middle, tz).replace(tzinfo=None)
         before, after = (middle, after) if shown < wall else (before, middle)
     return after
-
-
-@lru_cache(maxsize=2000)
-def _zone(name: str) -> ZoneInfo:
-    """Raises BadConfig (78) for a name that is no zone."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise BadConfig(f"{name[:60]!r} is not a time zone. Use an IANA name such as Europe/Berlin or UTC.") from error
-
-
-def zone(name: str) -> ZoneInfo:
-    """The IANA zone of that name. Raises BadConfig (78)."""
-    return _zone(name)
 
 
 def read(text: str | None, zone_name: str | None) -> tuple[Windows, str]:
@@ -203,21 +188,7 @@ def read(text: str | None, zone_name: str | None) -> tuple[Windows, str]:
         return Windows(), "availability unknown, taken as always"
     try:
         windows = parse(text)
-        _zone(zone_name or "UTC")
+        zone(zone_name or "UTC")
     except BadConfig:
         return Windows(), "availability cannot be read, taken as always"
     return Windows(windows, zone_name or "UTC"), "" if zone_name else "zone unknown, UTC assumed"
-
-
-def wall(t: float, zone_name: str | None) -> str:
-    """A moment as a wall clock shows it: Sat 2026-12-05 14:30 (Europe/Berlin); UTC without a usable zone."""
-    try:
-        tz, name = _zone(zone_name or "UTC"), zone_name or "UTC"
-    except BadConfig:
-        tz, name = ZoneInfo("UTC"), "UTC"
-    return f"{_local(t, tz):%a %Y-%m-%d %H:%M} ({name})"
-
-
-def _local(t: float, tz: ZoneInfo) -> datetime:
-    """Within the years a calendar has."""
-    return datetime.fromtimestamp(min(max(t, 0.0), 2.5e11), UTC).astimezone(tz)

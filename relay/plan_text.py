@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from relay.availability import wall
 from relay.periods import WEEK_S
 from relay.plan import Forecast
 from relay.report import fold
 from relay.simulate import Calendar
 from relay.wording import counted, duration
+from relay.zones import wall
 
 NARROWEST, WIDEST = 60, 200
 LANES = 12

@@ -42,7 +42,7 @@ def reset_of(account: Account | None, provider: Provider) -> Reset | None:
     """The account's own, else its provider's; hours that only its person named count from Monday in their zone."""
     own = account.week if account else None
     if own is None and provider.reset is None and account and account.weekly_hours:
-        return Reset(day="mon", zone=account.zone or "UTC")
+        return Reset(day="mon", zone=account.usable_zone)
     return own or provider.reset
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from relay.errors import BadConfig
-from relay.usage import DAYS
+from relay.zones import DAYS, is_zone, zone
 
 _WRITTEN = re.compile(
     r"(?i)\s*(?P<day>mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+(?P<hour>\d{1,2}):(?P<minute>\d\d)(\s+(?P<zone>\S+))?\s*"
@@ -29,10 +28,10 @@ class Reset(BaseModel):
 
     @field_validator("zone")
     @classmethod
-    def _known(cls, zone: str) -> str:
-        if not is_zone(zone):
-            raise ValueError(f"{zone!r} is no IANA time zone")
-        return zone
+    def _known(cls, name: str) -> str:
+        if not is_zone(name):
+            raise ValueError(f"{name!r} is no IANA time zone")
+        return name
 
     def __str__(self) -> str:
         return f"{self.day} {self.hour:02}:{self.minute:02} {self.zone}"
@@ -43,21 +42,12 @@ class Reset(BaseModel):
         A week across a clock change is an hour longer or shorter, as the provider's is. A time of day that the change
         skips is taken an hour later; one that comes twice is the first.
         """
-        local = datetime.fromtimestamp(now, ZoneInfo(self.zone))
+        local = datetime.fromtimestamp(now, zone(self.zone))
         start = local.replace(hour=self.hour, minute=self.minute, second=0, microsecond=0, fold=0)
         start -= timedelta(days=(local.weekday() - DAYS.index(self.day)) % 7)
         if start.timestamp() > now:
             start -= timedelta(days=7)
         return start.timestamp(), (start + timedelta(days=7)).timestamp()
-
-
-def is_zone(name: str) -> bool:
-    """Whether that is an IANA time zone which this machine knows."""
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
-        return False
-    return True
 
 
 def parse_reset(text: str) -> Reset:

@@ -13,7 +13,6 @@ MOST_S = 1e11
 """More seconds than any account has given; a state that a stranger forged may claim more than a sum can hold."""
 WHOLE = 2**53 - 1
 """The largest whole number in a state."""
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 Table = Mapping[str, Usage]
 Interval = tuple[float, float]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
 import typer
 
@@ -34,6 +33,7 @@ from relay.redact import printable
 from relay.registry import Declared
 from relay.trouble import speaking
 from relay.wording import iso
+from relay.zones import zone
 
 
 class Mark(Enum):
@@ -139,8 +139,8 @@ def _declare(here: App, account: str, mark: Mark, until: str | None, config: Pat
     known, state = writing_accounts(here, here.settle(config=config)), STATES[mark]
     with speaking(known.store):
         now = known.store.now()
-    zone = ZoneInfo(known.get(account).zone or "UTC") if until else None
-    ends = known.set_status(account, state, moment(until, now, zone) if until else None)
+    tz = zone(known.get(account).usable_zone) if until else None
+    ends = known.set_status(account, state, moment(until, now, tz) if until else None)
     how = f" until {iso(ends)}" if ends else ""
     said = {"schema": "relay.account/1", "id": account, "state": state, "until": iso(ends)}
     emit(as_json, said, f"{account} is {state}{how}.")

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.availability import zone as known_zone
 from relay.commands.common import (
     AccountOption,
     App,
@@ -23,7 +22,7 @@ from relay.commands.common import (
 from relay.commands.reading import look
 from relay.config import Resolved
 from relay.crew import Wish
-from relay.errors import BadConfig, UsageError
+from relay.errors import UsageError
 from relay.handoff import Reader, announcement, propose
 from relay.paragraphs import terminal_width
 from relay.plan_presets import preset as named_preset
@@ -32,6 +31,8 @@ from relay.planned import plan_of, plan_of_preset
 from relay.policy import shipped
 from relay.status import View
 from relay.webhook import send
+from relay.zones import is_zone
+from relay.zones import zone as known_zone
 
 ZoneOption = Annotated[
     str | None, typer.Option("--zone", help="Show times in this time zone, e.g. Europe/Berlin.", show_default=False)
@@ -123,14 +124,6 @@ def reader_zone(app: App, view: View | None, account: str | None, asked: str | N
         return asked
     row = next((row for row in view.accounts if row.id == account), None) if view else None
     for name in (row.zone if row else None, app.environ.get("TZ")):
-        if name and _is_zone(name):
+        if name and is_zone(name):
             return name
     return "UTC"
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        known_zone(name)
-    except BadConfig:
-        return False
-    return True

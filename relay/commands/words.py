@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
 import typer
 
 from relay import quotaread
 from relay.account import Account, Reading, confirmed
-from relay.accounts import Accounts
 from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings
 from relay.commands.fields import AccountId
 from relay.commands.opening import writing_accounts
@@ -19,6 +17,7 @@ from relay.commands.reading import require
 from relay.errors import BadConfig
 from relay.trouble import speaking
 from relay.wording import iso
+from relay.zones import zone
 
 
 def confirm(
@@ -73,14 +72,9 @@ def quota(
     if piped is not None:
         reading = quotaread.official(piped, resource, now)
     else:
-        reading = quotaread.declared(left or 0.0, of, resets, now, _zone(known, account))
+        reading = quotaread.declared(left or 0.0, of, resets, now, zone(known.get(account).usable_zone))
     made = known.set_quota(account, reading)
     emit(as_json, _document(made, reading), _sentence(made, reading))
-
-
-def _zone(known: Accounts, account: str) -> ZoneInfo:
-    """The person's own."""
-    return ZoneInfo(known.get(account).zone or "UTC")
 
 
 def _read(cwd: Path, name: str) -> bytes:

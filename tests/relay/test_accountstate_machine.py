@@ -22,7 +22,7 @@ from relay.registry import Registry
 from relay.standing import Standing, rows
 from relay.state import RunState
 from relay.status import AccountRow
-from relay.usage import DAYS
+from relay.zones import DAYS
 from storage.memory import MemoryStore
 from tests.relay.runs import Client, Clock, QuietRuntime, id_of
 from tests.relay.test_accounts import register

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.account import Account
 from relay.errors import BadConfig
+from relay.policy import shipped
+from relay.quota import reset_of
 from relay.reset import Reset, parse_reset
-from relay.usage import DAYS
+from relay.zones import DAYS
 
 ZONES = ["UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kathmandu", "Australia/Lord_Howe", "America/Santiago"]
 SPRING, AUTUMN = datetime(2026, 3, 29, tzinfo=UTC).timestamp(), datetime(2026, 10, 25, tzinfo=UTC).timestamp()
@@ -89,3 +92,9 @@ def test_a_reset_as_people_write_it(text: str, reset: Reset) -> None:
 def test_what_is_no_reset_is_78_with_an_example(text: str) -> None:
     with pytest.raises(BadConfig, match="sat 00:00 UTC"):
         parse_reset(text)
+
+
+@pytest.mark.parametrize("zone", [None, "Mars/Olympus", "../../etc/passwd", "Europe"])
+def test_hours_of_a_person_in_a_zone_that_nobody_knows_count_in_utc(zone: str | None) -> None:
+    account = Account(id="a", label="a", owner="a", provider="unknown", weekly_hours=5.0, zone=zone)
+    assert reset_of(account, shipped().unknown) == Reset(day="mon", zone="UTC")

@@ -14,8 +14,8 @@ from relay.advice import command
 from relay.crew import Crew
 from relay.plan import Range, finish_range
 from relay.policy import Providers
-from relay.redact import printable, redact
-from relay.status import AccountRow, View
+from relay.redact import nameless, printable, redact
+from relay.status import AccountRow, View, names_of
 from relay.turns import Candidate, Order, order
 from relay.webhook import LONGEST
 from relay.wording import duration, iso
@@ -38,8 +38,16 @@ class Reader:
 
     def name(self, row: AccountRow) -> str:
         """What to call an account's person."""
-        label = "" if self.redacted else printable(row.label)
-        return (_CALLS.sub(" ", label).strip() if self.chat else label) or row.id
+        return ("" if self.redacted else self.harmless(row.label)) or row.id
+
+    def harmless(self, text: str) -> str:
+        """What somebody wrote, as it may be shown here."""
+        line = printable(text)
+        return _CALLS.sub(" ", line).strip() if self.chat else line
+
+    def zone_of(self, row: AccountRow) -> str | None:
+        """In which zone to tell that person times: where somebody lives is told to nobody else."""
+        return self.zone if self.redacted else row.zone
 
 
 @dataclass(frozen=True)
@@ -106,8 +114,11 @@ def propose(
 ) -> Turn:
     """The first who can begin now; `stores` by variable are what others must set. `ends`: tell when the run may end."""
     reader = reader or Reader()
+    stores = {} if reader.redacted else stores
     if view.phase == "halted":
-        text = f"Run {view.run} is halted: {printable((view.state and view.state.halted) or '')}"
+        why = (view.state and view.state.halted) or ""
+        why = str(nameless(why, names_of(view.accounts))) if reader.redacted else why
+        text = f"Run {view.run} is halted: {reader.harmless(why)}"
         return Turn(None, "the run is halted", "", text, reader=reader)
     if view.step >= view.target > 0:
         text = f"Run {view.run} has reached its target of {view.target:,} steps."
@@ -178,7 +189,7 @@ def _message(view: View, chosen: Candidate, words: str, reader: Reader, ends: Ra
     parts = [_greeting(view, chosen, reader)]
     if view.training and view.holder:
         parts.append(f"{view.holder.account} is training right now; start when that ends.")
-    zone, quota = chosen.row.zone, chosen.row.quota
+    zone, quota = reader.zone_of(chosen.row), chosen.row.quota
     if chosen.free_until < view.now + 7 * 86400:
         parts.append(f"Your time for it ends {wall(chosen.free_until, zone)}.")
     if quota is not None:
@@ -191,7 +202,7 @@ def _message(view: View, chosen: Candidate, words: str, reader: Reader, ends: Ra
 
 def _greeting(view: View, one: Candidate, reader: Reader, when: bool = False) -> str:
     percent = 100.0 * view.step / view.target if view.target else 0.0
-    turn = f"your turn comes {wall(one.at or view.now, one.row.zone)}" if when else "it is your turn"
+    turn = f"your turn comes {wall(one.at or view.now, reader.zone_of(one.row))}" if when else "it is your turn"
     return (
         f"Hello {reader.name(one.row)}: run {view.run} stands at step {view.step:,} of {view.target:,} "
         f"({percent:.1f}%) and {turn}."
@@ -204,6 +215,7 @@ def announcement(view: View, turn: Turn, account: str) -> dict[str, Any]:
     return {
         "text": text,
         "content": text,
+        "allowed_mentions": {"parse": []},
         "run": view.run,
         "step": view.step,
         "target": view.target,

@@ -22,7 +22,7 @@ from relay.ledger import RunLedger
 from relay.policy import Providers, shipped
 from relay.quota import Quota
 from relay.state import Holder, Link, RunState
-from relay.status import AccountRow, View
+from relay.status import AccountRow, View, without_names
 from relay.turns import first_after
 from relay.zones import DAYS, wall
 from storage.base import open_store
@@ -220,6 +220,25 @@ def test_redacted_answers_name_ids_alone() -> None:
     rows = tuple(AccountRow(f"a{n}", f"Person {n}", "ready") for n in range(3))
     turn = turn_of(*rows, reader=Reader(redacted=True))
     assert "Person" not in json.dumps(turn.document()) + turn.text() and "Hello a0:" in turn.message
+
+
+def test_redacted_no_place_and_no_name_in_what_somebody_wrote_is_told() -> None:
+    row = AccountRow("a", "Zoe's PC", "ready", owner="Zoe", zone="Asia/Kathmandu", availability="sat 00:00-24:00")
+    seen = view((row,), now=NOON)
+    for reader, told in ((Reader(), True), (Reader(redacted=True), False)):
+        turn = propose(seen, {"RELAY_STORE": "file:///home/zoe/relay"}, shipped(), reader)
+        shown = json.dumps(turn.document()) + turn.text()
+        assert "Your time for it ends" in shown
+        assert [word in shown for word in ("Zoe", "Kathmandu", "/home/zoe")] == [told] * 3
+    stopped = halted().model_copy(update={"halted": "<!channel> Zoe saw nan @everyone"})
+    seen = view((row,), state=stopped)
+    assert (
+        propose(seen, {}, shipped(), Reader(redacted=True)).message == "Run r is halted: <!channel> a saw nan @everyone"
+    )
+    hidden = without_names(replace(seen, accounts=(replace(row, gpu="Zoe's T4", tier="Zoe pro", label="Zoe's"),)))
+    assert "Zoe" not in repr(hidden), "nor in the free texts of an account, or in what halted the run"
+    chat = propose(seen, {}, shipped(), Reader(chat=True)).message
+    assert "Zoe saw nan" in chat and not set("<@") & set(chat)
 
 
 def test_two_stores_are_both_passed_on() -> None:

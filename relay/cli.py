@@ -21,6 +21,7 @@ from relay.commands import (
     clearing,
     dashboard,
     demonstration,
+    importing,
     listing,
     people,
     planning,
@@ -151,12 +152,24 @@ class Trm:
         data = workload.data.valid if split == "valid" else workload.data.test
         return data.size if data else 0
 
-    def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool) -> list[str]:
-        """Weights under the reference's names; raises BadData."""
+    def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> list[str]:
+        """Weights under the reference's names: safetensors, or the reference's own file (step_N); raises BadData."""
         with _speaking_our_errors():
-            from trm.export import export_folder
+            from trm.export import export_folder, export_step
 
-            return [str(path) for path in export_folder(checkpoint, out, config, ema=not raw)]
+            if form == "safetensors":
+                written = export_folder(checkpoint, out, config, ema=not raw)
+            else:
+                written = export_step(checkpoint, out, config, ema=not raw, compiled=form == "reference")
+            return [str(path) for path in written]
+
+    def start_from(self, workload: Workload, weights: Path) -> Sequence[str]:
+        """A safetensors file or the reference's step_N; raises BadData."""
+        from trm.workload import TrmWorkload
+
+        assert isinstance(workload, TrmWorkload)
+        with _speaking_our_errors():
+            return workload.start_from(weights)
 
 
 def _train_config(config: BaseModel) -> TrainConfig:
@@ -240,6 +253,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": weights.export,
     "init": upkeep.init,
     "fork": upkeep.fork,
+    "import": importing.import_weights,
     "gc": clearing.gc,
     "demo": demonstration.demo,
 }

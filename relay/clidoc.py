@@ -87,7 +87,8 @@ def spelled(name: str, kind: Any, info: OptionInfo | ArgumentInfo) -> str:
 def _row(parameter: tuple[str, Any, OptionInfo | ArgumentInfo, Any]) -> str:
     name, kind, info, default = parameter
     required = "required" if default is inspect.Parameter.empty else ""
-    shown = required or ("" if default in (None, False, "") else f"`{default}`")
+    plain = default.value if isinstance(default, Enum) else default
+    shown = required or ("" if plain in (None, False, "") else f"`{plain}`")
     return f"| `{spelled(name, kind, info)}` | {info.help or ''} | {shown} |"
 
 

@@ -72,6 +72,16 @@ def copy_unsent(
     return head, _origin(parent, packed)
 
 
+def put_weights(branch: Branch, packed: Packed, folder: Path, origin: Origin, show: Show = silent) -> Checkpoint:
+    """The head of a run that begins from a file of weights: `packed`, a state of step 0, whose files lie in `folder`.
+
+    Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    """
+    with speaking(branch.store, "The weights could not be stored"):
+        _claim(branch, weights=origin.entry, state=packed.state_hash)
+        return _store(packed, folder, branch, None, show)
+
+
 def only_here(outbox: Outbox, state: RunState) -> list[Packed]:
     """Intact checkpoints of the run on this machine that the run does not hold (any more), oldest first."""
     held = {c.key for c in state.retained} | {r.key for r in state.retired}

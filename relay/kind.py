@@ -78,6 +78,13 @@ class Kind(Protocol):
         """Rows in 'valid' or 'test'; 0 if there are none."""
         ...
 
-    def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool) -> Sequence[str]:
-        """Weights of a checkpoint folder (averaged, or raw) for use elsewhere; returns what was written."""
+    def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> Sequence[str]:
+        """Weights of a checkpoint folder (averaged, or raw) for use elsewhere; returns what was written.
+
+        form: 'safetensors', or one that the kind knows. Raises BadConfig for another one.
+        """
+        ...
+
+    def start_from(self, workload: Workload, weights: Path) -> Sequence[str]:
+        """Start at step 0 with the weights of somebody's file; returns lines for people. Raises BadData."""
         ...

@@ -8,12 +8,20 @@ from relay.certify import FIRST_SESSION
 from relay.state import Certified, Checkpoint, Link, RunState
 from relay.wording import counted
 
+WEIGHTS_ONLY = "weights-only"
+"""In the place of a project: the run began from somebody's file of weights, which never was a whole state. Then
+`origin.run` is that file's name, as far as it can be one, and `origin.entry` its hash."""
 
 def continuing(state: RunState, checkpoint: Checkpoint) -> str:
     """Whose step a session goes on from."""
     made = next((link for link in reversed(state.links) if link.epoch == checkpoint.epoch), None)
     if made is not None:
         return f"Continuing step {checkpoint.step:,} of {made.account}'s session (epoch {made.epoch})."
+    if state.origin and state.origin.project == WEIGHTS_ONLY:
+        return (
+            f"Beginning from the weights of {state.origin.run}, weights only and perhaps averaged ones: optimizer, "
+            f"averages and schedule start afresh, so no training is continued exactly."
+        )
     origin = f" of run {state.origin.run}, from which this one was forked" if state.origin else ""
     return f"Continuing step {checkpoint.step:,}{origin}."
 

@@ -13,7 +13,8 @@ from trm.act import TRM
 from trm.statefile import read_tensors
 from trm.train import TrainState
 
-_WRAPPERS = ("_orig_mod.", "model.")
+COMPILED = "_orig_mod."
+_WRAPPERS = (COMPILED, "model.")
 """Prefixes torch.compile and the reference's loss head put in front of a name."""
 
 
@@ -37,6 +38,8 @@ def load_named(model: TRM, tensors: Mapping[str, Tensor]) -> None:
     """
     ours = model.state_dict()
     theirs = {plain_name(name): value for name, value in tensors.items()}
+    if len(theirs) < len(tensors):
+        raise ValueError("weights hold one tensor under two names, with and without a wrapper's prefix")
     odd = sorted(ours.keys() ^ theirs.keys())
     if odd:
         raise ValueError(f"weights {'lack' if odd[0] in ours else 'hold an unknown'} tensor {odd[0]!r:.200}")

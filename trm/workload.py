@@ -24,6 +24,7 @@ from trm.device import settle
 from trm.digest import Digest, queued
 from trm.evaluate import EvalProgress, evaluate
 from trm.fingerprint import fingerprint, installed
+from trm.interop_step import begin_from
 from trm.layers import slow_bf16
 from trm.losses import METRICS
 from trm.memory import EVALUATED
@@ -124,6 +125,11 @@ class TrmWorkload:
         self._prepare()
         self._state = TrainState(self._config, self._sizes, self.device)
         self._reset_meters()
+
+    def start_from(self, path: Path) -> list[str]:
+        """Fresh state at step 0 with the weights of a file; returns what people should know. Raises ValueError."""
+        self.start()
+        return begin_from(self.state, path)
 
     def load(self, folder: Path) -> None:
         """Restore what `Snapshot.save` wrote; the present state stays if it does not fit. Raises ValueError."""

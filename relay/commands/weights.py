@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Mapping
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from relay.advice import command
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
 from relay.commands.reading import require
+from relay.config import Resolved
 from relay.errors import BadData, UsageError
 from relay.identity import Opened, Pair
 from relay.outbox import Outbox
@@ -25,6 +27,16 @@ from relay.workload import Workload
 SAMPLE, GROWTH, LONG_ENOUGH_S = 2, 4, 2.0
 """Rows timed first to foretell the rest, how many times more are timed next, and the seconds that are believed."""
 SPLITS = ("test", "valid")
+
+
+class Form(Enum):
+    """What `export` writes."""
+
+    safetensors = "safetensors"
+    reference = "reference"
+    plain = "reference-plain"
+
+
 StepOption = Annotated[
     int | None, typer.Option("--step", help="A retained step instead of the newest.", show_default=False)
 ]
@@ -52,12 +64,18 @@ def evaluate(
     rows: Annotated[int | None, typer.Option(min=1, help="Only the first rows.", show_default=False)] = None,
     split: Annotated[str, typer.Option(help="test (reported) or valid (chooses the best).")] = "test",
     step: StepOption = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="A file of weights instead of a run's checkpoint.", show_default=False)
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""
     if split not in SPLITS:
         raise UsageError(f"--split is one of {', '.join(SPLITS)}, not {split!r}.")
     app = surroundings(context)
+    if weights:
+        _evaluate_file(app, app.settle(overrides, config, store=False), app.cwd / weights, split, rows, as_json)
+        return
     resolved = app.settle(overrides, config, {"run": run})
     opened, stores = require(app, resolved)
     pinned = opened.ledger.genesis().config
@@ -70,9 +88,26 @@ def evaluate(
     metrics = measure(app, workload, split, rows)
     which = role(opened.view.state, chosen)
     document = {"schema": "relay.evaluate/1", "run": resolved.settings.run, "step": chosen.step, "which": which}
+    _show(document, f"step {chosen.step:,} ({which})", split, metrics, as_json)
+
+
+def _evaluate_file(
+    app: App, resolved: Resolved[Any], weights: Path, split: str, rows: int | None, as_json: bool
+) -> None:
+    """A file of weights under the settings as they are given; no run is looked at."""
+    data = resolved.path(resolved.settings.data_dir)
+    workload = app.kind.build(resolved.workload, app.kind.device(resolved.settings.device), data)
+    for line in app.kind.start_from(workload, weights):
+        say(f"{weights.name}: {line}.")
+    metrics = measure(app, workload, split, rows)
+    document = {"schema": "relay.evaluate/1", "run": None, "step": None, "which": "weights only", "file": str(weights)}
+    _show(document, f"{weights.name} (weights only)", split, metrics, as_json)
+
+
+def _show(document: Mapping[str, Any], whose: str, split: str, metrics: Mapping[str, float], as_json: bool) -> None:
     shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
     numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-    emit(as_json, {**document, "split": split, "metrics": numbers}, f"step {chosen.step:,} ({which}), {split}: {shown}")
+    emit(as_json, {**document, "split": split, "metrics": numbers}, f"{whose}, {split}: {shown}")
 
 
 def export(
@@ -83,9 +118,17 @@ def export(
     out: Annotated[Path | None, typer.Option(help="Folder; default ./export.", show_default=False)] = None,
     step: StepOption = None,
     raw: Annotated[bool, typer.Option("--raw", help="Raw weights instead of the averaged ones.")] = False,
+    form: Annotated[
+        Form,
+        typer.Option(
+            "--format",
+            metavar="FORM",
+            help="safetensors; or the reference's own file step_N: reference, reference-plain.",
+        ),
+    ] = Form.safetensors,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a checkpoint's weights as step_N/ with safetensors under the reference's names."""
+    """Write a checkpoint's weights as step_N/ with safetensors under the reference's names, or as its own step_N."""
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run})
     opened, stores = require(app, resolved)
@@ -93,7 +136,7 @@ def export(
     place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
         folder = bring(app, chosen, opened, stores, Path(scratch))
-        files = list(app.kind.export(folder, place, opened.ledger.genesis().config, raw))
+        files = list(app.kind.export(folder, place, opened.ledger.genesis().config, raw, form.value))
     document = {"schema": "relay.export/1", "step": chosen.step, "files": files, "exact": False}
     note = "Weights only: training cannot go on exactly from these files; `fork` does that."
     emit(as_json, document, "\n".join([*files, note]))

@@ -1,0 +1,117 @@
+"""`import`: begin a run from somebody's file of weights; it continues no training exactly, and says so."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+import relay
+from relay.advice import command
+from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
+from relay.commands.opening import Opening, target_of
+from relay.config import Resolved
+from relay.errors import BadConfig
+from relay.fork import Branch, put_weights
+from relay.identity import begin_run, open_run
+from relay.links import WEIGHTS_ONLY
+from relay.names import Names
+from relay.outbox import LocalFile, Packed
+from relay.pinned import config_hash
+from relay.progress import Lines
+from relay.signals import StopSignal
+from relay.state import Checkpoint, Origin
+from relay.transfers import showing
+from relay.workload import Workload
+from storage.transfer import file_digest
+
+STEP = re.compile(r"step_(\d{1,15})")
+
+
+def import_weights(
+    context: typer.Context,
+    weights: Annotated[Path, typer.Argument(metavar="FILE", help="step_N of the reference, or safetensors.")],
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin a run at step 0 from a file of weights alone: optimizer, averages and schedule start afresh."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run, "ephemeral": True if ephemeral else None})
+    settings = resolved.settings
+    opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)
+    if open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session):
+        raise _taken(settings.run)
+    opening.stores.ensure_tested(app.runtime)
+    workload = opening.workload(target_of(app, resolved, None))
+    notes = list(app.kind.start_from(workload, app.cwd / weights))
+    head, origin = stored(app, resolved, opening, workload, app.cwd / weights)
+    made = begin_run(
+        opening.stores, settings.project, settings.run, workload.config(), app.runtime, session=app.session,
+        new=True, ephemeral=settings.ephemeral, init=True, origin=origin, head=head,
+    )  # fmt: skip
+    if not made.begun:
+        raise _taken(settings.run)
+    document = {"schema": "relay.import/1", "run": settings.run, "file": str(weights), "exact": False, "notes": notes}
+    emit(as_json, {**document, "sha256": origin.entry}, told(resolved, weights, notes, overrides or ()))
+
+
+def told(resolved: Resolved[BaseModel], weights: Path, notes: list[str], overrides: Any) -> str:
+    """What people read: what began, what it is not, and how to go on."""
+    name = resolved.settings.run
+    lines = [f"Run {name} begins at step 0 with the weights of {weights.name}.", *(f"Note: {note}." for note in notes)]
+    lines.append("Weights only, perhaps averaged ones: optimizer, averages, data position and schedule start afresh.")
+    return "\n".join([*lines, f"Train: {command('run', name, *overrides)}"])
+
+
+def stored(
+    app: App, resolved: Resolved[BaseModel], opening: Opening, workload: Workload, weights: Path
+) -> tuple[Checkpoint, Origin]:
+    """The workload's state as the first checkpoint of the run, in the store. Raises as `put_weights`."""
+    settings, found = resolved.settings, STEP.fullmatch(weights.name)
+    branch = Branch(
+        opening.stores.checkpoints, Names(settings.project, settings.run), app.runtime.token(), relay.__version__
+    )
+    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
+        packed = packed_start(branch, workload, Path(scratch))
+        origin = Origin(
+            project=WEIGHTS_ONLY,
+            run=named(weights),
+            entry=file_digest(weights)[1],
+            step=int(found[1]) if found else 0,
+            state_hash=packed.state_hash,
+        )
+        return put_weights(branch, packed, Path(scratch), origin, show), origin
+
+
+def packed_start(branch: Branch, workload: Workload, folder: Path) -> Packed:
+    """Saves the workload's state into the folder."""
+    saved = workload.snapshot().save(folder)
+    sizes = {name: file_digest(folder / name) for name in saved.files}
+    return Packed(
+        project=branch.names.project,
+        run=branch.names.run,
+        run_id=branch.run_id,
+        step=saved.step,
+        epoch=0,
+        parent=None,
+        state_hash=saved.state_hash,
+        files=tuple(LocalFile(name=name, size=size, sha256=sha256) for name, (size, sha256) in sizes.items()),
+        config_hash=config_hash(workload.config()),
+        fingerprint=dict(workload.fingerprint()),
+    )
+
+
+def named(weights: Path) -> str:
+    """The file's name in the letters that the ledger takes for a name."""
+    return re.sub(r"[^a-z0-9_-]", "-", weights.name.lower()).strip("-_")[:60] or "weights"
+
+
+def _taken(name: str) -> BadConfig:
+    return BadConfig(f"There is a run {name} already. Choose another name with --run.")

@@ -5,7 +5,7 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help install check lint types test test-all ci model demo soak clean
+.PHONY: help install browser check lint types test test-all ci model demo soak clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -16,6 +16,13 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 install: $(BIN)/.installed   ## a virtual environment with everything the tests need
+
+browser: install   ## a Chromium for the dashboard's tests, where there is none
+	@$(BIN)/python -m tests.dashboard.chromium >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+	       && apt-get install -y -qq --no-install-recommends chromium-headless-shell fonts-dejavu-core >/dev/null; } \
+	  || $(BIN)/python -m playwright install chromium-headless-shell
+	@$(BIN)/python -m tests.dashboard.chromium
 
 check: lint types   ## lint and types
 
@@ -29,7 +36,7 @@ types: install
 test: install    ## every test but those with whole sessions, real processes and servers (some minutes)
 	$(PYTEST) -m "not slow"
 
-test-all: install  ## every test: also real processes, random kills, the demonstration, every command of the docs
+test-all: install browser  ## every test: also real processes, random kills, the demonstration, every command of the docs
 	$(PYTEST)
 
 ci: lint         ## what has to be green: installs, lints, types, tests, runs

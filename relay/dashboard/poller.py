@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relay.clock import Runtime
@@ -14,6 +14,7 @@ from storage.base import StoreError
 GROWTH = 1.5
 UNWATCHED_S = 60.0
 """Between two looks while no browser is there."""
+FAILED = "This program has failed and follows the run no more. Start the dashboard again."
 Read = Callable[[], "Mapping[str, Any] | None"]
 
 
@@ -85,8 +86,12 @@ class Poller:
         return self._wait if self.watchers else UNWATCHED_S
 
     def _run(self) -> None:
-        while not self._over:
-            self._wanted.wait(self.wait_s())
-            self._wanted.clear()
-            if not self._over:
-                self.look()
+        try:
+            while not self._over:
+                self._wanted.wait(self.wait_s())
+                self._wanted.clear()
+                if not self._over:
+                    self.look()
+        finally:
+            if not self._over:  # a bug: whoever looks at the page must not take it for the newest
+                self.news = replace(self.news, version=self.news.version + 1, trouble=FAILED)

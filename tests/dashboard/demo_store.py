@@ -1,6 +1,6 @@
 """Writes a plausible history of one run into a folder, entry by entry through the product's own ledger.
 
-`python -m tests.dashboard.demo_store FOLDER [ACCOUNTS' ZONE]` makes the store of the documentation's pictures.
+`python -m tests.dashboard.demo_store FOLDER` makes the store of the documentation's pictures.
 """
 
 from __future__ import annotations
@@ -202,13 +202,13 @@ class Story:
         self.append("rewind", Rewind(damaged=tuple(c.key for c in bad), to=to.key, evidence=text))
 
 
-def tell(folder: Path, now: float, days: float = 12.0, every: int = 250, training: bool = True) -> Story:
-    """The whole history up to `now`; the last session still trains, if wanted."""
+def tell(folder: Path, now: float, days: float = 12.0, every: int = 250, most: int = 200) -> Story:
+    """At most `most` sessions up to `now`, and one that still trains."""
     folder.mkdir(parents=True, exist_ok=True)
     story = Story(Past(open_store(folder.as_uri()), now - days * DAY), every=every)
     minutes = {0: 52, 1: 75, 2: 60, 3: 25, 4: 50}
     turn = 0
-    while story.store.clock < now - 0.12 * DAY and story.state.step < TARGET - 9_000:
+    while turn < most and story.store.clock < now - 0.12 * DAY and story.state.step < TARGET - 9_000:
         number = turn % len(PEOPLE)
         if turn == 6:
             story.rewind(number, 2 * every)
@@ -224,16 +224,15 @@ def tell(folder: Path, now: float, days: float = 12.0, every: int = 250, trainin
             )
         story.store.clock += (0.1 + story.random.random() * 1.3) * 8 * HOUR
         turn += 1
-    if training:
-        story.store.clock = now - 1_100
-        story.lease(2, ttl_s=7_200.0)
-        for back in (800, 500, 200):
-            story.store.clock = now - back
-            story.commit(story.state.step + every, "exact" if back == 800 else None)
-        story.append(
-            "incident",
-            Noted(cause="recomputed", text="Step bits differ from an earlier computation.", step=story.state.step),
-        )
+    story.store.clock = now - 1_100
+    story.lease(2, ttl_s=7_200.0)
+    for back in (800, 500, 200):
+        story.store.clock = now - back
+        story.commit(story.state.step + every, "exact" if back == 800 else None)
+    story.append(
+        "incident",
+        Noted(cause="recomputed", text="Step bits differ from an earlier computation.", step=story.state.step),
+    )
     story.store.clock = now
     return story
 

@@ -118,3 +118,11 @@ def test_the_file_replaces_another_at_once_or_says_where_it_cannot(tmp_path: Pat
         export(hostile(), tmp_path / "absent" / "run.html")
     with pytest.raises(BadConfig, match="cannot be written"):
         export(hostile(), tmp_path)
+
+
+def test_the_documentation_s_pictures_are_there_and_small() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "how-to" / "dashboard.md").read_text()
+    for name in ("light", "dark", "phone"):
+        picture = root / "docs" / f"dashboard-{name}.png"
+        assert picture.stat().st_size <= 200_000 and picture.name in page

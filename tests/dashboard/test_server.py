@@ -6,11 +6,12 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.testclient import TestClient
 
+from relay.clock import Task
 from relay.dashboard.data import Seen, document
 from relay.dashboard.page import SCRIPTS, STYLES
 from relay.dashboard.poller import LOCAL, REMOTE, UNWATCHED_S, Pace, Poller
@@ -110,6 +111,22 @@ def test_a_store_that_does_not_answer_leaves_what_is_known_and_is_told_once() ->
         seen.append((watched.news.version, watched.news.trouble))
     assert seen == [(1, ""), (2, "silent"), (2, "silent"), (3, ""), (4, "")]
     assert json.loads(watched.news.body())["run"] == "sudoku_rotation"
+
+
+class Inline(QuietRuntime):
+    """Runs a thread's body at once."""
+
+    def spawn(self, name: str, body: Callable[[], None]) -> Task:
+        body()
+        return cast(Task, None)
+
+
+def test_a_reader_that_fails_does_not_leave_a_page_that_claims_to_be_new() -> None:
+    failing = Poller(lambda: {}["bug"], FIRST, Pace(0.0, 0.0), Inline())
+    failing.wake()
+    with pytest.raises(KeyError):
+        failing.start()
+    assert failing.news.version == 2 and "Start the dashboard again" in failing.news.trouble
 
 
 def test_a_service_is_asked_less_and_less_while_nothing_is_new_and_soon_again_after() -> None:

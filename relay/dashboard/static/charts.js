@@ -7,7 +7,7 @@ Relay.lanes = (rows, width) => {
   const accounts = [...new Set(rows.map((row) => row.account))].sort();
   const shown = accounts.slice(0, 40);
   const narrow = width < 560;
-  const left = narrow ? 4 : 150, lane = narrow ? 38 : 26, foot = 26;
+  const left = narrow ? 4 : 150, lane = narrow ? 38 : 28, foot = 26;
   const from = Math.min(...rows.map((row) => row.started));
   const to = Math.max(...rows.map((row) => row.started + row.seconds), from + 60);
   const x = (moment) => left + (width - left - 8) * (moment - from) / (to - from);
@@ -32,7 +32,7 @@ Relay.lanes = (rows, width) => {
     if (place < 0) continue;
     const whole = !["killed", "fenced", "failed"].includes(row.kind);
     const top = place * lane + (narrow ? 17 : 5), high = 16;
-    const wide = Math.max(3, x(row.started + row.seconds) - x(row.started));
+    const wide = Math.max(4, x(row.started + row.seconds) - x(row.started));
     const text = `Session ${row.epoch}, ${Relay.label(row.account)}, ${Relay.when(row.started)}, ${Relay.duration(row.seconds)}, steps ${Relay.int(row.from_step)} to ${Relay.int(row.to_step)}: ${Relay.words[row.kind]}`;
     picture.append(Relay.svg("rect", { x: x(row.started), y: whole ? top : top + high / 2, width: wide, height: whole ? high : high / 2, rx: 2, class: `end-${row.kind}` },
       Relay.svg("title", {}, text)));

@@ -36,6 +36,8 @@ Relay.number = (value) => {
   return Math.abs(value) >= 1000 ? Relay.int(value) : String(Number(value.toPrecision(4)));
 };
 
+Relay.counted = (value, what) => `${Relay.int(value)} ${what}${value === 1 ? "" : "s"}`;
+
 Relay.share = (value, digits = 1) =>
   value === null || value === undefined ? Relay.unknown : `${(100 * value).toFixed(digits)} %`;
 

@@ -35,7 +35,7 @@ Relay.panels = {
         ["Safe checkpoint", ...(head.safe ? [`step ${Relay.int(head.safe.step)}, `, Relay.ago(head.safe.at)] : ["none yet"])],
         ["Validation", head.validation ? `${Relay.share(head.validation.value)} exactly right at step ${Relay.int(head.validation.step)}` : Relay.unknown],
         ["Next", head.next ? Relay.label(head.next) : "nobody proposed"],
-        ["Given so far", `${Relay.number(head.hours)} hours of lease in ${Relay.int(data.sessions_total)} sessions`],
+        ["Given so far", `${head.hours.toFixed(1)} hours of lease in ${Relay.counted(data.sessions_total, "session")}`],
         ["Trained twice", head.redone_steps ? `${Relay.int(head.redone_steps)} steps, after damage` : "no step"],
       ]),
     ];
@@ -88,10 +88,10 @@ Relay.panels = {
       ["state", (row) => [Relay.el("span", { class: `chip ${row.state}` }, row.state.replace("_", " ")), row.until ? ` until ${Relay.when(row.until)}` : "", row.next ? " · proposed next" : ""]],
       ["GPU", (row) => row.gpu ?? Relay.unknown],
       ["sessions", (row) => Relay.int(row.sessions), true],
-      ["hours", (row) => Relay.number(row.seconds / 3600), true],
+      ["hours", (row) => (row.seconds / 3600).toFixed(1), true],
       ["steps that stand", (row) => Relay.int(row.stands), true],
       ["share", (row) => Relay.share(row.share), true],
-      ["hours left", (row) => Relay.quota(row.quota)],
+      ["hours left", (row) => Relay.el("span", { class: "wide" }, Relay.quota(row.quota))],
     ], rows, 25)];
   },
 
@@ -100,9 +100,9 @@ Relay.panels = {
     const rate = store.upload_s && store.checkpoint_bytes ? `, ${Relay.size(store.checkpoint_bytes / store.upload_s)}/s` : "";
     return [Relay.facts([
       ["Store", store.store || store.kind || Relay.unknown],
-      ["Kept", `${Relay.int(store.checkpoints)} checkpoints, ${Relay.size(store.bytes)}`],
+      ["Kept", `${Relay.counted(store.checkpoints, "checkpoint")}, ${Relay.size(store.bytes)}`],
       ["Oldest kept", store.oldest_step === null ? "none" : `step ${Relay.int(store.oldest_step)}`],
-      ["To be deleted", `${Relay.int(store.deletable)} retired checkpoints (gc deletes them)`],
+      ["To be deleted", `${Relay.counted(store.deletable, "retired checkpoint")} (gc does it)`],
       ["Damaged", store.damaged ? `${Relay.int(store.damaged)} known and not in use` : "none known"],
       ["One checkpoint", Relay.size(store.checkpoint_bytes)],
       ["Upload", store.upload_s ? `${Relay.duration(store.upload_s)} a checkpoint${rate}` : Relay.unknown],
@@ -153,7 +153,7 @@ Relay.quota = (quota) => {
   const of = quota.of_s ? ` of ${Relay.number(quota.of_s / 3600)}` : "";
   const age = quota.source === "estimated" ? "" : `, ${Relay.duration(Relay.now() - quota.read_at)} old`;
   const resets = quota.resets_at ? `; new hours ${Relay.when(quota.resets_at)}` : "";
-  return `${Relay.number(quota.left_s / 3600)}${of} h (${quota.source}${age})${resets}`;
+  return `${(quota.left_s / 3600).toFixed(1)}${of} h (${quota.source}${age})${resets}`;
 };
 
 Relay.sessionTable = (rows) => Relay.table("sessions-all", "Sessions, newest first", [

@@ -101,6 +101,12 @@ class Forecast:
     helps: tuple[Help, ...]
     intervals: tuple[Interval, ...]
 
+    @property
+    def limit(self) -> str:
+        """What limits; `start-up` where no session is longer than that, so that no step is ever gained."""
+        longest = max(min(one.session_s, one.weekly_s or math.inf) for one in self.course.members)
+        return "start-up" if longest <= self.course.startup_s else self.shares.limit
+
 
 def forecast(course: Course, every_steps: int = 500, snapshot_s: float | None = None) -> Forecast | None:
     """None if there is nobody to plan. `snapshot_s`: how long a snapshot was measured to hold training up."""
@@ -191,17 +197,20 @@ def helps(course: Course, count: int) -> list[Help]:
 
 
 def intervals(course: Course, calendar: Calendar, every_steps: int, snapshot_s: float | None) -> Iterable[Interval]:
-    """Expected loss: sessions that die, times half an interval. Stall: a snapshot for each commit."""
+    """Expected loss: sessions that die, times half an interval or half of what a session trains, whichever is less.
+    Stall: a snapshot for each commit."""
     steps = sum(one.steps for one in calendar.sessions)
     if not steps:
         return
-    pace = calendar.trained_s / steps
+    usual = {member.id: member.speeds.usual for member in course.members}
+    pace = sum(one.steps / usual[one.account] for one in calendar.sessions) / steps
+    most = max(0.0, calendar.trained_s / calendar.count - course.startup_s)
     rate = course.failure_rate
     if rate is None:
         rate = (course.died + PRIOR_DIED) / (course.died + course.lived + PRIOR_DIED + PRIOR_LIVED)
     for every in sorted({*INTERVALS, every_steps}):
         stall = None if snapshot_s is None else snapshot_s * steps / every
-        yield Interval(every, calendar.count * rate * every * pace / 2, stall)
+        yield Interval(every, calendar.count * rate * min(every * pace, most) / 2, stall)
 
 
 def _another(member: Member, now: float) -> Member:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from relay.periods import WEEK_S
-from relay.plan import Forecast
-from relay.report import fold
+from relay.plan import Forecast, Interval
 from relay.simulate import Calendar
 from relay.wording import counted, duration
 from relay.zones import wall
@@ -123,7 +122,9 @@ def _limits(found: Forecast) -> str:
             "hand-overs": "the time between two sessions",
             "quotas": "quotas: hours are used up before their resets",
             "availability": "availability: nobody is awake",
-        }[found.shares.limit],
+            "start-up": f"the start-up: it takes {duration(found.course.startup_s)}, no session is longer, and no step "
+            f"is ever gained",
+        }[found.limit],
     )
     return (
         f"What limits: {why}. Of the time, {shares.trained:.0%} is sessions, {shares.handed_over:.0%} hand-overs, "
@@ -140,10 +141,15 @@ def _helps(found: Forecast) -> Iterator[str]:
 def _intervals(found: Forecast) -> Iterator[str]:
     if not found.intervals:
         return
-    costs = [
-        f"every {counted(one.steps, 'step')} loses {duration(one.lost_s)}"
-        + ("" if one.stall_s is None else f" and stalls {duration(one.stall_s)}")
-        for one in found.intervals
-    ]
-    measured = "" if found.intervals[0].stall_s is not None else "; what a snapshot stalls was not measured"
-    yield f"Committing, from here to the end: {'; '.join(costs)}{measured}."
+    dies, stalls = any(one.lost_s for one in found.intervals), found.intervals[0].stall_s is not None
+    parts = [] if dies else ["no session is taken to die, so none loses anything"]
+    if dies or stalls:
+        parts += [f"every {counted(one.steps, 'step')} {_cost(one, dies)}" for one in found.intervals]
+    parts += [] if stalls else ["what a snapshot stalls was not measured"]
+    yield f"Committing, from here to the end: {'; '.join(parts)}."
+
+
+def _cost(one: Interval, dies: bool) -> str:
+    costs = [("loses", one.lost_s)] if dies else []
+    costs += [] if one.stall_s is None else [("stalls", one.stall_s)]
+    return " and ".join(f"{what} {duration(s) if s >= 0.5 or not s else 'less than 1 s'}" for what, s in costs)

@@ -81,7 +81,7 @@ def document(found: Forecast, zone: str, notes: Sequence[str]) -> dict[str, Any]
             }
             for week in found.weeks
         ],
-        "limit": found.shares.limit,
+        "limit": found.limit,
         "shares": {key: round(value, 6) for key, value in vars(found.shares).items()},
         "one_more": [{"like": h.like, "kind": h.kind, "saves_s": round(h.saves_s)} for h in found.helps],
         "intervals": [

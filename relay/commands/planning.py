@@ -69,7 +69,8 @@ def plan(
     config: ConfigOption = None,
     preset: Annotated[str | None, typer.Option(help="A plan of no run: guide or h100.", show_default=False)] = None,
     steps_per_hour: Annotated[
-        float | None, typer.Option(min=0.001, help="Assume this speed where none was measured.", show_default=False)
+        float | None,
+        typer.Option(min=0.001, max=1e9, help="Assume this speed where none was measured.", show_default=False),
     ] = None,
     startup_minutes: Annotated[
         float | None, typer.Option(min=0, max=600, help="From machine start to the lease.", show_default=False)

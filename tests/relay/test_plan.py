@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from relay.crew import Crew, Wish
 from relay.periods import WEEK_S, Periods
-from relay.plan import Forecast, Range, finish_range, forecast, spread
+from relay.plan import Forecast, Interval, Range, finish_range, forecast, spread
 from relay.plan_presets import PRESETS
 from relay.plan_text import Look, draw
 from relay.planned import Plan, plan_of
@@ -101,6 +101,39 @@ def test_a_speed_that_nobody_measured_is_never_assumed() -> None:
         "bare": "no GPU declared, no session of its own measured",
     }
     assert text.startswith("No date for run r") and "--steps-per-hour N" in text
+
+
+def preset(name: str, startup_s: float | None = None, fails: float | None = None) -> Forecast:
+    found = forecast(PRESETS[name].course(NOW, None, startup_s, fails))
+    assert found
+    return found
+
+
+def test_where_no_session_dies_no_interval_is_said_to_lose_anything() -> None:
+    text = draw(preset("guide"), "", "UTC", (), Look())
+    assert "to the end: no session is taken to die, so none loses anything; what a snapshot stalls was not" in text
+    assert "every 100 steps" not in text and "loses 0 s" not in text
+    stalls = replace(preset("guide"), intervals=(Interval(100, 0.0, 0.2), Interval(500, 0.0, 90.0)))
+    assert "anything; every 100 steps stalls less than 1 s; every 500 steps stalls 2 min." in draw(
+        stalls, "", "UTC", (), Look()
+    )
+
+
+def test_a_session_that_dies_loses_no_more_than_it_had() -> None:
+    """One account, an hour a session at a step a second, one in two dies: half of half an hour at most."""
+    one = course(member(session_s=HOUR), steps=10**6, gaps=(60.0,), startup_s=0.0, failure_rate=0.5, interval_s=100.0)
+    found = forecast(one, every_steps=100_000)
+    assert found
+    lost, dying = {each.steps: each.lost_s for each in found.intervals}, found.middle.count * 0.5
+    assert lost[100] == pytest.approx(dying * 50), "half an interval of 100 s each"
+    assert lost[100_000] == pytest.approx(found.middle.trained_s / 4), "all of which half of the sessions had half"
+
+
+def test_a_start_up_as_long_as_every_session_is_said_to_be_the_limit() -> None:
+    found = preset("guide", startup_s=HOUR, fails=0.0)
+    assert found.limit == "start-up" and found.finish.p10 == math.inf
+    assert "it takes 1 h 00 min, no session is longer, and no step is ever gained" in draw(found, "", "UTC", (), Look())
+    assert preset("guide").limit == "quotas"
 
 
 def test_an_assumed_speed_is_called_so() -> None:
@@ -221,7 +254,7 @@ def test_what_an_interval_costs_is_arithmetic() -> None:
     assert found is not None
     by_steps = {one.steps: one for one in found.intervals}
     assert set(by_steps) == {100, 250, 500, 1000, 2500}
-    pace = found.middle.trained_s / 100_000
+    pace = 1.0  # seconds a step
     assert by_steps[1000].lost_s == pytest.approx(found.middle.count * 0.1 * 500 * pace)
     assert by_steps[1000].stall_s == pytest.approx(0.05 * 100)
     assert of(course(member(), steps=100)).intervals[0].stall_s is None

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay import accounttable, usage
-from relay.accounttable import facts, hours_left, local
+from relay.accounttable import facts, hours_left
 from relay.redact import printable
 from relay.standing import Standing
 from relay.state import Link, RunState
 from relay.status import AccountRow, View
 from relay.usage import OnGpu
 from relay.wording import counted, duration, iso
+from relay.zones import local
 
 SHOWN = 5
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-from rich import box
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len
 from rich.text import Text
 
+from relay.cells import cut, drawn, in_ascii, table
 from relay.quota import Quota
 from relay.redact import printable
 from relay.status import AccountRow
 from relay.wording import duration, iso
+from relay.zones import local
 
 NARROWEST, BROADEST = 40, 200
 SHORT = "%a %d %b %H:%M"
@@ -60,17 +57,13 @@ def listing(rows: Sequence[AccountRow], now: float, width: int | None, utf8: boo
         return "\n".join(_line(row, now) for row in ordered)
     wide = max(NARROWEST, min(BROADEST, width))
     columns = _fitting(ordered, now, wide)
-    shown = Table(box=box.HORIZONTALS if utf8 else box.ASCII2, pad_edge=False, header_style="")
+    shown = table(utf8)
     for title in columns:
         shown.add_column(title, overflow="fold", max_width=WIDEST[title])
     for texts in zip(*columns.values(), strict=True):
-        shown.add_row(*(Text(_ascii(text, utf8)) for text in texts))
-    out = io.StringIO()
-    console = Console(file=out, width=wide, highlight=False, markup=False, color_system=None, safe_box=not utf8)
-    console.print(shown)
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    times = columns.keys() & {"until", "reset"}
-    return "\n".join([*lines, *([f"Times are in your own zone: {local(now, '%Z')}."] if times else [])])
+        shown.add_row(*(Text(text if utf8 else in_ascii(text)) for text in texts))
+    zone = f"\nTimes are in your own zone: {local(now, '%Z')}." if columns.keys() & {"until", "reset"} else ""
+    return drawn(shown, wide, utf8) + zone
 
 
 def hours_left(quota: Quota | None, now: float) -> str:
@@ -84,17 +77,8 @@ def hours_left(quota: Quota | None, now: float) -> str:
     return f"{_hours(quota.left_s)}{whole} h, {quota.source} {duration(quota.age_s(now))} ago"
 
 
-def local(moment: float | None, form: str = "%a %Y-%m-%d %H:%M %Z") -> str:
-    """Unix seconds in the reader's own time zone: `Sat 2026-12-05 01:00 CET`; empty for None."""
-    return "" if moment is None else datetime.fromtimestamp(moment, UTC).astimezone().strftime(form)
-
-
 def _left(row: AccountRow, now: float) -> str:
     return "" if row.quota is None else hours_left(row.quota, now).partition(", what")[0]
-
-
-def _resets(row: AccountRow, now: float) -> str:
-    return local(row.quota.resets_at, SHORT) if row.quota else ""
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -106,7 +90,7 @@ COLUMNS: tuple[Column, ...] = (
     ("state", lambda row, now: row.state),
     ("until", lambda row, now: local(row.until, SHORT)),
     ("hours left", _left),
-    ("reset", _resets),
+    ("reset", lambda row, now: local(row.quota.resets_at, SHORT) if row.quota else ""),
 )
 WIDEST = {
     "id": 24,
@@ -126,7 +110,7 @@ WEIGHT = ("id", "state", "until", "hours left", "label", "provider", "owner", "r
 
 def _fitting(rows: Sequence[AccountRow], now: float, width: int) -> dict[str, list[str]]:
     """The columns that fit, in their order, each with its texts; empty ones are left out."""
-    texts = {title: [_cut(title, cell(row, now)) for row in rows] for title, cell in COLUMNS}
+    texts = {title: [_fitted(title, cell(row, now)) for row in rows] for title, cell in COLUMNS}
     kept, room = set(), width
     for title in WEIGHT:
         need = min(WIDEST[title], max(*map(cell_len, texts[title]), len(title))) + GAP
@@ -136,10 +120,9 @@ def _fitting(rows: Sequence[AccountRow], now: float, width: int) -> dict[str, li
     return {title: found for title, found in texts.items() if title in kept}
 
 
-def _cut(title: str, text: str) -> str:
+def _fitted(title: str, text: str) -> str:
     """An id is never cut: it must be typed."""
-    most = WIDEST[title]
-    return text if title == "id" or cell_len(text) <= most else set_cell_size(text, most - 1).rstrip() + "~"
+    return text if title == "id" else cut(text, WIDEST[title])
 
 
 def _line(row: AccountRow, now: float) -> str:
@@ -163,10 +146,6 @@ def _quota_document(quota: Quota | None, now: float) -> dict[str, Any] | None:
 
 def _hours(seconds: float) -> str:
     return f"{seconds / 3600:.1f}".removesuffix(".0")
-
-
-def _ascii(text: str, utf8: bool) -> str:
-    return text if utf8 else "".join(c if c.isascii() else "?" * cell_len(c) for c in text)
 
 
 def _natural(account: str) -> list[tuple[int, int, str]]:

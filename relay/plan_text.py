@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from relay.cells import fold
 from relay.periods import WEEK_S
 from relay.plan import Forecast, Interval
 from relay.simulate import Calendar

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.cells import cell_len, set_cell_size
 
 from relay import links
 from relay.advice import command
+from relay.cells import fold, in_ascii
 from relay.env import Machine
 from relay.progress import numbers
 from relay.redact import printable
@@ -74,27 +75,12 @@ def draw(view: View, machine: Machine, ascii_only: bool = False, columns: int | 
         *(_row(art, text, inside) for text in _accounts(view.accounts, inside, layout)),
         _edge(art["bottom"], inside),
         *(
-            _shown(art, line)
+            line if art is UTF8 else in_ascii(line)
             for text in (*_below(view), *_clocks(view, machine))
             for line in fold(text, max(inside + 2, columns or cell_len(text)))
         ),
     ]
     return "\n".join(lines)
-
-
-def fold(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns; words go to the next line, a word too long for one is broken."""
-    if cell_len(text) <= width:
-        return [text]
-    lines = [""]
-    for word in text.split(" "):
-        for part in [word] if cell_len(word) <= width - 2 else chop_cells(word, width - 2):
-            longer = f"{lines[-1]} {part}" if lines[-1] else part
-            if cell_len(longer) <= width:
-                lines[-1] = longer
-            else:
-                lines.append(f"  {part}")
-    return lines
 
 
 def _progress(view: View) -> list[str]:
@@ -247,9 +233,4 @@ def _edge(parts: str, inside: int) -> str:
 
 
 def _row(art: dict[str, str], text: str, inside: int) -> str:
-    return art["side"] + set_cell_size(_shown(art, text), inside) + art["side"]
-
-
-def _shown(art: dict[str, str], text: str) -> str:
-    """In ASCII, a question mark for each column of what is none."""
-    return text if art is UTF8 else "".join(c if c.isascii() else "?" * cell_len(c) for c in text)
+    return art["side"] + set_cell_size(text if art is UTF8 else in_ascii(text), inside) + art["side"]

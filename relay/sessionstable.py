@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from relay.cells import cut
 from relay.redact import printable
 from relay.sessionreport import per_hour
 from relay.state import Link
 from relay.wording import counted, duration, iso
+from relay.zones import local
 
 UNTOLD = "unknown"
 LONGEST = 24
@@ -92,7 +93,7 @@ def sessions_text(links: Sequence[Link], missing: str, width: int | None) -> str
         "",
         *_sums("GPU", totals(links, _gpu)),
         "",
-        f"{counted(len(links), 'session')}. Times are {_zone(links[-1].started)}.",
+        f"{counted(len(links), 'session')}. Times are {local(links[-1].started, '%Z (UTC%z)')}.",
     ]
     return "\n".join(parts)
 
@@ -103,7 +104,7 @@ COLUMNS: tuple[Column, ...] = (
     ("epoch", True, lambda link: f"{link.epoch}"),
     ("account", False, lambda link: link.account),
     ("GPU", False, lambda link: link.gpu or UNTOLD),
-    ("start", False, lambda link: _local(link.started, "%Y-%m-%d %H:%M")),
+    ("start", False, lambda link: local(link.started, "%Y-%m-%d %H:%M")),
     ("min", True, lambda link: f"{link.seconds / 60:,.1f}"),
     ("steps", True, lambda link: f"{link.to_step - link.from_step:,}"),
     ("steps/h", True, lambda link: "" if (pace := _pace(link)) is None else f"{pace:,.0f}"),
@@ -132,20 +133,16 @@ def _sizes(columns: Sequence[Column], links: Sequence[Link]) -> list[int]:
 
 def _line(columns: Sequence[Column], cells: Sequence[str], sizes: Sequence[int]) -> str:
     shown = [
-        cell.rjust(size) if number else set_cell_size(_cut(cell, size), size)
+        cell.rjust(size) if number else set_cell_size(cut(cell, size), size)
         for (_, number, _), cell, size in zip(columns, cells, sizes, strict=True)
     ]
     return "  ".join(shown).rstrip()
 
 
-def _cut(text: str, size: int) -> str:
-    return text if cell_len(text) <= size else f"{set_cell_size(text, size - 1)}~"
-
-
 def _sums(title: str, found: Sequence[Total]) -> list[str]:
     size = min(LONGEST, max(len(title), *(cell_len(total.name) for total in found)))
     rows = [
-        f"{set_cell_size(_cut(total.name, size), size)}  {total.sessions:>8,}  {total.steps:>11,}  "
+        f"{set_cell_size(cut(total.name, size), size)}  {total.sessions:>8,}  {total.steps:>11,}  "
         f"{duration(total.seconds):>11}  {'' if total.per_hour is None else f'{total.per_hour:,.0f}':>9}"
         for total in found
     ]
@@ -171,11 +168,3 @@ def _gpu(link: Link) -> str:
 
 def _pace(link: Link) -> float | None:
     return per_hour(link.to_step - link.from_step, link.seconds)
-
-
-def _local(moment: float, form: str) -> str:
-    return datetime.fromtimestamp(moment, UTC).astimezone().strftime(form)
-
-
-def _zone(moment: float) -> str:
-    return _local(moment, "%Z (UTC%z)")

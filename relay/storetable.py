@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
+from relay.cells import drawn
+from relay.cells import table as empty_table
 from relay.reach import RACERS, Reach
 from relay.redact import printable
 from relay.skew import MOST_S
@@ -40,17 +37,14 @@ def table(stores: Sequence[Reach], width: int | None, utf8: bool) -> str:
     """A column a store, folded to `width`; without a width, as where nobody looks at a terminal, a line a fact."""
     if width is None:
         return "\n".join(line for found in stores for line in _lines(found))
-    shown = Table(box=box.HORIZONTALS if utf8 else box.ASCII2, pad_edge=False, header_style="")
+    shown = empty_table(utf8)
     shown.add_column("store of the", no_wrap=True)
     for found in stores:
         shown.add_column(found.used_for, overflow="fold", ratio=1)
     shown.add_row("address", *(found.address for found in stores))
     for facts in zip(*(_facts(found) for found in stores), strict=True):
         shown.add_row(facts[0][0], *(text for _, text in facts))
-    out = io.StringIO()
-    console = Console(file=out, width=width, highlight=False, markup=False, color_system=None, safe_box=not utf8)
-    console.print(shown)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    return drawn(shown, width, utf8)
 
 
 def _lines(found: Reach) -> list[str]:

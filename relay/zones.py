@@ -30,6 +30,11 @@ def is_zone(name: str | None) -> bool:
         return False
 
 
+def local(moment: float | None, form: str = "%a %Y-%m-%d %H:%M %Z") -> str:
+    """Unix seconds in the reader's own time zone: `Sat 2026-12-05 01:00 CET`; empty for None."""
+    return "" if moment is None else datetime.fromtimestamp(moment, UTC).astimezone().strftime(form)
+
+
 def wall(t: float, name: str | None) -> str:
     """A moment as a wall clock shows it: Sat 2026-12-05 14:30 (Europe/Berlin); UTC without a usable zone."""
     known = name if name and is_zone(name) else "UTC"

@@ -9,7 +9,7 @@ import typer
 from relay import usage
 from relay.account import Account
 from relay.accountstatus import newest, session_document, session_line
-from relay.accounttable import document, facts, hours_left, listing, local
+from relay.accounttable import document, facts, hours_left, listing
 from relay.commands.common import ConfigOption, JsonOption, RedactOption, RunOption, emit, speaks_utf8, surroundings
 from relay.commands.fields import AccountId
 from relay.commands.reading import Overview, overview
@@ -21,6 +21,7 @@ from relay.registry import Row
 from relay.roster import row_of
 from relay.status import AccountRow, without_names
 from relay.wording import counted, duration, iso
+from relay.zones import local
 
 SESSIONS_SHOWN = 10
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
-
-from rich.console import Console
 
 from relay.accounts import Accounts
 from relay.accountstatus import Told, account_document, account_text
+from relay.cells import drawn
 from relay.commands.common import App, emit, speaks_utf8
 from relay.commands.reading import accounts, overview, require
 from relay.config import Resolved
@@ -126,14 +124,11 @@ def laid_out(text: str, command: str | None) -> str:
     width = terminal_width()
     if width is None or not speaks_utf8():
         return ""
-    return drawn(text, width) + (f"\n\nNext:\n{command}" if command else "")
+    return drawn_markdown(text, width) + (f"\n\nNext:\n{command}" if command else "")
 
 
-def drawn(text: str, width: int) -> str:
-    """Markdown drawn by rich, without a link or a colour: `emit` lets no escape sequence out."""
+def drawn_markdown(text: str, width: int) -> str:
+    """Without a link: `emit` lets no escape sequence out."""
     from rich.markdown import Markdown  # a tenth of a second, which no other command shall wait
 
-    out = io.StringIO()
-    console = Console(file=out, width=width, color_system=None, force_terminal=False)
-    console.print(Markdown(harmless(text), hyperlinks=False))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    return drawn(Markdown(harmless(text), hyperlinks=False), width)

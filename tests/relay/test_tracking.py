@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from relay.accountstatus import Told, account_document, account_text
-from relay.commands.tracking import drawn
+from relay.commands.tracking import drawn_markdown
 from relay.sessionreport import Happened, decode, encode
 from relay.sessionstable import Total, sessions_document, sessions_text, totals
 from relay.standing import Standing
@@ -220,6 +220,6 @@ def test_a_name_that_a_person_wrote_into_an_incident_is_replaced_too(desk: Desk)
 
 
 def test_laid_out_for_a_terminal_no_mark_is_obeyed_but_ours() -> None:
-    shown = drawn("# Session 1\n\n- **Account:** \\[x\\](http://e)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n", 60)
+    shown = drawn_markdown("# Session 1\n\n- **Account:** \\[x\\](http://e)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n", 60)
     assert "Session 1" in shown and "**" not in shown and "[x](http://e)" in shown and "\x1b" not in shown
     assert max(cell_len(line) for line in shown.splitlines()) <= 60

@@ -3,7 +3,8 @@
     python benchmarks/checkpoint_stall.py --task sudoku --train TRAIN.csv --every 50 --count 4
 
 The stall is the time of `every` steps with a checkpoint in them less that of `every` steps without, alternating; the
-save runs on another thread, as in a session. Parts of the trainer's own waiting are listed.
+save runs on another thread, as in a session, which measures its own stall too (`run --json`). Parts of the trainer's
+own waiting are listed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def trained(work: TrmWorkload, steps: int, middle: Callable[[], None]) -> float:
 
 
 class Checkpoint:
-    """Snapshot N, check it, save it on a thread, step N+1 and its digest: what a session does (PROTOCOL P9)."""
+    """Snapshot N, check it, save it on a thread, queue step N+1 and its digest: as a session does (PROTOCOL P9)."""
 
     def __init__(self, work: TrmWorkload) -> None:
         self.work = work
@@ -64,7 +65,7 @@ class Checkpoint:
             self._timed("save (thread)", lambda: snapshot.save(Path(name)))  # type: ignore[attr-defined]
 
     def _next(self) -> None:
-        self.work.advance(self.work.step + 1, lambda: False, lambda _: None)
+        self.work.advance(self.work.step + 1, lambda: False, None)
         self.work.digest()
 
     def _timed(self, name: str, run: Callable[[], object]) -> object:

@@ -164,11 +164,14 @@ def _account(state: RegistryState, change: PutAccount, by: By) -> RegistryState:
     if (row.sha256 if row else None) != change.replaces:
         raise Refused(f"account: {change.id} is not what this change was made from")
     if row is None and len(state.accounts) >= MAX_REGISTERED:
-        raise Refused(f"account: this store lists {MAX_REGISTERED} accounts already")
+        raise Refused(f"account: this store lists {MAX_REGISTERED} accounts already; use another store for more")
     row = row or Row(sha256=ZEROS)
     claims = row.claims if change.claim in (None, *row.claims) else (*row.claims, change.claim)
     if len(claims) > MAX_CLAIMS:
-        raise Refused(f"account: {change.id} has trained under {MAX_CLAIMS} descriptions already")
+        raise Refused(
+            f"account: {change.id} has trained under {MAX_CLAIMS} descriptions already; set the owner and the provider "
+            f"of one of them, or let its person register another id where no limit bars it"
+        )
     status = "ready" if row.state == "forgotten" else row.state
     return _with_row(state, change.id, row, sha256=change.sha256, ref=change.ref, state=status, claims=claims)
 

@@ -20,7 +20,8 @@ from relay.state import Link, RunState
 from relay.wording import counted, duration, iso, metric, size
 from storage.base import Missing, Store, TooLong
 
-_MARKS = re.compile(r"([\\`*\[\]<>|&~])")
+_MARKS = re.compile(r"([\\`*\[\]<>|&~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+"""Also what begins an address, of which many readers of Markdown make a link by themselves."""
 TARGET_REACHED = "target reached"
 VERSIONS = ("python", "torch", "cuda", "cudnn", "triton", "driver", "instructions", "threads")
 

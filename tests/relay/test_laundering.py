@@ -138,7 +138,7 @@ def test_once_it_has_trained_every_later_owner_is_held_too() -> None:
     for owner in ("John", "Peter", "Mary"):
         with pytest.raises(PolicyRefused):
             second(known, owner=owner)
-    with pytest.raises(BadData, match="descriptions already"):
+    with pytest.raises(BadData, match="descriptions already; set the owner"):
         for number in range(MAX_CLAIMS):
             known.edit("account_1", owner=f"Person {number}")
 

@@ -248,6 +248,9 @@ def test_no_mark_of_a_stranger_is_obeyed() -> None:
     assert not set(text) & set("\x1b\x07\u202e\u200b")
     assert "[click]" not in text.replace("\\[click\\]", "") and "<b>" not in text.replace("\\<b\\>", "")
     assert plain("a|b`c") == "a\\|b\\`c"
+    assert "http://" not in text and plain("see www.evil or WWW.evil") == "see www\\.evil or WWW\\.evil", (
+        "no link either"
+    )
 
 
 @given(

@@ -115,7 +115,7 @@ def test_1000_accounts_and_all_runs_fit_into_an_entry() -> None:
     worst = {"claims": ("0" * 16,), "state": "quota_exceeded", "until": 1_712_345_678.25}
     rows = {key: row.model_copy(update=worst) for key, row in state.accounts.items()}
     state = state.model_copy(update={"accounts": rows})
-    with pytest.raises(Refused, match="1000 accounts already"):
+    with pytest.raises(Refused, match="1000 accounts already; use another store"):
         put(state, "one_more", "0" * 64)
     runs = {f"sudoku_pretrain_multiaccount/sudoku_rotation_{n:03d}": {"run_id": id_of(n), "begun": 1.7e9 + n / 7}
             for n in range(MAX_RUNS)}  # fmt: skip

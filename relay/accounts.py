@@ -31,8 +31,6 @@ from relay.roster import row_of
 from relay.trouble import speaking
 from storage.base import Missing, Ref, StoreError, TooLong
 
-__all__ = ["MAX_BYTES", "Account", "Accounts", "Listed"]
-
 
 @dataclass(frozen=True)
 class Listed:
@@ -56,6 +54,11 @@ class Accounts:
         self.store = registry.store
         self.providers = providers
         self._read: dict[str, Account] = {}
+
+    def now(self) -> float:
+        """By the store's clock."""
+        with speaking(self.store):
+            return self.store.now()
 
     def all(self) -> dict[str, Listed]:
         """Every account by id, forgotten ones too; one read each that was not read before."""
@@ -260,22 +263,19 @@ class Accounts:
         """By the store's clock; None where neither the account nor its provider has one."""
         found = self._load(account, row)
         reset = reset_of(found, self.providers.named(found.provider)) if found else None
-        with speaking(self.store):
-            return reset.week(self.store.now())[1] if reset else None
+        return reset.week(self.now())[1] if reset else None
 
     def _load(self, account: str, row: Row) -> Account | None:
         """The account's object; None if forgotten, missing or not what the registry promised."""
         if row.state == "forgotten":
             return None
-        if row.sha256 not in self._read:
-            try:
+        found = self._read.get(row.sha256)
+        if found is None:
+            with suppress(Missing, TooLong):
                 found = decode(self.store.get(_where(account, row), limit=MAX_BYTES), account, row.sha256)
-            except (Missing, TooLong):
-                return None
-            if found is None:
-                return None
-            self._read[row.sha256] = found
-        return self._read[row.sha256]
+            if found:
+                self._read[row.sha256] = found
+        return found
 
     def _put(self, account: Account, row: Row | None, claim: Claim | None) -> PutAccount:
         data = encode(account)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from relay import usage
-from relay.accounts import Account, Listed
+from relay.account import Account
+from relay.accounts import Listed
 from relay.accountstate import effective
 from relay.policy import Provider, Providers
 from relay.quota import hours_of, left

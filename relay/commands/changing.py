@@ -31,7 +31,6 @@ from relay.errors import BadConfig
 from relay.quotaread import moment
 from relay.redact import printable
 from relay.registry import Declared
-from relay.trouble import speaking
 from relay.wording import iso
 from relay.zones import zone
 
@@ -137,10 +136,8 @@ def _declare(here: App, account: str, mark: Mark, until: str | None, config: Pat
     if until and mark in (Mark.ready, Mark.blocked, Mark.retired):
         raise BadConfig(f"{mark.value} has no end of its own: leave --until out.")
     known, state = writing_accounts(here, here.settle(config=config)), STATES[mark]
-    with speaking(known.store):
-        now = known.store.now()
-    tz = zone(known.get(account).usable_zone) if until else None
-    ends = known.set_status(account, state, moment(until, now, tz) if until else None)
+    then = moment(until, known.now(), zone(known.get(account).usable_zone)) if until else None
+    ends = known.set_status(account, state, then)
     how = f" until {iso(ends)}" if ends else ""
     said = {"schema": "relay.account/1", "id": account, "state": state, "until": iso(ends)}
     emit(as_json, said, f"{account} is {state}{how}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from relay.account import confirmed
 from relay.accounts import Accounts
@@ -11,37 +10,29 @@ from relay.admission import Visit, admit
 from relay.clock import Runtime
 from relay.errors import BadConfig
 from relay.origins import COAUTHOR
-from relay.state import RunState
-from relay.trouble import speaking
+from relay.policy import Provider
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """Who wants to train what, where."""
+def ask(visit: Visit, known: Accounts, runtime: Runtime, tell: Callable[[str], None]) -> None:
+    """Tell what the person must know. Raises PolicyRefused (77) before anything is written or loaded."""
+    for line in admit(visit, known.find(visit.account), known.providers, runtime.wall()):
+        tell(line)
 
-    account: str
-    machine: str
-    run: str
-    competition: str | None
-    coauthor: bool
 
-    def ask(self, known: Accounts, state: RunState | None, runtime: Runtime, tell: Callable[[str], None]) -> None:
-        """Tell what the person must know. Raises PolicyRefused (77) before anything is written or loaded."""
-        run_id = state.run_id if state else None
-        visit = Visit(self.account, self.machine, self.run, run_id, self.coauthor, self.competition)
-        for line in admit(visit, known.find(self.account), known.providers, runtime.wall()):
-            tell(line)
+def enter(visit: Visit, run_id: str, known: Accounts) -> None:
+    """Write down, once each, under whom the account trains and its person's word for this run."""
+    known.claim(visit.account)
+    found = known.get(visit.account)
+    provider = known.providers.named(found.provider)
+    if visit.coauthor and provider.coauthor and not found.has_confirmed(run_id, provider.clause_digest):
+        confirm(known, visit.account, run_id, provider)
 
-    def enter(self, known: Accounts, run_id: str) -> None:
-        """Write down, once each, under whom the account trains and its person's word for this run."""
-        known.claim(self.account)
-        found = known.get(self.account)
-        provider = known.providers.named(found.provider)
-        if not (self.coauthor and provider.coauthor) or found.has_confirmed(run_id, provider.clause_digest):
-            return
-        with speaking(known.store):
-            now = known.store.now()
-        known.change(self.account, lambda old: confirmed(old, run_id, provider.clause_digest, now))
+
+def confirm(known: Accounts, account: str, run_id: str, provider: Provider) -> float:
+    """Keep its person's word for a run against the provider's clause; when that was (store's clock)."""
+    now = known.now()
+    known.change(account, lambda old: confirmed(old, run_id, provider.clause_digest, now))
+    return now
 
 
 def says_coauthor(environ: Mapping[str, str]) -> bool:

@@ -1,11 +1,13 @@
-"""What a session's report takes from the command line: its place, the account's label and hours, the next command."""
+"""What a session's end takes from the command line: its account's label and hours, whom to ask next, and how."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
 from relay.accounts import Accounts
+from relay.commands.reading import label_of
 from relay.context import Desk
+from relay.crew import Crew
 from relay.env import Machine
 from relay.handoff import command_for
 from relay.quota import Quota
@@ -13,6 +15,8 @@ from relay.sessionreport import SessionReport
 from relay.sessiontext import markdown
 from relay.standing import Standing, rows
 from relay.state import RunState
+from relay.status import AccountRow, View
+from relay.turns import first_after
 
 
 def desk_of(
@@ -23,12 +27,10 @@ def desk_of(
     stores: Mapping[str, str],
 ) -> Desk:
     """`stores` by variable are what the next person must set."""
-    label = known.all()[account].label
+    label = label_of(known, account)
 
     def quota(state: RunState) -> Quota | None:
-        mine = state.model_copy(update={"holder": None})  # the lease has been given back, whatever was read last
-        runs = [Standing(one) for one in (mine, *other_runs())]
-        found = rows(known.all(), runs, known.providers, state.updated)
+        found = _rows(known, _released(state), other_runs())
         return next((row.quota for row in found if row.id == account), None)
 
     def words(report: SessionReport) -> str:
@@ -36,3 +38,21 @@ def desk_of(
         return markdown(report, label, command)
 
     return Desk(provider=machine.provider, cloud=machine.cloud, quota=quota, words=words)
+
+
+def successor(known: Accounts, state: RunState, account: str) -> str | None:
+    """Whom to propose as next, by what accounts gave this run; another one if there is one."""
+    mine = _released(state)
+    listed = tuple(_rows(known, mine, ()))
+    view = View(state.project, state.run, state.target_steps, state.updated, mine, accounts=listed)
+    return first_after(Crew(view, known.providers), account)
+
+
+def _released(state: RunState) -> RunState:
+    """The run once its lease has been given back, whatever was read last."""
+    return state.model_copy(update={"holder": None})
+
+
+def _rows(known: Accounts, mine: RunState, others: Iterable[RunState]) -> list[AccountRow]:
+    runs = [Standing(one) for one in (mine, *others)]
+    return rows(known.all(), runs, known.providers, mine.updated, mine.run_id)

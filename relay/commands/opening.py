@@ -12,15 +12,15 @@ from pydantic import BaseModel
 
 import relay
 from relay.accounts import Accounts
+from relay.admission import Visit
 from relay.budget import Limits
 from relay.checkpoint import Facts
 from relay.commands.common import App
-from relay.commands.entering import Arrival
-from relay.commands.leaving import desk_of
+from relay.commands.entering import ask, enter
+from relay.commands.leaving import desk_of, successor
 from relay.commands.reading import accounts, open_stores, other_runs
 from relay.config import Resolved
 from relay.context import Context, Listener, Plan
-from relay.crew import Crew
 from relay.endpoint import ensure_tested
 from relay.gpus import gpu_name
 from relay.identity import Opened, Pair, begin_run
@@ -37,13 +37,10 @@ from relay.retention import Keep
 from relay.samehost import FileHostLocks, default_folder
 from relay.signals import StopSignal
 from relay.skew import clock_warning, skew
-from relay.standing import Standing, rows
 from relay.startup import Startup
 from relay.state import RunState
-from relay.status import View
 from relay.storeid import begin_store, begins_by_itself, read_identity
 from relay.transfers import through
-from relay.turns import first_after
 from relay.warm import WarmStart
 from relay.wording import duration
 from relay.workload import Workload
@@ -143,14 +140,15 @@ class Opening:
         self.gpu = known.get(name).gpu
         return known
 
-    def arrival(self) -> Arrival:
+    def visit(self, run_id: str | None) -> Visit:
         """The session as its account's provider sees it."""
-        settings = self.resolved.settings
-        return Arrival(settings.account, self.app.machine.provider, settings.run, settings.competition, self.coauthor)
+        of, machine = self.resolved.settings, self.app.machine.provider
+        return Visit(of.account, machine, of.run, run_id, self.coauthor, of.competition)
 
     def ask(self, state: RunState | None) -> None:
         """Refuse (77) what the account's provider or its person's word does not allow, before anything is written."""
-        self.arrival().ask(accounts(self.app, self.stores), state, self.app.runtime, self.tell)
+        run_id = state.run_id if state else None
+        ask(self.visit(run_id), accounts(self.app, self.stores), self.app.runtime, self.tell)
 
     def unknown_account(self) -> str:
         """What to add where nothing is left to train for an account that nobody registered; else empty."""
@@ -165,15 +163,15 @@ class Opening:
         self, opened: Opened, known: Accounts, workload: Workload, config: dict[str, Any], target: int
     ) -> Context:
         """Everything run_session needs."""
-        app, settings = self.app, self.resolved.settings
+        app, settings, run_id = self.app, self.resolved.settings, opened.view.state.run_id
         sync = self.resolved.path(settings.sync_dir) / settings.project / settings.run
-        opened.ledger.chain.mark = FileMark(sync / f"judged.{opened.view.state.run_id[:8]}.json")
+        opened.ledger.chain.mark = FileMark(sync / f"judged.{run_id[:8]}.json")
         ledger_url = self.resolved.ledger_url.partition("#")[0]
 
         def others() -> Iterator[RunState]:
             return other_runs(opened.registry, opened.names, app)
 
-        self.arrival().enter(known, opened.view.state.run_id)
+        enter(self.visit(run_id), run_id, known)
         fingerprint = workload.fingerprint()
         if line := another_card(self.gpu, gpu_name(fingerprint)):
             self.tell(line)
@@ -189,7 +187,7 @@ class Opening:
             session=app.session,
             account=settings.account,
             plan=self.plan(target),
-            outbox=claimed_outbox(sync, opened.view.state.run_id),
+            outbox=claimed_outbox(sync, run_id),
             locks=FileHostLocks(default_folder()),
             signal=self.stop,
             listener=Listener(self.tell, self.shown.step, self._waiting, through(self.shown.transfer, app.runtime)),
@@ -269,11 +267,3 @@ def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
     if begins_by_itself(stores.ledger):
         known.registry.begin(begin_store(stores.ledger, app.runtime))
     return known
-
-
-def successor(known: Accounts, state: RunState, account: str) -> str | None:
-    """Whom to propose as next, by what accounts gave this run; another one if there is one."""
-    released = state.model_copy(update={"holder": None})  # the lease is about to be
-    listed = rows(known.all(), [Standing(released)], known.providers, state.updated, state.run_id)
-    view = View(state.project, state.run, state.target_steps, state.updated, released, accounts=tuple(listed))
-    return first_after(Crew(view, known.providers), account)

@@ -32,7 +32,6 @@ from relay.names import check_name
 from relay.owners import Inference
 from relay.policy import shipped
 from relay.redact import printable, redact, secrets_of
-from relay.trouble import speaking
 
 
 def register(
@@ -69,7 +68,9 @@ def register(
     known = writing_accounts(here, here.settle(config=config))
     if automatic(known, account, label):
         say(f"{account} was registered by its first session; now it gets its label, owner and provider.")
-    made, fresh = add(known, account, label, found, told)
+        made, fresh = described(known, account, label, found, told), True
+    else:
+        made, fresh = known.register(account, label, found, **told)
     if competition:
         made = join_team(known, account, competition)
     emit(as_json, document(made, fresh), sentence(made, fresh))
@@ -98,8 +99,7 @@ def join_team(known: Accounts, account: str, slug: str) -> Account:
     """Keep the person's word to be of a competition's one team. Raises BadConfig (78) for what is no slug."""
     check_name("competition", slug)
     say(one_team(slug))
-    with speaking(known.store):
-        now = known.store.now()
+    now = known.now()
     return known.change(account, lambda old: in_team(old, slug, now))
 
 
@@ -113,18 +113,15 @@ def refuse_secrets(app: App, *texts: str | None) -> None:
         )
 
 
-def add(known: Accounts, account: str, label: str, found: Inference, more: Details) -> tuple[Account, bool]:
-    """Register, or describe an account that `run` had to register by its bare id. Whether it is new."""
-    if automatic(known, account, label):
-        told = {key: value for key, value in more.items() if value is not None}
-        named = {"owner": found.owner} if found.owner else {}
-        return known.edit(account, label=label, provider=found.provider, **named, **told), True
-    return known.register(account, label, found, **more)
+def described(known: Accounts, account: str, label: str, found: Inference, more: Details) -> Account:
+    """An account that `run` had to register by its bare id, with what is known of it now."""
+    told = {key: value for key, value in {"owner": found.owner, **more}.items() if value is not None}
+    return known.edit(account, label=label, provider=found.provider, **told)
 
 
 def automatic(known: Accounts, account: str, label: str) -> bool:
     """Whether `run` registered the account by its bare id and a person now says what to call it."""
-    listed = known.all().get(account)
+    listed = known.find(account)
     return listed is not None and listed.account is not None and listed.account.label == account != label
 
 

@@ -122,6 +122,12 @@ def accounts(app: App, stores: Pair) -> Accounts:
     return Accounts(Registry(stores.ledger, app.runtime, session=app.session), shipped())
 
 
+def label_of(known: Accounts, account: str) -> str:
+    """What to call it; its id for an account that nobody registered."""
+    found = known.find(account)
+    return found.label if found else account
+
+
 def connect(app: App, url: str, read_only: bool = False) -> Store:
     """A client that asks again when the store is silent; its back-off is spread by the runtime's chance."""
     store = open_store(url, read_only=read_only)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.accounts import Accounts
 from relay.accountstatus import Told, account_document, account_text
 from relay.cells import drawn
 from relay.commands.common import App, emit, speaks_utf8
-from relay.commands.reading import accounts, overview, require
+from relay.commands.reading import accounts, label_of, overview, require
 from relay.config import Resolved
 from relay.errors import BadConfig, BadData
 from relay.handoff import command_for
@@ -75,12 +74,6 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     escaped = names | {plain(name): key for name, key in names.items()}
     shown = laid_out(nameless(text.rstrip(), escaped), command)
     emit(as_json, nameless(whole, names), shown or nameless(page.rstrip(), escaped))
-
-
-def label_of(known: Accounts, account: str) -> str:
-    """By its id; the id itself for an account that nobody registered."""
-    found = known.find(account)
-    return found.label if found else account
 
 
 def names_in(app: App, stores: Pair) -> dict[str, str]:

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from relay import quotaread
-from relay.account import Account, Reading, confirmed
+from relay.account import Account, Reading
 from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings
+from relay.commands.entering import confirm as keep_word
 from relay.commands.fields import AccountId
 from relay.commands.opening import writing_accounts
 from relay.commands.reading import require
 from relay.errors import BadConfig
-from relay.trouble import speaking
 from relay.wording import iso
 from relay.zones import zone
 
@@ -30,17 +30,15 @@ def confirm(
     """Confirm, as the person whose account it is, to be a co-author of a run, where the provider's terms ask for it."""
     here = surroundings(context)
     resolved = here.settle(config=config, flags={"run": run})
-    opened, stores = require(here, resolved)
+    opened, _ = require(here, resolved)
     known = writing_accounts(here, resolved)
     provider = known.providers.named(known.get(account).provider)
     if not provider.coauthor:
         raise BadConfig(f"{account} is at {provider.title}, whose record asks for no confirmation. Nothing was stored.")
     say(f"{provider.title}: {provider.clause} ({provider.cited})")
     state = opened.view.state
-    with speaking(stores.ledger):
-        now = known.store.now()
-    known.change(account, lambda old: confirmed(old, state.run_id, provider.clause_digest, now))
-    said = {"schema": "relay.account/1", "id": account, "run": state.run, "confirmed": True, "at": iso(now)}
+    at = keep_word(known, account, state.run_id, provider)
+    said = {"schema": "relay.account/1", "id": account, "run": state.run, "confirmed": True, "at": iso(at)}
     emit(as_json, said, f"{account}'s person is a co-author of run {state.run}, as they confirm.")
 
 
@@ -67,8 +65,7 @@ def quota(
     here = surroundings(context)
     piped = _read(here.cwd, json_file) if json_file else None
     known = writing_accounts(here, here.settle(config=config))
-    with speaking(known.store):
-        now = known.store.now()
+    now = known.now()
     if piped is not None:
         reading = quotaread.official(piped, resource, now)
     else:

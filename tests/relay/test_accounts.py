@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from relay.account import Reading, confirmed, decode, in_team, object_name
-from relay.accounts import MAX_BYTES, Account, Accounts
+from relay.account import MAX_BYTES, Account, Reading, confirmed, decode, in_team, object_name
+from relay.accounts import Accounts
 from relay.canonical import digest, dumps
 from relay.entry import NewerFormat
 from relay.errors import BadConfig, BadData, Exit, PolicyRefused

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from relay.account import confirmed
-from relay.accounts import Account, Listed
+from relay.account import Account, confirmed
+from relay.accounts import Listed
 from relay.policy import shipped
 from relay.registry import Row
 from relay.standing import Standing, rows

@@ -90,8 +90,8 @@ def account_document(told: Told) -> dict[str, Any]:
     }
 
 
-def account_text(told: Told) -> str:
-    """For people; times in the reader's own zone."""
+def account_text(told: Told, width: int | None = None) -> str:
+    """For people, in a terminal of that width; times in the reader's own zone."""
     row, now = told.row, told.view.now
     until = f" until {local(row.until)}" if row.until else ""
     pairs = [
@@ -105,7 +105,7 @@ def account_text(told: Told) -> str:
         *(("session", session_line(state, link)) for state, link in newest(told.states, row.id, SHOWN)),
     ]
     label = f": {printable(row.label)}" if row.label != row.id else ""
-    return "\n".join([f"{printable(row.id)}{label}", *facts(pairs)])
+    return "\n".join([f"{printable(row.id)}{label}", *facts(pairs, width)])
 
 
 def newest(states: Sequence[RunState], account: str, most: int) -> list[tuple[RunState, Link]]:

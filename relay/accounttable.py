@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from relay.cells import cut, drawn, in_ascii, table
+from relay.paragraphs import paragraph
 from relay.quota import Quota
 from relay.redact import printable
 from relay.status import AccountRow
@@ -153,7 +154,7 @@ def _natural(account: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", account) if part]
 
 
-def facts(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Lines of one account, the names in a column of their own."""
-    longest = max(len(name) for name, _ in pairs)
-    yield from (f"  {name:{longest}}  {printable(text)}" for name, text in pairs if text)
+def facts(pairs: Sequence[tuple[str, str]], width: int | None) -> Iterator[str]:
+    """Lines of one account, the names in a column of their own; folded for a terminal of that width."""
+    longest, wide = max(len(name) for name, _ in pairs), None if width is None else max(NARROWEST, width)
+    yield from (paragraph(f"  {name}", printable(text), wide, longest + 4) for name, text in pairs if text)

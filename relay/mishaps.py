@@ -11,6 +11,7 @@ from typing import Any
 
 from relay.errors import KINDS, Exit, RelayError
 from relay.logs import close_log, open_log
+from relay.paragraphs import folded_for
 from relay.redact import printable, redact
 from relay.trouble import explained
 from storage.base import StoreError
@@ -38,7 +39,8 @@ def log_bug(error: BaseException, cwd: Path, wall: float, secrets: Iterable[str]
 def tell(code: int, message: str, log: Path | None, as_json: bool, secrets: Iterable[str]) -> None:
     """The paragraph on stderr; under --json also one relay.error/1 document on stdout."""
     message = printable(redact(message, secrets))
-    print(f"{message} Traceback: {log}" if log else message, file=sys.stderr, flush=True)
+    shown = f"{message} Traceback: {log}" if log else message
+    print(folded_for(sys.stderr, shown), file=sys.stderr, flush=True)
     if as_json:
         document: dict[str, Any] = {
             "schema": "relay.error/1",

@@ -5,10 +5,12 @@ A command between backquotes is never broken, so that it can be copied; without 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
 import textwrap
+from typing import TextIO
 
 NARROWEST, WIDEST = 40, 100
 _GLUE = "\x00"
@@ -23,6 +25,17 @@ def columns() -> int | None:
 def terminal_width() -> int | None:
     """Columns of the terminal on stdout, None if stdout is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def folded_for(stream: TextIO, text: str) -> str:
+    """Each line folded at the width of the terminal that `stream` is; as it is where that is none."""
+    if not stream.isatty():
+        return text
+    try:
+        width = max(NARROWEST, os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):
+        return text
+    return "\n".join(line if len(line) <= width else paragraph("", line, width, indent=0) for line in text.split("\n"))
 
 
 def paragraph(label: str, text: str, width: int | None, indent: int = 5) -> str:

@@ -95,8 +95,8 @@ def _lanes(calendar: Calendar, now: float, look: Look) -> Iterator[str]:
 
 
 def _weeks(found: Forecast, zone: str, look: Look) -> Iterator[str]:
-    bar = 0 if look.columns is None else max(0, look.width - 59)
-    yield "Week  begins            sessions    hours       steps    done"
+    bar = 0 if look.columns is None else max(0, look.width - 62)
+    yield "Week  begins            sessions    hours      steps    done"
     total = len(found.weeks)
     for number, week in enumerate(found.weeks, 1):
         if total > ROWS and ROWS - 5 < number <= total - 5:
@@ -110,7 +110,7 @@ def _weeks(found: Forecast, zone: str, look: Look) -> Iterator[str]:
         filled = int(bar * week.done + 1e-9)
         drawn = f"  {look.full * filled}{look.empty * (bar - filled)}" if bar > 4 else ""
         yield (
-            f"{number:4}  {wall(week.begins, zone)[4:20]}  {week.sessions:8,} {week.hours:8,.1f} {week.steps:11,.0f} "
+            f"{number:4}  {wall(week.begins, zone)[4:20]}  {week.sessions:8,} {week.hours:8,.1f} {week.steps:10,.0f} "
             f"{week.done:7.1%}{drawn}"
         )[: None if look.columns is None else look.width]
 

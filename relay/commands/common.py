@@ -18,6 +18,7 @@ from relay.clock import RealRuntime, Runtime
 from relay.config import FILE_NAME, Resolved, resolve
 from relay.env import Machine, detect, process_age
 from relay.kind import Kind
+from relay.paragraphs import folded_for
 from relay.redact import harmless
 from relay.secretchain import CACHE_KEY, OWNER, Chain, vault_of
 
@@ -135,7 +136,7 @@ def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
 
 def say(text: str) -> None:
     """A line for people while something runs, on stderr."""
-    print(harmless(text), file=sys.stderr, flush=True)
+    print(folded_for(sys.stderr, harmless(text)), file=sys.stderr, flush=True)
 
 
 def speaks_utf8() -> bool:

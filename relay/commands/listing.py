@@ -94,7 +94,7 @@ def text(seen: Overview, found: Account, row: AccountRow, declared: Row, provide
         ("rules", provider.cited),
         ("", provider.stale(now)),
     ]
-    return "\n".join([f"{row.id}: {printable(row.label)}", *facts(pairs)])
+    return "\n".join([f"{row.id}: {printable(row.label)}", *facts(pairs, terminal_width())])
 
 
 def _state(row: AccountRow) -> str:

@@ -32,7 +32,7 @@ def show_account(app: App, resolved: Resolved[Any], account: str, redacted: bool
         row_of(seen.known.registry.read(), account, view.store)
         raise BadConfig(f"Account {account} cannot be shown: it was registered this moment. Ask again.")
     told = Told(row, view, seen.runs)
-    emit(as_json, account_document(told), account_text(told))
+    emit(as_json, account_document(told), account_text(told, terminal_width()))
 
 
 def show_sessions(app: App, resolved: Resolved[Any], redacted: bool, as_json: bool) -> None:

@@ -7,12 +7,14 @@ import os
 import re
 import shutil
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
+from relay.accounttable import facts
 from relay.commands import checks
-from relay.paragraphs import columns, paragraph
+from relay.paragraphs import columns, folded_for, paragraph
 from tests.relay.cli import Desk
 
 COMMAND = "`python rotate_accounts.py fork --run sudoku_rotation --to sudoku_rotation_2 --from-step 30 and more words`"
@@ -56,3 +58,18 @@ def test_what_verify_and_doctor_print_fits_80_columns(tmp_path: Path, monkeypatc
         assert all(len(fixed.sub("", line)) <= 80 for line in out.splitlines())
         assert max(map(len, unfolded.splitlines())) > 80 or command == "verify"
         assert "`python rotate_accounts.py fork --run r --to r_2 --from-step 3`" in out
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_what_is_told_on_a_terminal_is_folded_at_its_width_and_in_a_pipe_is_not(width: int) -> None:
+    text = f"One account too many: {'word ' * 60}{COMMAND}\n  a short line\n"
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "rb"), os.fdopen(theirs, "w") as terminal:
+        termios.tcsetwinsize(terminal, (24, width))
+        folded = folded_for(terminal, text)
+    assert all(len(line) <= width or COMMAND in line for line in folded.split("\n")) and COMMAND in folded
+    assert folded.endswith("\n  a short line\n") and "word\nword" in folded.replace(" \n", "\n")
+    assert folded_for(io.StringIO(), text) == text
+    pairs = [("rules", text), ("", "more")]
+    assert all(len(line) <= max(width, 109 + 12) for fact in facts(pairs, width) for line in fact.split("\n"))
+    assert list(facts([("rules", "a b")], None)) == ["  rules  a b"]

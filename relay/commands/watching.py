@@ -24,8 +24,8 @@ from relay.status import View as Shown
 from relay.status import without_names
 from relay.trouble import speaking
 
-SLICE_S = 0.7
-"""Of reading what is old, between two looks at what is new."""
+SLICE_S, SLICE_REMOTE_S = 0.7, 3.0
+"""Of reading what is old, between two looks at what is new: in a folder, and over a network."""
 AGAIN_S = 15.0
 """Heartbeats, accounts and hours left are read as often as this where no entry is new."""
 PLAN_S = 300.0
@@ -45,7 +45,8 @@ class Source:
         self.reports: dict[int, SessionReport | None] = {}
         """By epoch; None where a session left none."""
         self.finish: Range | None = None
-        self._planned_at = self._read_at = -1e9
+        self._planned_at = self._shown_at = -1e9
+        self._last: Shown | None = None
         self._seq = -1
         self._links: tuple[int, tuple[tuple[Link, ...], str]] | None = None
 
@@ -72,9 +73,8 @@ class Source:
         """A newer document, None if there is none. Raises RelayError, StoreError."""
         now = self.app.runtime.monotonic()
         view = self.ledger.peek()
-        if (view.seq if view else -1) != self._seq or now - self._read_at > AGAIN_S:
-            return self._document(self._for_a_while())
-        if self._behind(view.state if view else None):
+        aged = now - self._shown_at > AGAIN_S
+        if (view.seq if view else -1) != self._seq or aged or (view and self._unread(view.state)):
             return self._document(self._for_a_while())
         if view and now - self._planned_at > PLAN_S:
             before = self.finish
@@ -82,13 +82,14 @@ class Source:
             return self._document(self._for_a_while()) if self.finish != before else None
         return None
 
-    def _behind(self, state: RunState | None) -> bool:
-        """Whether something old is still to be read."""
-        return bool(state and (self.commits.unread or self._wanted(state)))
+    def _unread(self, state: RunState) -> int:
+        """Entries and reports that may still tell something."""
+        return self.commits.unread + len(self._wanted(state))
 
     def _document(self, more: Callable[[], bool]) -> Mapping[str, Any]:
-        shown, view = self._shown(), self.ledger.peek()
-        self._read_at, self._seq = self.app.runtime.monotonic(), view.seq if view else -1
+        view = self.ledger.peek()
+        seq = view.seq if view else -1
+        shown = self._shown(seq)
         links, missing = self._sessions(view)
         if view:
             self.commits.read(view, more)
@@ -100,15 +101,20 @@ class Source:
             missing=missing,
             reports={link.epoch: told[link.epoch] for link in links if self._believed(told, link)},
             events=self.commits.events,
-            unread=self.commits.unread,
+            unread=self._unread(view.state) if view else 0,
             unreadable=self.commits.unreadable,
             finish=self.finish,
         )
         found = document(seen)
+        self._seq = seq
         return nameless(found, names_in(self.app, self.stores)) if self.redacted else found
 
-    def _shown(self) -> Shown:
-        return overview(self.app, self.resolved).view
+    def _shown(self, seq: int | None = None) -> Shown:
+        """Accounts, heartbeats and all: read anew for another `seq`, and every AGAIN_S."""
+        now = self.app.runtime.monotonic()
+        if self._last is None or seq != self._seq or now - self._shown_at > AGAIN_S:
+            self._last, self._shown_at = overview(self.app, self.resolved).view, now
+        return self._last
 
     def _sessions(self, view: View | None) -> tuple[tuple[Link, ...], str]:
         """All links; those that have left the state are read once."""
@@ -149,5 +155,5 @@ class Source:
         self.finish = finish_range(course) if course and course.members else None
 
     def _for_a_while(self) -> Callable[[], bool]:
-        until = self.app.runtime.monotonic() + SLICE_S
+        until = self.app.runtime.monotonic() + (SLICE_S if self.local else SLICE_REMOTE_S)
         return lambda: self.app.runtime.monotonic() < until

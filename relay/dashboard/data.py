@@ -31,7 +31,7 @@ class Seen:
     """By epoch; those that agree with the ledger."""
     events: Sequence[Event] = ()
     unread: int = 0
-    """Slots of the log that have not been read yet."""
+    """Entries and reports that have not been read yet."""
     unreadable: int = 0
     finish: Range | None = None
 

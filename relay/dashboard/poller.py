@@ -12,6 +12,8 @@ from relay.errors import RelayError
 from storage.base import StoreError
 
 GROWTH = 1.5
+SOON_S = 0.1
+"""While something old is still to be read."""
 UNWATCHED_S = 60.0
 """Between two looks while no browser is there."""
 FAILED = "This program has failed and follows the run no more. Start the dashboard again."
@@ -78,8 +80,10 @@ class Poller:
         now = self.news
         if document is not None or trouble != now.trouble:
             self.news = News(now.version + 1, document if document is not None else now.document, trouble)
-        quiet = document is None
-        self._wait = min(self._pace.most_s, self._wait * GROWTH) if quiet else self._pace.first_s
+        if document is None:
+            self._wait = min(self._pace.most_s, max(self._pace.first_s, self._wait) * GROWTH)
+        else:
+            self._wait = SOON_S if document["unread"] else self._pace.first_s
 
     def wait_s(self) -> float:
         """Until the next look, unless somebody comes."""

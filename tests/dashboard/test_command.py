@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from relay.commands import dashboard as command
+from relay.commands import watching
+from relay.commands.common import App
 from relay.commands.watching import Source
 from relay.dashboard.poller import Poller
+from relay.errors import BadData
 from storage.base import Denied, Ref, Store
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores
@@ -28,6 +30,11 @@ def desk(tmp_path: Path) -> Desk:
     desk.train(20)
     desk.train(40, account="account_2")
     return desk
+
+
+def source_of(desk: Desk) -> Source:
+    app = App(kind=desk.kind, environ={"HOME": str(desk.folder), **desk.environ}, cwd=desk.folder)
+    return Source(app, app.settle([], None, {"run": "r"}), redacted=False)
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -105,8 +112,7 @@ def test_only_what_is_new_is_read_again(desk: Desk, monkeypatch: pytest.MonkeyPa
         return Counting(inner)
 
     wrap_stores(monkeypatch, counted)
-    app = command.App(kind=desk.kind, environ={"HOME": str(desk.folder), **desk.environ}, cwd=desk.folder)
-    source = Source(app, app.settle([], None, {"run": "r"}), redacted=False)
+    source = source_of(desk)
     first = source.first()
     assert first["header"]["step"] == 40 and first["unread"] == 0
     source.news()  # the plan
@@ -116,6 +122,30 @@ def test_only_what_is_new_is_read_again(desk: Desk, monkeypatch: pytest.MonkeyPa
     later = source.news()
     assert later is not None and later["header"]["step"] == 44
     assert [row["epoch"] for row in later["sessions"]] == [1, 2, 3]
+
+
+def test_entries_that_go_away_are_trouble_and_no_new_run(desk: Desk) -> None:
+    source = source_of(desk)
+    source.first()
+    runs, away = desk.folder.parent / "store" / "runs", desk.folder.parent / "away"
+    runs.rename(away)
+    with pytest.raises(BadData, match="an entry has been lost"):
+        source.news()
+    away.rename(runs)
+    desk.train(44)
+    again = source.news()
+    assert again is not None and again["header"]["step"] == 44
+
+
+def test_a_long_log_is_there_at_once_and_fills_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SLICE_S", -1.0)
+    source = source_of(desk)
+    first = source.first()
+    assert first["header"]["step"] == 40 and first["unread"] > 0 and first["curves"]["commits"] == 0
+    monkeypatch.setattr(watching, "SLICE_S", 60.0)
+    filled = source.news()
+    assert filled is not None and filled["unread"] == 0 and filled["curves"]["line"]["step"][-1] == 40
+    assert all(row["phases"] for row in filled["sessions"])
 
 
 def test_where_machines_are_lent_for_other_things_it_serves_nothing(desk: Desk) -> None:

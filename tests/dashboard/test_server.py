@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from relay.clock import Task
 from relay.dashboard.data import Seen, document
 from relay.dashboard.page import SCRIPTS, STYLES
-from relay.dashboard.poller import LOCAL, REMOTE, UNWATCHED_S, Pace, Poller
+from relay.dashboard.poller import LOCAL, REMOTE, SOON_S, UNWATCHED_S, Pace, Poller
 from relay.dashboard.server import HOST, MOST_WATCHERS, application, listening, news
 from relay.errors import UsageError
 from storage.base import Unavailable
@@ -145,6 +145,11 @@ def test_a_service_is_asked_less_and_less_while_nothing_is_new_and_soon_again_af
     assert watched.wait_s() == REMOTE.most_s
     watched.wake()
     assert watched.wait_s() == REMOTE.first_s
+    answers += [{**FIRST, "unread": 7}, None]
+    watched.look()
+    assert watched.wait_s() == SOON_S, "there is more to be read"
+    watched.look()
+    assert watched.wait_s() >= REMOTE.first_s
 
 
 def test_a_taken_port_is_told_and_without_one_another_is_found() -> None:

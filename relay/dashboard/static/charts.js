@@ -4,8 +4,10 @@ Relay.css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 
 // One lane an account, one bar a session.
 Relay.lanes = (rows, width) => {
-  const accounts = [...new Set(rows.map((row) => row.account))].sort();
-  const shown = accounts.slice(0, 40);
+  const given = new Map();
+  for (const row of rows) given.set(row.account, (given.get(row.account) ?? 0) + row.seconds);
+  const accounts = [...given.keys()].sort((a, b) => given.get(b) - given.get(a) || (a < b ? -1 : 1));
+  const shown = accounts.slice(0, 40).sort();
   const narrow = width < 560;
   const left = narrow ? 4 : 150, lane = narrow ? 38 : 28, foot = 26;
   const from = Math.min(...rows.map((row) => row.started));
@@ -91,7 +93,7 @@ Relay.drawCurves = (data) => {
   for (const [group, drawn] of Relay.plots) {
     drawn.update(Relay.aligned(group, data), data);
   }
-  const unread = data.unread ? `${Relay.int(data.unread)} older entries of the ledger are still being read. ` : "";
+  const unread = data.unread ? `${Relay.int(data.unread)} older entries and reports are still being read. ` : "";
   const twice = redone.step.length ? "Hollow points were trained again after damage; the line leaves them out. " : "";
   document.getElementById("reading").textContent = `${unread}${twice}Thin upright lines are hand-offs. Drag to look closer, double-click to see all.`;
 };
@@ -115,7 +117,7 @@ Relay.figure = (group, data) => {
   const readout = Relay.el("p", { class: "readout", "aria-hidden": "true" });
   const alternative = Relay.details(`table-${group}`, `${Relay.groups[group]} as a table`, () => Relay.curveTable(group, Relay.data));
   const figure = Relay.el("figure", {}, Relay.el("figcaption", {}, Relay.groups[group]), holder,
-    Relay.legend(members.map((one, place) => [`series-${place % 4}`, one.title])), readout, alternative);
+    Relay.legend(members.map((one, place) => [`series-${place % 4}`, place < 4 ? one.title : `${one.title} (dashed)`])), readout, alternative);
   const drawn = { plot: null, sessions: data.sessions };
   drawn.update = (rows, fresh) => {
     drawn.sessions = fresh.sessions;
@@ -152,7 +154,7 @@ Relay.options = (group, members, drawn, holder, readout) => {
     ],
     series: [
       {},
-      ...members.map((one, place) => ({ label: one.title, stroke: stroke(place), width: 1.6, spanGaps: true, points: { size: 4 } })),
+      ...members.map((one, place) => ({ label: one.title, stroke: stroke(place), width: 1.6, spanGaps: true, dash: place < 4 ? [] : [6, 4], points: { size: 4 } })),
       ...members.map((one, place) => ({ label: `${one.title}, trained again`, stroke: stroke(place), paths: () => null,
         points: { show: true, size: 7, width: 1.5, stroke: stroke(place), fill: paper } })),
     ],

@@ -16,9 +16,9 @@ Relay.panels = {
     const big = Relay.el("p", { class: "big" }, Relay.share(share), Relay.el("span", { class: "quiet" },
       ` ${Relay.int(head.step)} of ${Relay.int(head.target)} steps`));
     const [early, middle, late] = head.finish ?? [];
-    const finish = !head.finish ? null : early && late
-      ? [Relay.time(early, true), " to ", Relay.time(late, true), Relay.el("span", { class: "quiet" }, ` (half of all plans by ${middle ? Relay.when(middle, true) : "an unknown day"})`)]
-      : ["not within two years, as things are"];
+    const half = middle ? ` (half of all plans by ${Relay.when(middle, true)})` : " (fewer than half of all plans within two years)";
+    const finish = !head.finish ? null : !early ? ["not within two years, as things are"]
+      : [Relay.time(early, true), ...(late ? [" to ", Relay.time(late, true)] : [" or much later"]), Relay.el("span", { class: "quiet" }, half)];
     const left = head.training_left_s;
     const training = left ? (left[0] === left[1] ? Relay.duration(left[0]) : `${Relay.duration(left[0])} to ${Relay.duration(left[1])}`) : null;
     const done = head.phase === "finished";

@@ -76,18 +76,8 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
     plan, now = ctx.plan, ctx.runtime.monotonic
     believed_s = BELIEVED * max(0.0, plan.limits.deadline - now())
     budget, verdict = Budget(plan.limits, Measured(lease.state.metrics, believed_s)), Verdict()
-    holder = lease.state.holder
     budget.size = lease.state.head.bytes if lease.state.head else 0
-    heartbeat = Heartbeat(
-        ctx.runtime,
-        ctx.heartbeat_store,
-        ctx.names,
-        lease.epoch,
-        lease.ttl_s,
-        lease.superseded,
-        ctx.signal,
-        beat=holder.beat if holder else None,
-    )
+    heartbeat = _heartbeat(ctx, lease)
     housekeeper = Housekeeper(
         monotonic=now,
         store=ctx.checkpoint_store,
@@ -98,29 +88,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         still_ours=heartbeat.still_ours,
         tell=ctx.listener.tell,
     )
-
-    def after_commit(short_of_space: bool) -> None:
-        if short_of_space:
-            forget_all(ctx.checkpoint_store)
-        else:
-            ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
-        housekeeper(short_of_space)
-
-    writer = Writer(
-        runtime=ctx.runtime,
-        store=ctx.checkpoint_store,
-        names=ctx.names,
-        outbox=ctx.outbox,
-        lease=lease,
-        budget=budget,
-        facts=ctx.facts,
-        verdict=verdict,
-        housekeeping=after_commit,
-        workers=plan.workers,
-        make_room=housekeeper.make_room,
-        in_a_hurry=lambda: ctx.signal.hurry,
-        show=ctx.listener.transfer,
-    )
+    writer = _writer(ctx, lease, budget, verdict, housekeeper)
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
     trainer = Trainer(ctx, budget, committer, heartbeat, verdict, evaluated)
@@ -138,4 +106,43 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         ending,
         from_step=lease.state.step,
         follows=lease.state.head.epoch if lease.state.head else None,
+    )
+
+
+def _heartbeat(ctx: Context, lease: Lease) -> Heartbeat:
+    holder = lease.state.holder
+    return Heartbeat(
+        ctx.runtime,
+        ctx.heartbeat_store,
+        ctx.names,
+        lease.epoch,
+        lease.ttl_s,
+        lease.superseded,
+        ctx.signal,
+        beat=holder.beat if holder else None,
+    )
+
+
+def _writer(ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, housekeeper: Housekeeper) -> Writer:
+    def after_commit(short_of_space: bool) -> None:
+        if short_of_space:
+            forget_all(ctx.checkpoint_store)
+        else:
+            ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
+        housekeeper(short_of_space)
+
+    return Writer(
+        runtime=ctx.runtime,
+        store=ctx.checkpoint_store,
+        names=ctx.names,
+        outbox=ctx.outbox,
+        lease=lease,
+        budget=budget,
+        facts=ctx.facts,
+        verdict=verdict,
+        housekeeping=after_commit,
+        workers=ctx.plan.workers,
+        make_room=housekeeper.make_room,
+        in_a_hurry=lambda: ctx.signal.hurry,
+        show=ctx.listener.transfer,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from relay.accountstate import ENDLESS
 from relay.availability import Windows, open_part, read
 from relay.history import History, history, speeds
 from relay.periods import NEVER, WEEK_S, Periods
@@ -20,7 +21,6 @@ STARTUP_S = 120.0
 SESSION_S = 3600.0
 ENOUGH_SESSIONS = 3
 """From so many sessions on, the longest of them says more than a limit that nobody reaches."""
-FOR_EVER = ("blocked", "retired", "forgotten")
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Crew:
         """Why it cannot be planned; empty if it can, and now is."""
         if not row.confirmed:
             return "its person has not confirmed to be a co-author of this run"
-        if row.state in FOR_EVER or (row.state not in ("ready", "active", "cooling") and row.until is None):
+        if row.state in ENDLESS or (row.state not in ("ready", "active", "cooling") and row.until is None):
             return f"{row.state}, which ends by hand only"
         found = self.speed_of(row)
         if found is None and self.wish.steps_per_hour is None:

@@ -5,26 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from relay.clock import Runtime
+from relay.sessionreport import PhaseName
 from relay.startup import Startup
 
-ORDER = (
-    "import",
-    "prepare",
-    "acquire",
-    "restore",
-    "cache",
-    "compile",
-    "capture",
-    "train",
-    "evaluate",
-    "snapshot",
-    "upload",
-    "release",
-    "other",
-)
+ORDER: tuple[PhaseName, ...] = get_args(PhaseName)
 STARTING = {"import": "import", "data": "prepare", "lease": "acquire", "restore": "restore", "cache": "cache"}
 """Names of the start's phases that are phases of the whole session."""
 

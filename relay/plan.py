@@ -120,7 +120,7 @@ def forecast(course: Course, every_steps: int = 500, snapshot_s: float | None = 
         finish=spread(ends),
         calendars=len(ends),
         weeks=tuple(weeks(course, middle)),
-        shares=shares(course, middle),
+        shares=shares(middle),
         middle=middle,
         helps=tuple(helps(course, middle.count)),
         intervals=tuple(intervals(course, middle, every_steps, snapshot_s)),
@@ -176,7 +176,7 @@ def weeks(course: Course, calendar: Calendar) -> Iterable[Week]:
         count += 1
 
 
-def shares(course: Course, calendar: Calendar) -> Shares:
+def shares(calendar: Calendar) -> Shares:
     """Where the time goes."""
     whole = max(1.0, calendar.trained_s + calendar.gap_s + sum(calendar.idle_s.values()))
     quota = calendar.idle_s.get("quota", 0.0) + calendar.idle_s.get("later", 0.0)

@@ -107,11 +107,7 @@ def report_of(parts: Parts, outcome: Outcome, end: str) -> SessionReport:
 
 def with_quota(report: SessionReport, quota: Quota | None) -> SessionReport:
     """The report with what is left of the account's hours."""
-    if quota is None:
-        return report
-    left = Left(
-        left_s=quota.left_s, of_s=quota.of_s, source=quota.source, read_at=quota.read_at, resets_at=quota.resets_at
-    )
+    left = Left.model_validate(quota, from_attributes=True) if quota else None
     return report.model_copy(update={"quota": left})
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from relay import usage
 from relay.account import Account
 from relay.accounts import Listed
 from relay.accountstate import effective
@@ -13,9 +12,7 @@ from relay.policy import Provider, Providers
 from relay.quota import hours_of, left
 from relay.state import RunState
 from relay.status import AccountRow
-from relay.usage import Interval
-
-NO_WINDOW = (0.0, 0.0)
+from relay.usage import Given, Interval, given, seconds_within
 
 
 @dataclass(frozen=True)
@@ -57,38 +54,45 @@ def rows(
     names = dict.fromkeys([*known, *(name for run in runs for name in run.state.usage)])
     active = {run.training(now) for run in runs}
     return [
-        _row(known[name], Given(name, runs, now), providers, name in active, run_id)
+        _row(known[name], Work(name, runs, now), providers, name in active, run_id)
         if name in known
-        else _stranger(Given(name, runs, now))
+        else _stranger(Work(name, runs, now))
         for name in names
     ]
 
 
 @dataclass(frozen=True)
-class Given:
-    """What one account has given to all runs."""
+class Work:
+    """What one account has given to all runs, the open session included."""
 
     account: str
     runs: Sequence[Standing]
     now: float
 
-    def within(self, window: Interval) -> usage.Given:
-        """Totals, and the seconds inside the window."""
-        sessions = [run.open_session(self.account, self.now) for run in self.runs]
-        states = [run.state for run in self.runs]
-        return usage.given(states, self.account, window, [one for one in sessions if one])
+    @property
+    def total(self) -> Given:
+        """Since the first session."""
+        return given(self._states, self.account, self._open)
 
     def seconds(self, window: Interval) -> float:
         """Inside the window."""
-        return self.within(window).seconds_in_window
+        return seconds_within(self._states, self.account, window, self._open)
+
+    @property
+    def _states(self) -> list[RunState]:
+        return [run.state for run in self.runs]
+
+    @property
+    def _open(self) -> list[Interval]:
+        return [session for run in self.runs if (session := run.open_session(self.account, self.now))]
 
 
-def _row(listed: Listed, given: Given, providers: Providers, training: bool, run_id: str | None) -> AccountRow:
+def _row(listed: Listed, work: Work, providers: Providers, training: bool, run_id: str | None) -> AccountRow:
     account = listed.account
     provider = providers.named(account.provider) if account else providers.unknown
-    quota = left(account, provider, given.seconds, given.now) if account else None
-    total, word = given.within(NO_WINDOW), _has_word(account, provider, run_id)
-    now = effective(listed.id, listed.row, quota, training, given.now, confirmed=word, readable=account is not None)
+    quota = left(account, provider, work.seconds, work.now) if account else None
+    total, word = work.total, _has_word(account, provider, run_id)
+    now = effective(listed.id, listed.row, quota, training, work.now, confirmed=word, readable=account is not None)
     return AccountRow(
         id=listed.id,
         label=listed.label,
@@ -116,12 +120,12 @@ def _has_word(account: Account | None, provider: Provider, run_id: str | None) -
     return account is None or not provider.coauthor or account.has_confirmed(run_id, provider.clause_digest)
 
 
-def _stranger(given: Given) -> AccountRow:
+def _stranger(work: Work) -> AccountRow:
     """It trained, and is registered no more."""
-    total = given.within(NO_WINDOW)
+    total = work.total
     return AccountRow(
-        id=given.account,
-        label=given.account,
+        id=work.account,
+        label=work.account,
         state="forgotten",
         steps=total.steps,
         sessions=total.sessions,

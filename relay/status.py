@@ -52,11 +52,6 @@ class AccountRow:
     weekly_hours: float | None = None
     """As declared, else as the provider's record says."""
 
-    @property
-    def ready(self) -> bool:
-        """Whether it may be asked to train."""
-        return self.state == "ready" and self.confirmed and (self.quota is None or self.quota.left_s > 0)
-
 
 @dataclass(frozen=True)
 class View:

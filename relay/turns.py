@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from relay.crew import FOR_EVER, Crew
+from relay.accountstate import ENDLESS
+from relay.crew import Crew
 from relay.status import AccountRow, View
 from relay.team import DAY_S, USEFUL_S, Rank, Speeds
 from relay.wording import duration
@@ -94,7 +95,7 @@ def _free(crew: Crew, row: AccountRow, useful_s: float, shown: Shown) -> tuple[f
         return None, "unconfirmed: its person has not said to be a co-author of this run"
     if row.state == "damaged":
         return None, f"damaged: {row.why}"
-    if row.state in FOR_EVER or (row.state != "ready" and row.until is None):
+    if row.state in ENDLESS or (row.state != "ready" and row.until is None):
         return None, row.state
     if row.state != "ready" and row.until is not None and row.until > view.now:
         return row.until, f"{row.state} until {shown(row.until)}"

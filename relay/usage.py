@@ -26,7 +26,6 @@ class Given:
     sessions: int
     steps: int
     seconds: float
-    seconds_in_window: float
 
 
 @dataclass(frozen=True)
@@ -85,17 +84,23 @@ def by_gpu(states: Iterable[RunState], account: str) -> dict[str, OnGpu]:
     return found
 
 
-def given(states: Iterable[RunState], account: str, window: Interval, open_sessions: Sequence[Interval] = ()) -> Given:
+def given(states: Iterable[RunState], account: str, open_sessions: Sequence[Interval] = ()) -> Given:
     """The account's usage over all runs; `open_sessions` are those of it that no release has ended yet."""
     mine = [state.usage[account] for state in states if account in state.usage]
-    intervals = [interval for usage in mine for interval in usage.intervals]
     return Given(
         sessions=sum(usage.sessions for usage in mine),
         steps=sum(usage.steps for usage in mine),
         seconds=sum(min(max(0.0, usage.seconds), MOST_S) for usage in mine)
         + sum(end - start for start, end in open_sessions),
-        seconds_in_window=sum(overlap(interval, window) for interval in (*intervals, *open_sessions)),
     )
+
+
+def seconds_within(
+    states: Iterable[RunState], account: str, window: Interval, open_sessions: Sequence[Interval] = ()
+) -> float:
+    """What of that falls into the window."""
+    ended = [interval for state in states if account in state.usage for interval in state.usage[account].intervals]
+    return sum(overlap(interval, window) for interval in (*ended, *open_sessions))
 
 
 def leases_of(states: Iterable[RunState], account: str) -> list[RunState]:

@@ -53,9 +53,10 @@ def test_usage_is_summed_over_runs_and_the_open_session_counts() -> None:
     one = state.model_copy(update={"usage": {"ana": Usage(sessions=2, steps=30, seconds=100.0,
                                                           intervals=((0, 60), (100, 140)))}})  # fmt: skip
     two = state.model_copy(update={"usage": {"ana": Usage(sessions=1, steps=5, seconds=10.0, intervals=((50, 60),))}})
-    found = usage.given([one, two, state], "ana", (50.0, 120.0), [(115.0, 122.0)])
-    assert (found.sessions, found.steps, found.seconds, found.seconds_in_window) == (3, 35, 117.0, 10 + 20 + 10 + 5)
-    assert usage.given([state], "ben", (0.0, 1.0)).sessions == 0
+    runs, still_open = [one, two, state], [(115.0, 122.0)]
+    assert usage.given(runs, "ana", still_open) == usage.Given(sessions=3, steps=35, seconds=117.0)
+    assert usage.seconds_within(runs, "ana", (50.0, 120.0), still_open) == 10 + 20 + 10 + 5
+    assert usage.given([state], "ben") == usage.Given(0, 0, 0.0)
 
 
 def test_runs_that_an_account_holds() -> None:

@@ -216,6 +216,9 @@ class Crew:
             self.notes.append(
                 f"{listed(single)}: one session measured, so the range knows nothing of how speeds differ."
             )
+        idle = [m.id for m in self.members if m.session_s <= self.startup_s]
+        if idle:
+            self.notes.append(f"{listed(idle)}: no session is longer than the start-up, so nothing would be trained.")
         endless = [m.id for m in self.members if m.weekly_s is None and m.windows.always]
         said: dict[str, list[str]] = {}
         for row in planned:

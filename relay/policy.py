@@ -159,6 +159,7 @@ def check_accounts(
         f"{label!r} would be one account too many: {owner} already has {', '.join(have)} at {provider.title}, which "
         f"allows {provider.accounts_per_owner} per person ({provider.cited}). Retired, renamed and forgotten accounts "
         f"count too.{''.join(again[:1])} Instead: invite another person with an account of their own (--owner NAME "
-        f'if this one is theirs; two people of one name are told apart as --owner "John S."), use another provider, a '
-        f"paid tier of the same account, a cluster or a lab machine (--provider slurm, cluster or lab), or a grant."
+        f'or RELAY_OWNER if this one is theirs; two people of one name are told apart as --owner "John S."), '
+        f"use another provider, a paid tier of the same account, a cluster or a lab machine (--provider slurm, cluster "
+        f"or lab), or a grant."
     )

@@ -39,14 +39,7 @@ def official(data: bytes, resource: str, now: float) -> Reading:
         rest = max(0.0, whole - used)
     if rest is None or (whole is not None and rest > whole):
         raise BadConfig(f"What was piped in does not say what remains of {resource}. {HOW}")
-    resets = row.get("refreshAt")
-    return Reading(
-        left_s=rest,
-        of_s=whole,
-        source="official",
-        read_at=now,
-        resets_at=moment(str(resets), now) if resets else None,
-    )
+    return Reading(left_s=rest, of_s=whole, source="official", read_at=now, resets_at=_refresh(row, now))
 
 
 def declared(left_hours: float, of_hours: float | None, resets: str | None, now: float, zone: Any = UTC) -> Reading:
@@ -63,6 +56,15 @@ def declared(left_hours: float, of_hours: float | None, resets: str | None, now:
         read_at=now,
         resets_at=moment(resets, now, zone) if resets else None,
     )
+
+
+def _refresh(row: Mapping[str, Any], now: float) -> float | None:
+    """When the hours come back. Raises BadConfig (78) for what no person typed, with what they can do."""
+    told = row.get("refreshAt")
+    try:
+        return moment(str(told), now) if told else None
+    except BadConfig:
+        raise BadConfig(f"refreshAt says {str(told)[:40]!r}, which is no time ahead: an old output? {HOW}") from None
 
 
 def moment(text: str, now: float, zone: Any = UTC) -> float:

@@ -85,8 +85,8 @@ def test_the_refusal_says_the_reason_its_source_and_every_way_out() -> None:
         second(trained())
     text = str(error.value)
     for part in ("John already has account_1 at Kaggle", "allows 1 per person", "https://www.kaggle.com/terms", "2026-",
-                 "transcribed", "invite another person", '--owner "John S."', "another provider", "a paid tier",
-                 "cluster", "grant", "Retired, renamed and forgotten"):  # fmt: skip
+                 "transcribed", "invite another person", "RELAY_OWNER", '--owner "John S."', "another provider",
+                 "a paid tier", "cluster", "grant", "Retired, renamed and forgotten"):  # fmt: skip
         assert part in text, part
     assert "--force" not in text and "override" not in text
 

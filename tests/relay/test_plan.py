@@ -129,6 +129,12 @@ def test_a_session_that_dies_loses_no_more_than_it_had() -> None:
     assert lost[100_000] == pytest.approx(found.middle.trained_s / 4), "all of which half of the sessions had half"
 
 
+def test_accounts_whose_sessions_are_all_start_up_are_named() -> None:
+    short = AccountRow("short", "S", "ready", gpu="T4", session_minutes=2.0)
+    crew = Crew(view(short, replace(short, id="long", session_minutes=3.0)), shipped(), Wish(3600.0, startup_s=120.0))
+    assert "short: no session is longer than the start-up, so nothing would be trained." in crew.notes
+
+
 def test_a_start_up_as_long_as_every_session_is_said_to_be_the_limit() -> None:
     found = preset("guide", startup_s=HOUR, fails=0.0)
     assert found.limit == "start-up" and found.finish.p10 == math.inf

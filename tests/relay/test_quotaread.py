@@ -90,7 +90,7 @@ def test_amounts_are_read_leniently(row: dict[str, Any], left: float) -> None:
 def test_what_cannot_be_read_is_78_with_what_to_do(data: bytes) -> None:
     with pytest.raises(BadConfig) as error:
         official(data, "GPU", NOW)
-    assert len(str(error.value)) < 400
+    assert len(str(error.value)) < 400 and "--left HOURS" in str(error.value), "nobody typed what was piped in"
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda t: rows(remaining=t, total=t, refreshAt=t)))

@@ -5,7 +5,7 @@ What a run's state no longer holds, or was never told, is said to be unknown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,11 @@ class Told:
         mine = self.view.state.usage.get(self.row.id) if self.view.state else None
         return mine.steps if mine else 0
 
+    def newest(self, most: int) -> list[tuple[RunState, Link]]:
+        """Its newest sessions over all runs, newest first, as far as the states still hold them."""
+        mine = [(state, link) for state in self.states for link in state.links if link.account == self.row.id]
+        return sorted(mine, key=lambda pair: pair[1].started, reverse=True)[:most]
+
     @property
     def share(self) -> float | None:
         """Its part of the run's steps; None before anybody gave one."""
@@ -76,7 +81,7 @@ def account_document(told: Told) -> dict[str, Any]:
         **accounttable.document(row, told.view.now),
         "steps_in_run": told.steps_here,
         "share_of_run": None if told.share is None else round(told.share, 4),
-        "by_gpu": {gpu: {"seconds": on.seconds, "steps": on.steps} for gpu, on in told.by_gpu.items()},
+        **work_document(told, SHOWN),
         "steps_on_unknown_gpu": told.untold_steps,
         "training": busy
         and holder
@@ -86,36 +91,52 @@ def account_document(told: Told) -> dict[str, Any]:
             "since": iso(holder.since),
             "ends_by": iso(holder.latest_end),
         },
-        "recent_sessions": [session_document(state, link) for state, link in newest(told.states, row.id, SHOWN)],
     }
 
 
 def account_text(told: Told, width: int | None = None) -> str:
     """For people, in a terminal of that width; times in the reader's own zone."""
     row, now = told.row, told.view.now
-    until = f" until {local(row.until)}" if row.until else ""
     pairs = [
-        ("state", f"{row.state}{until}{f' ({row.why})' if row.why else ''}"),
+        ("state", state_words(row)),
         ("trains now", _training(told)),
         ("hours left", hours_left(row.quota, now)),
-        ("given", f"{counted(row.sessions, 'session')}, {row.steps:,} steps, {duration(row.seconds)} in all runs"),
+        ("given", given_words(row)),
         ("this run", _part(told)),
-        *(("GPU", f"{gpu}: {on.steps:,} steps, {duration(on.seconds)}") for gpu, on in told.by_gpu.items()),
-        *([("GPU", f"unknown: {told.untold_steps:,} steps")] if told.untold_steps else []),
-        *(("session", session_line(state, link)) for state, link in newest(told.states, row.id, SHOWN)),
+        *work_pairs(told, SHOWN),
     ]
     label = f": {printable(row.label)}" if row.label != row.id else ""
     return "\n".join([f"{printable(row.id)}{label}", *facts(pairs, width)])
 
 
-def newest(states: Sequence[RunState], account: str, most: int) -> list[tuple[RunState, Link]]:
-    """The account's newest sessions over all runs, newest first, as far as the states still hold them."""
-    mine = [(state, link) for state in states for link in state.links if link.account == account]
-    return sorted(mine, key=lambda pair: pair[1].started, reverse=True)[:most]
+def state_words(row: AccountRow) -> str:
+    """The state, until when, and why."""
+    until = f" until {local(row.until)}" if row.until else ""
+    return f"{row.state}{until}{f' ({row.why})' if row.why else ''}"
 
 
-def session_document(state: RunState, link: Link) -> dict[str, Any]:
-    """One session of an account."""
+def given_words(row: AccountRow) -> str:
+    """What it gave to all runs."""
+    return f"{counted(row.sessions, 'session')}, {row.steps:,} steps, {duration(row.seconds)} in all runs"
+
+
+def work_document(told: Told, most: int) -> dict[str, Any]:
+    """What it gave by GPU, and its newest sessions."""
+    return {
+        "by_gpu": {gpu: {"seconds": on.seconds, "steps": on.steps} for gpu, on in told.by_gpu.items()},
+        "recent_sessions": [_session_document(state, link) for state, link in told.newest(most)],
+    }
+
+
+def work_pairs(told: Told, most: int) -> Iterator[tuple[str, str]]:
+    """The same for people."""
+    yield from (("GPU", f"{gpu}: {on.steps:,} steps, {duration(on.seconds)}") for gpu, on in told.by_gpu.items())
+    if told.untold_steps:
+        yield "GPU", f"unknown: {told.untold_steps:,} steps"
+    yield from (("session", _session_line(state, link)) for state, link in told.newest(most))
+
+
+def _session_document(state: RunState, link: Link) -> dict[str, Any]:
     return {
         "run": f"{state.project}/{state.run}",
         "epoch": link.epoch,
@@ -128,8 +149,7 @@ def session_document(state: RunState, link: Link) -> dict[str, Any]:
     }
 
 
-def session_line(state: RunState, link: Link) -> str:
-    """The same for people."""
+def _session_line(state: RunState, link: Link) -> str:
     on = f" on {link.gpu}" if link.gpu else ""
     return (
         f"{local(link.started)}, {state.run}: steps {link.from_step:,} to {link.to_step:,} in "

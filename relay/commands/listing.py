@@ -6,21 +6,19 @@ from typing import Any
 
 import typer
 
-from relay import usage
 from relay.account import Account
-from relay.accountstatus import newest, session_document, session_line
+from relay.accountstatus import Told, given_words, state_words, work_document, work_pairs
 from relay.accounttable import document, facts, hours_left, listing
 from relay.commands.common import ConfigOption, JsonOption, RedactOption, RunOption, emit, speaks_utf8, surroundings
 from relay.commands.fields import AccountId
-from relay.commands.reading import Overview, overview
+from relay.commands.reading import overview
 from relay.paragraphs import terminal_width
 from relay.policy import Provider
 from relay.quota import reset_of
 from relay.redact import printable
-from relay.registry import Row
 from relay.roster import row_of
-from relay.status import AccountRow, without_names
-from relay.wording import counted, duration, iso
+from relay.status import without_names
+from relay.wording import iso
 from relay.zones import local
 
 SESSIONS_SHOWN = 10
@@ -55,7 +53,7 @@ def show(
     registry_row = row_of(seen.known.registry.read(), account, seen.view.store)
     found, row = seen.known.get(account), next(row for row in seen.view.accounts if row.id == account)
     provider = seen.known.providers.named(found.provider)
-    states = [standing.state for standing in seen.runs]
+    told = Told(row, seen.view, seen.runs)
     whole = {
         "schema": "relay.account/1",
         **document(row, seen.view.now),
@@ -63,47 +61,33 @@ def show(
         "reset": str(reset_of(found, provider) or "") or None,
         "competitions": sorted(found.competitions),
         "declared": registry_row.state,
-        "by_gpu": {
-            gpu: {"seconds": on.seconds, "steps": on.steps} for gpu, on in usage.by_gpu(states, account).items()
-        },
-        "recent_sessions": [session_document(state, link) for state, link in newest(states, account, SESSIONS_SHOWN)],
+        **work_document(told, SESSIONS_SHOWN),
         "record": _record(provider, seen.view.now),
     }
-    emit(as_json, whole, text(seen, found, row, registry_row, provider))
+    emit(as_json, whole, text(told, found, provider))
 
 
-def text(seen: Overview, found: Account, row: AccountRow, declared: Row, provider: Provider) -> str:
+def text(told: Told, found: Account, provider: Provider) -> str:
     """For people."""
-    now, states = seen.view.now, [standing.state for standing in seen.runs]
-    limit = f"at most {row.session_minutes:g} min" if row.session_minutes else ""
-    gpus = [f"{gpu}: {duration(on.seconds)}, {on.steps:,} steps" for gpu, on in usage.by_gpu(states, row.id).items()]
+    row, now = told.row, told.view.now
+    resets = local(row.quota.resets_at) if row.quota else ""
     pairs = [
         ("owner", row.owner),
         ("provider", ", ".join(filter(None, [provider.title, row.tier and f"tier {row.tier}", row.gpu]))),
-        ("state", _state(row)),
-        ("confirmed", "" if row.confirmed else f"not yet for run {seen.view.run}: see `accounts confirm`"),
+        ("state", state_words(row)),
+        ("confirmed", "" if row.confirmed else f"not yet for run {told.view.run}: see `accounts confirm`"),
         ("hours left", hours_left(row.quota, now)),
-        ("reset", " = ".join(filter(None, [str(reset_of(found, provider) or ""), _resets(row)]))),
-        ("session", limit),
+        ("reset", " = ".join(filter(None, [str(reset_of(found, provider) or ""), resets]))),
+        ("session", f"at most {row.session_minutes:g} min" if row.session_minutes else ""),
         ("awake", " ".join(filter(None, [row.availability, row.zone]))),
         ("contact", found.contact or ""),
         ("competitions", ", ".join(sorted(found.competitions))),
-        ("given", f"{counted(row.sessions, 'session')}, {row.steps:,} steps, {duration(row.seconds)} in all runs"),
-        *(("GPU", line) for line in gpus),
-        *(("session", session_line(state, link)) for state, link in newest(states, row.id, SESSIONS_SHOWN)),
+        ("given", given_words(row)),
+        *work_pairs(told, SESSIONS_SHOWN),
         ("rules", provider.cited),
         ("", provider.stale(now)),
     ]
     return "\n".join([f"{row.id}: {printable(row.label)}", *facts(pairs, terminal_width())])
-
-
-def _state(row: AccountRow) -> str:
-    until = f" until {local(row.until)}" if row.until else ""
-    return f"{row.state}{until}{f' ({row.why})' if row.why else ''}"
-
-
-def _resets(row: AccountRow) -> str:
-    return local(row.quota.resets_at) if row.quota else ""
 
 
 def _record(provider: Provider, now: float) -> dict[str, Any]:

@@ -93,10 +93,8 @@ def _free(crew: Crew, row: AccountRow, useful_s: float, shown: Shown) -> tuple[f
         return _end_of_lease(view, row, shown)
     if not row.confirmed:
         return None, "unconfirmed: its person has not said to be a co-author of this run"
-    if row.state == "damaged":
-        return None, f"damaged: {row.why}"
     if row.state in ENDLESS or (row.state != "ready" and row.until is None):
-        return None, row.state
+        return None, f"{row.state}: {row.why}" if row.why else row.state
     if row.state != "ready" and row.until is not None and row.until > view.now:
         return row.until, f"{row.state} until {shown(row.until)}"
     if row.quota is not None and row.quota.left_s < useful_s:

@@ -107,7 +107,10 @@ def test_an_account_without_its_person_s_word_or_its_object_is_told_alike_everyw
         lost.unlink()
     desk("register", "z", "Zoe's laptop")
     assert set(everywhere(desk, "account_1").values()) == {"damaged"}
-    assert desk("next", "--run", "r", "--json").json["account"] == "z"
+    desk("accounts", "mark", "k", "blocked")
+    turn = desk("next", "--run", "r", "--json").json
+    told = {one["account"]: one["why_not"] for one in turn["others"]}
+    assert turn["account"] == "z" and "register account_1 LABEL" in told["account_1"], "what to do is said"
     assert "account_1: damaged, which ends by hand only" in desk("plan", "--run", "r").out
     assert "LOOK accounts: account_1 is damaged" in (told := desk("doctor", "--run", "r").out)
     assert "Put it back with `python rotate_accounts.py register account_1 LABEL`" in told

@@ -102,19 +102,20 @@ class Trm:
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
         task = _train_config(config).task
-        if device != "cpu" or presets.BOX[task] == 2:
+        if device != "cpu" or presets.BOX.get(task) == 2:
             return None
         return f"NO GPU: task={task} wants one and would train on the CPU, many times slower; task=sudoku4 needs none."
 
-    def prepare(self, config: BaseModel, data_root: Path) -> list[str]:
-        """Make, read and check all puzzles; raises BadConfig or BadData."""
-        lines: list[str] = []
+    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> list[str]:
+        """Make, read and check all puzzles, and write them as the reference's folder; raises BadConfig or BadData."""
+        lines, found = list[str](), _train_config(config)
         with _speaking_our_errors():
-            from trm.tasks import load_data
+            from trm.tasks import described, load_data, write_folder
 
-            data = load_data(_train_config(config), data_root, lines.append)
+            data = load_data(found, data_root, lines.append)
             parts = {"train": data.train, "validation": data.valid, "test": data.test}
-        return [*lines, *(f"{name}: {part.size:,} puzzles" for name, part in parts.items() if part is not None)]
+            lines += [f"{name}: {described(found.task, part)}" for name, part in parts.items() if part is not None]
+            return lines + (write_folder(found.task, data, folder) if folder else [])
 
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
         """A TrmWorkload with its data read; raises BadConfig or BadData."""

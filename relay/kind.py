@@ -54,8 +54,11 @@ class Kind(Protocol):
         """A loud line if this device is no match for the task."""
         ...
 
-    def prepare(self, config: BaseModel, data_root: Path) -> Sequence[str]:
-        """Make and check the data, without a GPU; returns lines for people. Raises BadConfig or BadData."""
+    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> Sequence[str]:
+        """Make and check the data, without a GPU; returns lines for people. Raises BadConfig or BadData.
+
+        folder: where to write it in the layout that others read.
+        """
         ...
 
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:

@@ -51,14 +51,16 @@ class Arch(Strict):
 
 
 class Data(Strict):
-    """Where puzzles come from: 'generated', 'hub', or the path of a CSV file in the Sudoku-Extreme shape."""
+    """Where puzzles come from: 'generated', 'hub', or the path of a CSV file in the Sudoku-Extreme shape or of a folder
+    in the reference's layout."""
 
     train: str = "generated"
     test: str = "generated"
     train_rows: Positive = 1000
-    """How many puzzles to train on: generated, or drawn by the seed from a file that holds more."""
+    """How many to train on: generated, or drawn by the seed from a file (a folder: groups) that holds more."""
     augment: bool = True
-    """Draw a fresh digit, band, row, stack, column and transposition each time a puzzle is seen."""
+    """Draw a fresh symmetry each time a puzzle is seen: digits, bands, rows, stacks, columns and transposition of a
+    Sudoku, turns and reflections of a maze."""
 
 
 class TrainConfig(Strict):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from trm.data.dataset import IGNORE, Batch
+from trm.data.dataset import IGNORE, Batch, Judge
 from trm.model import Inner
 
 
@@ -36,6 +36,8 @@ class Accuracy:
     cell_accuracy: float
     """Mean over sequences of the share of labelled cells that are right."""
     n: int
+    judged: float | None = None
+    """Sequences whose answer is right by the judge's word, though perhaps not the label; None without a judge."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ def evaluate(
     weights: Mapping[str, Tensor] | None = None,
     chunk: int = 256,
     progress: Callable[[EvalProgress], None] = lambda _: None,
+    judge: Judge | None = None,
 ) -> Accuracy:
     """Accuracy on the first `count` puzzles (None: all), at most `chunk` at a time; the model is left untouched.
 
@@ -94,15 +97,17 @@ def evaluate(
     """
     total = rows.size if count is None else min(count, rows.size)
     device = inner.H_init.device
-    exact = cells = n = 0.0
+    exact = cells = n = judged = 0.0
     began, done, first = time.monotonic(), 0, _first_chunk(total, chunk, device)
     while done < total:
         batch = _on(device, rows.rows(done, min(chunk, total - done) if done else first))
-        part = _score(solve(inner, batch, weights), batch.labels).tolist()
+        predicted = solve(inner, batch, weights)
+        part = _score(predicted, batch.labels).tolist()
+        judged += judge(batch.inputs, batch.labels, predicted).sum().item() if judge else 0
         exact, cells, n = exact + part[0], cells + part[1], n + part[2]
         done += len(batch.inputs)
         progress(EvalProgress(done, total, (time.monotonic() - began) / done))
-    return Accuracy(exact / max(n, 1), cells / max(n, 1), int(n))
+    return Accuracy(exact / max(n, 1), cells / max(n, 1), int(n), judged / max(n, 1) if judge else None)
 
 
 def _first_chunk(total: int, chunk: int, device: torch.device) -> int:

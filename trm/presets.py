@@ -27,7 +27,7 @@ def _small(arch: Arch) -> TrainConfig:
 
 
 def _published(task: str, arch: Arch) -> TrainConfig:
-    """9x9 Sudoku with the reference's settings (reference section 13)."""
+    """The reference's settings for 9x9 Sudoku and 30x30 mazes (reference section 13)."""
     return TrainConfig(task=task, arch=arch, weight_decay=1.0, puzzle_emb_weight_decay=1.0)
 
 
@@ -52,10 +52,11 @@ PRESETS: dict[str, TrainConfig] = {
     "sudoku4_att": _small(_SMALL.model_copy(update={"mlp_t": False, "pos_encodings": "learned"})),
     "sudoku": _published("sudoku", Arch(mlp_t=True, pos_encodings="none")),
     "sudoku_att": _published("sudoku_att", Arch()),
+    "maze": _published("maze", Arch(L_cycles=4)).model_copy(update={"data": Data(augment=False)}),
 }
-_TARGETS = {"sudoku4": 800, "sudoku4_att": 1600, "sudoku": 50_000, "sudoku_att": 50_000}
+_TARGETS = {"sudoku4": 800, "sudoku4_att": 1600, "sudoku": 50_000, "sudoku_att": 50_000, "maze": 65_100}
 BOX = {"sudoku4": 2, "sudoku4_att": 2, "sudoku": 3, "sudoku_att": 3}
-"""Side of a box: 2 for 4x4 grids, 3 for 9x9."""
+"""Side of a box: 2 for 4x4 grids, 3 for 9x9. Tasks that are no Sudoku have none."""
 
 
 def preset(name: str) -> TrainConfig:

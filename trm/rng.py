@@ -41,6 +41,10 @@ class Stream(IntEnum):
     COLUMNS = 8
     BUILD = 9
     """Building data: which puzzles, which splits; the step counts draws."""
+    VARIANT = 10
+    """Which of a puzzle's stored variants is seen."""
+    DIHEDRAL = 11
+    """Augmentation: turns and reflections of a square."""
 
 
 def _signed(value: int) -> int:
@@ -126,6 +130,12 @@ def integers(
     if not 0 < span <= 2**31:
         raise ValueError(f"integers from {low} to below {high}: the range must hold 1 to 2^31 values")
     return low + ((_shift_right(bits(seed, step, stream, shape, device, start), 32) * span) >> 32)
+
+
+def below(seed: int, step: int | Tensor, stream: int, spans: Tensor) -> Tensor:
+    """int64, one for each span (int64, 1-d, 1 to 2^31): in [0, span), as `integers` draws it."""
+    drawn = _shift_right(bits(seed, step, stream, spans.shape, spans.device), 32)
+    return (drawn * spans) >> 32
 
 
 def permutations(

@@ -204,14 +204,19 @@ class TrmWorkload:
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[EvalProgress], None] = lambda _: None
     ) -> dict[str, float]:
-        """exact_accuracy, cell_accuracy and n of the EMA weights on 'valid' or 'test'; {} if there are no such rows."""
+        """exact_accuracy, cell_accuracy and n of the EMA weights on 'valid' or 'test'; {} if there are no such rows.
+
+        Of mazes also optimal_path: answers that are a shortest path, be it the label's or another one.
+        """
         dataset = self.data.valid if split == "valid" else self.data.test
         if dataset is None:
             return {}
         self._prepare()
         chunk = _EVAL_CHUNK.get(self.device.type, 128)
-        found = evaluate(self.state.model.inner, dataset, rows, self.state.eval_weights(), chunk, progress)
-        return {"exact_accuracy": found.exact_accuracy, "cell_accuracy": found.cell_accuracy, "n": float(found.n)}
+        weights, judge = self.state.eval_weights(), dataset.judge
+        found = evaluate(self.state.model.inner, dataset, rows, weights, chunk, progress, judge)
+        accuracy = {"exact_accuracy": found.exact_accuracy, "cell_accuracy": found.cell_accuracy, "n": float(found.n)}
+        return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
 
     def fingerprint(self) -> dict[str, str]:
         """The environment, as short strings."""

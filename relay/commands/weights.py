@@ -47,12 +47,16 @@ def prepare(
     overrides: Overrides = None,
     run: RunOption = None,
     config: ConfigOption = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Also write it as a dataset folder of the reference.", show_default=False)
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make, read and check the data. Needs no GPU and no store."""
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run}, store=False)
-    lines = list(app.kind.prepare(resolved.workload, resolved.path(resolved.settings.data_dir)))
+    target = app.cwd / folder if folder else None
+    lines = list(app.kind.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
     emit(as_json, {"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))
 
 

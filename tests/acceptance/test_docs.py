@@ -74,9 +74,9 @@ def test_every_command_of_the_page_runs_as_written(
     folder, environment = desk
     if page.name != FROM_COLD:
         environment = warmed(environment, warm, tmp_path / "bin")
-    samples = ROOT / "tests" / "data" / "sudoku"
-    for name in ("train.csv", "test.csv"):
-        shutil.copy(samples / "good.csv", folder / name)
+    samples = ROOT / "tests" / "data"
+    for name, game in (("train.csv", "sudoku"), ("test.csv", "sudoku"), ("maze.csv", "maze")):
+        shutil.copy(samples / game / "good.csv", folder / name)
     script = "\n".join(line for line in commands(page) if line not in BY_CI_ITSELF)
     script = script.replace("RELAY_TARGET_STEPS=1600", "RELAY_TARGET_STEPS=30")
     run = subprocess.run(

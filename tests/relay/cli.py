@@ -88,7 +88,7 @@ class ToyKind:
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         return "NO GPU: this is slow" if config.model_dump()["task"] == "sudoku" else None
 
-    def prepare(self, config: BaseModel, data_root: Path) -> Sequence[str]:
+    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> Sequence[str]:
         train = config.model_dump()["data"]["train"]
         if train != "generated" and not Path(train).is_file():
             raise BadData(f"{train} does not exist. Check the path in data.train.")

@@ -128,4 +128,6 @@ def test_named_streams_never_change() -> None:
         "ROWS": 7,
         "COLUMNS": 8,
         "BUILD": 9,
+        "VARIANT": 10,
+        "DIHEDRAL": 11,
     }

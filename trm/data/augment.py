@@ -1,4 +1,4 @@
-"""The symmetries of a Sudoku of any box size, drawn per row of a batch and applied on the device; knows no datasets."""
+"""Symmetries of a Sudoku of any box size and of a square, drawn per row of a batch on the device; knows no datasets."""
 
 from __future__ import annotations
 
@@ -25,6 +25,24 @@ def sudoku(inputs: Tensor, labels: Tensor, seed: int, step: int | Tensor) -> tup
     moved = (tokens.gather(1, x.gather(1, source).to(torch.int64)) for x in (inputs, labels))
     new_inputs, new_labels = (x.to(inputs.dtype) for x in moved)
     return new_inputs, new_labels
+
+
+def dihedral(inputs: Tensor, labels: Tensor, seed: int, step: int | Tensor) -> tuple[Tensor, Tensor]:
+    """The same of the eight symmetries of a square for a puzzle and its solution, another one for each row.
+
+    inputs, labels: (B, side^2) tokens. Numbered as in reference/trm.md 10. Row j's draw depends on (seed, step, j).
+    """
+    rows, cells = inputs.shape
+    chosen = rng.integers(seed, step, Stream.DIHEDRAL, (rows,), 0, 8, inputs.device)
+    source = _square_symmetries(math.isqrt(cells)).to(inputs.device)[chosen]
+    return inputs.gather(1, source), labels.gather(1, source)
+
+
+def _square_symmetries(side: int) -> Tensor:
+    """int64 (8, side^2): which cell each cell is taken from: four quarter turns, two flips, two reflections."""
+    grid = torch.arange(side * side).view(side, side)
+    turned = [grid.rot90(k) for k in range(4)]
+    return torch.stack([x.flatten() for x in (*turned, grid.fliplr(), grid.flipud(), grid.T, turned[1].fliplr())])
 
 
 def _tokens(seed: int, step: int | Tensor, rows: int, side: int, device: rng.Device) -> Tensor:

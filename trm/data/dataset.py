@@ -17,6 +17,9 @@ from trm.device import has_kernels
 IGNORE = -100
 """Label of a position that is not scored."""
 
+Judge = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(inputs, labels, predicted tokens), all (B, seq_len) -> bool (B,): a right answer, though perhaps not the label."""
+
 Augment = Callable[[Tensor, Tensor, int, int], tuple[Tensor, Tensor]]
 """(inputs, labels, seed, step) -> the same, transformed; rows are slots of the batch."""
 
@@ -42,24 +45,40 @@ class Dataset:
 
     inputs, labels: uint8 (N, seq_len), tokens below vocab_size; a label of 0 is padding and becomes IGNORE.
     augment: drawn afresh for every slot of every step, or None. content_hash ignores it and the device.
+    groups: int64 (G + 1,) offsets of rows that are variants of one puzzle, or None if each row stands for itself. An
+    epoch visits every group once, and takes one of its rows by chance (reference/trm.md 11).
     """
 
     num_identifiers = 1
     """Sudoku puzzles share one embedding row, number 0."""
 
-    def __init__(self, inputs: Tensor, labels: Tensor, vocab_size: int, augment: Augment | None = None) -> None:
+    def __init__(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        vocab_size: int,
+        augment: Augment | None = None,
+        groups: Tensor | None = None,
+    ) -> None:
         if inputs.shape != labels.shape or inputs.dim() != 2 or not len(inputs):
             raise ValueError(f"inputs {tuple(inputs.shape)} and labels {tuple(labels.shape)} must be (N > 0, seq_len)")
         self.inputs, self.labels = inputs.to(torch.uint8), labels.to(torch.uint8)
         self.vocab_size = vocab_size
+        self.judge: Judge | None = None
         self.augment = augment
-        self.content_hash = _content_hash(self.inputs, self.labels, vocab_size)
+        self.groups = None if groups is None or len(groups) > len(inputs) else groups
+        self.content_hash = _content_hash(self.inputs, self.labels, vocab_size, self.groups)
         self._orders: OrderedDict[tuple[int, int], Tensor] = OrderedDict()
 
     @property
     def size(self) -> int:
-        """Number of puzzles N."""
+        """Number of puzzles N, variants counted."""
         return len(self.inputs)
+
+    @property
+    def visits(self) -> int:
+        """Puzzles of an epoch: groups, or N."""
+        return self.size if self.groups is None else len(self.groups) - 1
 
     @property
     def seq_len(self) -> int:
@@ -74,6 +93,7 @@ class Dataset:
     def to(self, device: rng.Device) -> Dataset:
         """Move the puzzles, in place; batches then come from that device and hold the same numbers."""
         self.inputs, self.labels = self.inputs.to(device), self.labels.to(device)
+        self.groups = None if self.groups is None else self.groups.to(device)
         self._orders.clear()
         return self
 
@@ -81,9 +101,13 @@ class Dataset:
         """The batch that takes the state from `step` to `step + 1` (the first batch is that of step 0).
 
         Row j is position p = step * batch_size + j of an endless sequence: epoch p // N is one permutation of the
-        puzzles, drawn from (seed, epoch). Depends on the arguments only, never on earlier calls.
+        puzzles, drawn from (seed, epoch); N counts groups where there are any. Depends on the
+        arguments only, never on earlier calls.
         """
         rows = self._positions(seed, step * batch_size, batch_size)
+        if self.groups is not None:
+            first, end = self.groups[rows], self.groups[rows + 1]
+            rows = first + rng.below(seed, step, rng.Stream.VARIANT, end - first)
         if self.augment in (None, symmetries) and has_kernels(self.device):
             return self._batch_by_kernel(rows, seed, step)
         inputs, labels = self.inputs[rows], self.labels[rows]
@@ -114,7 +138,7 @@ class Dataset:
         """int64 (count,): the puzzles at positions start .. start + count - 1."""
         parts = []
         while count:
-            epoch, offset = divmod(start, self.size)
+            epoch, offset = divmod(start, self.visits)
             part = self._order(seed, epoch)[offset : offset + count]
             parts.append(part)
             start, count = start + len(part), count - len(part)
@@ -124,15 +148,15 @@ class Dataset:
         """The epoch's permutation. The newest few are kept, because sorting a large set each step would cost more."""
         key = (seed, epoch)
         if key not in self._orders:
-            self._orders[key] = rng.permutations(seed, epoch, rng.Stream.EPOCH_ORDER, 1, self.size, self.device)[0]
+            self._orders[key] = rng.permutations(seed, epoch, rng.Stream.EPOCH_ORDER, 1, self.visits, self.device)[0]
             if len(self._orders) > 2:
                 self._orders.popitem(last=False)
         return self._orders[key]
 
 
-def _content_hash(inputs: Tensor, labels: Tensor, vocab_size: int) -> str:
-    """SHA-256 (hexadecimal) over shape, vocabulary and both token arrays."""
+def _content_hash(inputs: Tensor, labels: Tensor, vocab_size: int, groups: Tensor | None) -> str:
+    """SHA-256 (hexadecimal) over shape, vocabulary, both token arrays, and the groups where there are any."""
     digest = hashlib.sha256(f"{tuple(inputs.shape)} {vocab_size}\n".encode())
-    for tokens in (inputs, labels):
+    for tokens in (inputs, labels) if groups is None else (inputs, labels, groups):
         digest.update(tokens.cpu().contiguous().numpy().data)
     return digest.hexdigest()

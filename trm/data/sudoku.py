@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from trm.data import rules
+from trm.data.csvrows import BAD, HEADER, Row, parse, reading, require, rows
 from trm.data.dataset import DataError
 from trm.data.files import replacing
 
-HEADER = "source,question,answer,rating"
 _CHUNK = 20_000
-_MAX_LINE = 100_000
-"""Bytes; a row of 9x9 Sudoku has about 200."""
-_BAD = 255
-
-
-class _Row(NamedTuple):
-    line: int
-    question: str
-    answer: str
 
 
 def write_csv(path: Path, source: str, tokens: tuple[Tensor, Tensor], ratings: Sequence[int] | None = None) -> None:
@@ -55,9 +41,9 @@ def read_csv(path: Path, box: int = 3) -> tuple[Tensor, Tensor]:
     else, for an answer that breaks a rule of Sudoku, and for one that contradicts its question.
     """
     inputs, labels = [], []
-    with _reading(path):
-        rows = _rows(path, box**4)
-        while chunk := list(islice(rows, _CHUNK)):
+    with reading(path):
+        found = rows(path, box**4)
+        while chunk := list(islice(found, _CHUNK)):
             questions, answers = _digits(path, chunk, box)
             inputs.append(questions + 1)
             labels.append(answers + 1)
@@ -66,95 +52,14 @@ def read_csv(path: Path, box: int = 3) -> tuple[Tensor, Tensor]:
     return torch.cat(inputs), torch.cat(labels)
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Whatever the file system or gzip says becomes a DataError."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist. Check the path in data.train or data.test.") from None
-    except IsADirectoryError:
-        raise DataError(f"{path} is a folder. Name the CSV file inside it.") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} is a damaged gzip file ({error}). Copy or download it again.") from None
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be read: {error.strerror or error}. Check the path and its permissions."
-        ) from None
-
-
-def _rows(path: Path, cells: int) -> Iterator[_Row]:
-    """Rows with both fields of the right length; blank lines are skipped."""
-    with path.open("rb") as plain:
-        packed = plain.read(2) == b"\x1f\x8b"
-        plain.seek(0)
-        raw = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if packed else plain
-        reader = csv.reader(_lines(path, raw), strict=True)
-        try:
-            question, answer = _columns(path, next(reader, None))
-            for row in filter(None, reader):
-                yield _row(path, reader.line_num, row, question, answer, cells)
-        except csv.Error as error:
-            raise _bad_row(path, reader.line_num, f"not a CSV row ({error})") from None
-
-
-def _lines(path: Path, raw: BinaryIO) -> Iterator[str]:
-    """Decoded here, line by line, so that the error can name the line; a packed file may hold one without end."""
-    for number, line in enumerate(iter(lambda: raw.readline(_MAX_LINE + 1), b""), 1):
-        if len(line) > _MAX_LINE:
-            raise DataError(f"{path}, line {number}: it has more than {_MAX_LINE} bytes. Is this the right file?")
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            what = f"byte {error.start + 1} is not UTF-8"
-            raise DataError(f"{path}, line {number}: {what}. Save the file as a UTF-8 CSV.") from None
-
-
-def _columns(path: Path, header: list[str] | None) -> tuple[int, int]:
-    if header is None:
-        raise DataError(f"{path} is empty. It must start with the header '{HEADER}' and hold one puzzle a line.")
-    names = [name.strip().lower() for name in header]
-    missing = [name for name in ("question", "answer") if name not in names]
-    if missing:
-        what = f"the header names no column '{missing[0]}'"
-        raise DataError(f"{path}, line 1: {what}. Make the first line '{HEADER}'.")
-    return names.index("question"), names.index("answer")
-
-
-def _row(path: Path, line: int, row: list[str], question: int, answer: int, cells: int) -> _Row:
-    if len(row) <= max(question, answer):
-        raise _bad_row(path, line, f"{len(row)} fields, fewer than the header names")
-    for name, text in (("question", row[question]), ("answer", row[answer])):
-        if len(text) != cells:
-            raise _bad_row(path, line, f"the {name} has {len(text)} characters instead of {cells}")
-    return _Row(line, row[question], row[answer])
-
-
-def _digits(path: Path, rows: list[_Row], box: int) -> tuple[Tensor, Tensor]:
-    """Checked digits of questions (0 = blank) and answers, both uint8 (len(rows), box^4)."""
+def _digits(path: Path, chunk: list[Row], box: int) -> tuple[Tensor, Tensor]:
+    """Checked digits of questions (0 = blank) and answers, both uint8 (len(chunk), box^4)."""
     side = box * box
-    questions = _parse([row.question for row in rows], side, blanks=".0")
-    answers = _parse([row.answer for row in rows], side, blanks="")
-    _require(path, rows, (questions != _BAD).all(dim=1), f"the question has a character other than '.' and 0-{side}")
-    _require(path, rows, (answers != _BAD).all(dim=1), f"the answer has a character other than 1-{side}")
-    _require(path, rows, rules.solved(answers), "the answer repeats a digit in a row, column or box")
-    _require(path, rows, rules.agrees(questions, answers), "the answer contradicts a given digit of the question")
+    digits = {str(digit): digit for digit in range(1, side + 1)}
+    questions = parse([row.question for row in chunk], digits | {".": 0, "0": 0})
+    answers = parse([row.answer for row in chunk], digits)
+    require(path, chunk, (questions != BAD).all(dim=1), f"the question has a character other than '.' and 0-{side}")
+    require(path, chunk, (answers != BAD).all(dim=1), f"the answer has a character other than 1-{side}")
+    require(path, chunk, rules.solved(answers), "the answer repeats a digit in a row, column or box")
+    require(path, chunk, rules.agrees(questions, answers), "the answer contradicts a given digit of the question")
     return questions, answers
-
-
-def _parse(texts: list[str], side: int, blanks: str) -> Tensor:
-    """uint8 (N, cells): the digit of each character, 0 for a blank, _BAD for any other."""
-    good = dict.fromkeys(map(ord, blanks), 0) | {ord(str(digit)): digit for digit in range(1, side + 1)}
-    table = bytes(good.get(code, _BAD) for code in range(256))
-    # Characters outside Latin-1 become '?', so that each is one byte, and a bad one.
-    digits = "".join(texts).encode("latin-1", errors="replace").translate(table)
-    return torch.frombuffer(bytearray(digits), dtype=torch.uint8).view(len(texts), side * side)
-
-
-def _require(path: Path, rows: list[_Row], good: Tensor, what: str) -> None:
-    if not bool(good.all()):
-        raise _bad_row(path, rows[int(good.to(torch.uint8).argmin())].line, what)
-
-
-def _bad_row(path: Path, line: int, what: str) -> DataError:
-    return DataError(f"{path}, line {line}: {what}. Correct or remove this row.")

@@ -1,0 +1,193 @@
+"""Dataset folders in the reference's layout (reference/trm.md 9), read and written; knows no tasks and no rules.
+
+FOLDER/{train,test}/dataset.json and all__{inputs,labels,puzzle_identifiers,puzzle_indices,group_indices}.npy. A group
+is one puzzle with its augmented copies. Arrays are memory-mapped and never unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.lib.format import open_memmap
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from trm.data.dataset import DataError
+
+Part = Literal["train", "test"]
+ABOUT = "dataset.json"
+INDICES = ("puzzle_identifiers", "puzzle_indices", "group_indices")
+_MAX_ABOUT = 1 << 16
+_CHUNK = 20_000
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class About(BaseModel):
+    """dataset.json."""
+
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+
+    pad_id: Literal[0]
+    ignore_label_id: Literal[0] | None
+    blank_identifier_id: Literal[0]
+    vocab_size: Annotated[int, Field(gt=1, le=256)]
+    seq_len: Annotated[int, Field(gt=0, le=100_000)]
+    num_puzzle_identifiers: Count
+    total_groups: Annotated[int, Field(gt=0, lt=2**31)]
+    mean_puzzle_examples: Annotated[float, Field(gt=0)]
+    total_puzzles: Count
+    """The reference's builders of Sudoku and mazes write the number of groups here."""
+    sets: Annotated[list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,40}$")]], Field(min_length=1)]
+
+
+class Puzzles(NamedTuple):
+    """Tokens, uint8 (N, seq_len), and int64 (groups + 1,): group g holds rows groups[g] .. groups[g + 1] - 1."""
+
+    inputs: Tensor
+    labels: Tensor
+    groups: Tensor
+
+
+def is_folder(source: str) -> bool:
+    """Whether a source of data is a folder rather than a file or a word."""
+    return Path(source).expanduser().is_dir()
+
+
+def read_about(folder: Path, part: Part) -> About:
+    """dataset.json of one part. Raises DataError if it is missing or not valid."""
+    path = folder / part / ABOUT
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_ABOUT + 1)
+        if len(text) > _MAX_ABOUT:
+            raise DataError(f"{path} has more than {_MAX_ABOUT} bytes. Is this the right folder?")
+        return About.model_validate_json(text)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror or error}. A dataset folder holds train/{ABOUT}, test/{ABOUT} and "
+            f"arrays beside them; name the folder above train and test."
+        ) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise DataError(f"{path} is not valid: {where}: {first['msg']}. Build the folder again.") from None
+
+
+def read_folder(folder: Path, part: Part) -> tuple[About, Puzzles]:
+    """One part, every array checked. Raises DataError naming the file and what is wrong with it.
+
+    Only puzzles with one example and one shared identifier: ARC's folders hold others.
+    """
+    about = read_about(folder, part)
+    if about.sets != ["all"]:
+        raise DataError(f"{folder / part} holds the sets {', '.join(about.sets)}; only a single set, all, can be read.")
+    identifiers, puzzles, groups = (_indices(_file(folder, part, name)) for name in INDICES)
+    inputs, labels = (_tokens(_file(folder, part, name), about) for name in ("inputs", "labels"))
+    _check_indices(folder / part, about, (identifiers, puzzles, groups), len(inputs))
+    if len(inputs) != len(labels):
+        raise DataError(f"{folder / part} holds {len(inputs)} inputs and {len(labels)} labels. Build it again.")
+    if about.ignore_label_id is None and not bool((labels > 0).all()):
+        raise DataError(f"{folder / part} scores padding (ignore_label_id is null), which is not supported.")
+    return about, Puzzles(inputs, labels, groups)
+
+
+def _file(folder: Path, part: str, name: str) -> Path:
+    return folder / part / f"all__{name}.npy"
+
+
+def _array(path: Path, dimensions: int) -> np.ndarray:
+    """A memory-mapped array of integers. `open_memmap` cannot unpickle: it refuses objects."""
+    try:
+        array: np.ndarray = open_memmap(path, mode="r")
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise DataError(f"{path} cannot be read: {what:.200}. Copy or build it again.") from None
+    if array.dtype.kind not in "iu" or array.ndim != dimensions:
+        raise DataError(f"{path} is {array.dtype} {array.shape}; {dimensions}-dimensional integers belong there.")
+    return array
+
+
+def _indices(path: Path) -> Tensor:
+    return torch.from_numpy(np.array(_array(path, 1), dtype=np.int64))
+
+
+def _tokens(path: Path, about: About) -> Tensor:
+    """uint8 (N, seq_len), every value below the vocabulary's size; 20,000 rows at a time."""
+    array = _array(path, 2)
+    if array.shape[1] != about.seq_len or not len(array):
+        raise DataError(f"{path} is {array.shape}, and {ABOUT} speaks of rows of {about.seq_len}. Build it again.")
+    tokens = torch.empty(array.shape, dtype=torch.uint8)
+    for start, rows in _chunks(array):
+        if rows.min() < 0 or rows.max() >= about.vocab_size:
+            raise DataError(f"{path} holds tokens outside 0 to {about.vocab_size - 1} from row {start} on.")
+        tokens[start : start + len(rows)] = torch.from_numpy(rows.astype(np.uint8))
+    return tokens
+
+
+def _chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    for start in range(0, len(array), _CHUNK):
+        yield start, np.asarray(array[start : start + _CHUNK])
+
+
+def _check_indices(place: Path, about: About, indices: tuple[Tensor, Tensor, Tensor], rows: int) -> None:
+    identifiers, puzzles, groups = indices
+    if about.num_puzzle_identifiers != 1 or bool(identifiers.any()):
+        raise DataError(
+            f"{place} gives its puzzles {about.num_puzzle_identifiers} identifiers, as ARC's folders do. Only folders "
+            f"whose puzzles share identifier 0 (Sudoku, mazes) can be trained on."
+        )
+    count = len(puzzles) - 1
+    if len(identifiers) != count or puzzles[-1:].tolist() != [rows]:
+        raise DataError(f"{place}: puzzle_indices do not fit {rows} rows and {len(identifiers)} identifiers.")
+    if not torch.equal(puzzles, torch.arange(count + 1)):
+        raise DataError(f"{place} has puzzles with several examples, as ARC's folders do; they cannot be trained on.")
+    ends = (groups[:1].tolist(), groups[-1:].tolist())
+    if len(groups) < 2 or ends != ([0], [count]) or not bool((groups.diff() > 0).all()):
+        raise DataError(f"{place}: group_indices must rise from 0 to the number of puzzles, {count}.")
+    if about.total_groups != len(groups) - 1:
+        raise DataError(f"{place}: {ABOUT} speaks of {about.total_groups} groups; there are {len(groups) - 1}.")
+
+
+def write_part(folder: Path, part: Part, inputs: Tensor, labels: Tensor, vocab_size: int) -> About:
+    """Write one part, each row a puzzle and a group of its own, and read it back. Raises DataError.
+
+    inputs, labels: (N, seq_len) tokens, 0 padding.
+    """
+    count, seq_len = inputs.shape
+    about = About(
+        pad_id=0,
+        ignore_label_id=0,
+        blank_identifier_id=0,
+        vocab_size=vocab_size,
+        seq_len=seq_len,
+        num_puzzle_identifiers=1,
+        total_groups=count,
+        mean_puzzle_examples=1.0,
+        total_puzzles=count,
+        sets=["all"],
+    )
+    every = np.arange(count + 1, dtype=np.int32)
+    arrays = {
+        "inputs": inputs.cpu().numpy(),
+        "labels": labels.cpu().numpy(),
+        "puzzle_identifiers": np.zeros(count, dtype=np.int32),
+        "puzzle_indices": every,
+        "group_indices": every,
+    }
+    try:
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        for name, array in arrays.items():
+            np.save(_file(folder, part, name), array, allow_pickle=False)
+        (folder / "identifiers.json").write_text(json.dumps(["<blank>"]))
+        (folder / part / ABOUT).write_text(about.model_dump_json())
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written: {error.strerror or error}. Choose another folder.") from error
+    found = read_folder(folder, part)[1]
+    if not (torch.equal(found.inputs, inputs.cpu()) and torch.equal(found.labels, labels.cpu())):
+        raise DataError(f"{folder / part} does not read back as it was written. Is the disk sound?")
+    return about

@@ -1,0 +1,127 @@
+"""Mazes as tokens: the official CSV files, what makes a label right, and what makes an answer as good. Knows no tasks.
+
+Cells are " " (free), # (wall), S, G, and in a label o for the path between them (reference/trm.md 9). A label is
+a shortest path. There may be others as short, and an answer that is one of them is optimal though it is no label.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trm.data.csvrows import BAD, HEADER, Row, parse, reading, require, rows
+from trm.data.dataset import DataError
+from trm.data.files import replacing
+
+CHARACTERS = "# SGo"
+WALL, FREE, START, GOAL, PATH = range(1, 6)
+VOCABULARY = 6
+"""Padding and five characters."""
+_CHUNK = 1_000
+_ALONE = 32_000
+"""Elements that torch gives to one CPU thread: two that wait for each other a thousand times take far longer."""
+
+
+def read_csv(path: Path) -> tuple[Tensor, Tensor]:
+    """(inputs, labels), both uint8 (N, side^2) tokens; the side is that of the first row.
+
+    The file has the shape of the Sudoku files (trm/data/csvrows.py). Raises DataError, with the line, for a maze that
+    has not one S and one G, and for an answer that is not the maze with a shortest path drawn into it.
+    """
+    inputs, labels = [], []
+    with reading(path):
+        found = rows(path)
+        while chunk := list(islice(found, _CHUNK)):
+            questions, answers = _checked(path, chunk)
+            inputs.append(questions)
+            labels.append(answers)
+    if not inputs:
+        raise DataError(f"{path} holds no mazes, only a header. Add rows below '{HEADER}'.")
+    return torch.cat(inputs), torch.cat(labels)
+
+
+def _checked(path: Path, chunk: list[Row]) -> tuple[Tensor, Tensor]:
+    tokens = {character: token for token, character in enumerate(CHARACTERS, 1)}
+    questions = parse([row.question for row in chunk], tokens)
+    answers = parse([row.answer for row in chunk], tokens)
+    for what, grids in (("question", questions), ("answer", answers)):
+        require(path, chunk, (grids != BAD).all(1), f"the {what} has a character other than '{CHARACTERS}'")
+    require(path, chunk, whole(questions), "the question needs one S, one G, and no o")
+    require(path, chunk, sound(questions, answers), "the answer is not the question with a shortest path of o drawn in")
+    return questions, answers
+
+
+def write_csv(path: Path, source: str, tokens: tuple[Tensor, Tensor]) -> None:
+    """Write what `read_csv` returns so that it reads it back, whole or not at all; the rating is the path's length.
+
+    Raises DataError if the folder cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(f"{HEADER}\n".encode())
+        for question, answer in zip(*tokens, strict=True):
+            file.write(f"{source},{text(question)},{text(answer)},{int(lengths(answer[None]))}\n".encode())
+
+
+def text(tokens: Tensor) -> str:
+    """A maze as the files write it."""
+    return "".join(CHARACTERS[token - 1] for token in tokens.tolist())
+
+
+def lengths(labels: Tensor) -> Tensor:
+    """int64 (N,): cells of each path, S and G included; the official rating."""
+    return (labels == PATH).sum(1) + 2
+
+
+def whole(inputs: Tensor) -> Tensor:
+    """bool (N,): one S, one G, and walls and free cells around them."""
+    known = ((inputs >= WALL) & (inputs <= GOAL)).all(1)
+    return known & ((inputs == START).sum(1) == 1) & ((inputs == GOAL).sum(1) == 1)
+
+
+def sound(inputs: Tensor, labels: Tensor) -> Tensor:
+    """bool (N,): the label is the maze (`whole`) with a shortest path drawn into it."""
+    return drawn(inputs, labels) & (flooded(inputs != WALL, inputs) == flooded(labels != FREE, labels))
+
+
+def drawn(inputs: Tensor, grids: Tensor) -> Tensor:
+    """bool (N,): the grid is the maze, some free cells of it marked, and no cell marked that is not on a path to G.
+
+    A path of as many steps as there are marks, and one, uses them all.
+    """
+    kept = ((grids == inputs) | ((grids == PATH) & (inputs == FREE))).all(1)
+    marked = (grids == PATH) | (grids == START) | (grids == GOAL)
+    return kept & (flooded(marked, inputs) == marked.sum(1) - 1)
+
+
+def optimal(inputs: Tensor, labels: Tensor, predicted: Tensor) -> Tensor:
+    """bool (N,): the prediction is a shortest path, whether or not it is the label's."""
+    return ((predicted == PATH).sum(1) == (labels == PATH).sum(1)) & drawn(inputs, predicted)
+
+
+def flooded(free: Tensor, inputs: Tensor) -> Tensor:
+    """int64 (N,): steps from S to G through free cells, -1 if there is no way. free: bool (N, side^2)."""
+    few = max(1, _ALONE // free.shape[1]) if free.device.type == "cpu" else len(free)
+    return torch.cat([_flooded(free[at : at + few], inputs[at : at + few]) for at in range(0, len(free), few)])
+
+
+def _flooded(free: Tensor, inputs: Tensor) -> Tensor:
+    side = math.isqrt(free.shape[1])
+    free = (free & (inputs != WALL)).view(-1, side, side)
+    reached, goal = ((inputs == token).view(-1, side, side) for token in (START, GOAL))
+    steps = torch.full((len(free),), -1, dtype=torch.int64, device=free.device)
+    for step in range(1, side * side):
+        grown = reached.clone()
+        grown[:, 1:] |= reached[:, :-1]
+        grown[:, :-1] |= reached[:, 1:]
+        grown[:, :, 1:] |= reached[:, :, :-1]
+        grown[:, :, :-1] |= reached[:, :, 1:]
+        grown &= free
+        steps[(grown & goal).flatten(1).any(1) & (steps < 0)] = step
+        if bool((grown == reached).flatten(1).all(1).logical_or(steps >= 0).all()):
+            break
+        reached = grown | reached
+    return steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,8 +19,10 @@ from relay.commands.common import (
     say,
     surroundings,
 )
-from relay.commands.watching import Source
 from relay.errors import BadConfig, PolicyRefused, UsageError
+
+if TYPE_CHECKING:
+    from relay.commands.watching import Source
 
 LACKING = "The dashboard's server needs two more packages: pip install 'trm-relay[dashboard]'. --export needs none."
 HOSTED = ("colab", "kaggle")
@@ -46,6 +48,8 @@ def dashboard(
     app = surroundings(context)
     if export_to and (port or no_open):
         raise UsageError("--export writes a file: --port and --no-open belong to the server.")
+    from relay.commands.watching import Source  # what only this command needs costs the others no time
+
     resolved = app.settle(overrides, config, {"run": run})
     source = Source(app, resolved, redact)
     if export_to:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_serializer,
-)
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from relay.availability import parse as parse_windows
 from relay.canonical import NotCanonical, digest, dumps, loads
 from relay.claims import Claim
-from relay.entry import NewerFormat
+from relay.entry import NewerFormat, is_newer
 from relay.errors import BadConfig
 from relay.names import REGISTRY, check_name
 from relay.owners import folded
 from relay.reset import Reset, parse_reset
-from relay.state import Name, Strict, Time
+from relay.state import Name, Sparing, Strict, Time
 from relay.wording import clean
 from relay.zones import is_zone, zone
 
@@ -60,8 +53,17 @@ class Confirmed(Strict):
     clause: Claim
 
 
-class Account(Strict):
+class Account(Sparing):
     """One person's own account at one provider, as they describe it."""
+
+    added: ClassVar[tuple[str, ...]] = (
+        "session_minutes",
+        "weekly_hours",
+        "reset",
+        "quota",
+        "confirmed",
+        "competitions",
+    )
 
     format: Literal[1] = 1
     revision: int = 1
@@ -92,11 +94,6 @@ class Account(Strict):
         """Texts are for people, whoever wrote the object: one short harmless line each."""
         return clean(text, LENGTHS.get(info.field_name or "", SHORT)) if text else text
 
-    @model_serializer(mode="wrap")
-    def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Fields that came later are written only where they say something, so that older objects stay equal."""
-        return {key: value for key, value in said(self).items() if key not in _LATER or value not in (None, [], {})}
-
     @property
     def week(self) -> Reset | None:
         """Its own reset; None if it has none or a stranger wrote nonsense."""
@@ -113,9 +110,6 @@ class Account(Strict):
     def has_confirmed(self, run_id: str | None, clause: str) -> bool:
         """Whether its person confirmed to be a co-author of that run against that text (its digest)."""
         return run_id is not None and any(c.run == run_id[:16] and c.clause == clause for c in self.confirmed)
-
-
-_LATER = frozenset({"session_minutes", "weekly_hours", "reset", "quota", "confirmed", "competitions"})
 
 
 def with_fields(account: Account, fields: Mapping[str, str | float | None]) -> Account:
@@ -164,7 +158,7 @@ def decode(data: bytes, account: str, sha256: str) -> Account | None:
     """
     try:
         plain = loads(data, MAX_BYTES)
-        if digest(data) == sha256 and isinstance(plain, dict) and _newer(plain.get("format")):
+        if digest(data) == sha256 and isinstance(plain, dict) and is_newer(plain.get("format")):
             raise NewerFormat(
                 f"Account {account} was written by a newer version of trm-relay, which this one cannot read. "
                 f"Upgrade: pip install --upgrade trm-relay."
@@ -205,10 +199,6 @@ def in_team(account: Account, slug: str, at: float) -> Account:
     slugs = {**account.competitions, check_name("competition", slug): account.competitions.get(slug, at)}
     newest = sorted(slugs.items(), key=lambda item: item[1])[-MAX_SLUGS:]
     return account.model_copy(update={"competitions": dict(newest)})
-
-
-def _newer(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number > 1
 
 
 def _text(key: str, value: str | float | None) -> str | None:

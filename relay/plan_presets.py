@@ -11,9 +11,8 @@ from relay.periods import WEEK_S, Periods
 from relay.team import Course, Member, Speeds
 
 TARGET = 50_000
-H100_S, REFERENCE_S = 0.085, 0.152
-"""Seconds a step of Sudoku-MLP, batch 768, on one H100: ours as measured (docs/records/2026-11-28_step_time), and the
-reference's with torch.compile as its own table quotes it."""
+H100_S = 0.085
+"""Seconds a step of Sudoku-MLP, batch 768, on one H100 (docs/records/2026-11-28_step_time)."""
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import Field, ValidationError
 
 from relay.advice import command
 from relay.canonical import ZEROS, NotCanonical, dumps
@@ -16,7 +16,7 @@ from relay.clock import Runtime
 from relay.errors import BadConfig
 from relay.names import REGISTRY_LEDGER
 from relay.reader import Machine
-from relay.state import Digest, Exact, Id, Name, Strict, Time
+from relay.state import Digest, Exact, Id, Name, Sparing, Strict, Time
 from storage.base import Store
 
 MAX_RUNS = 200
@@ -27,8 +27,10 @@ Declared = Literal["ready", "cooling", "paused", "quota_exceeded", "blocked", "r
 Status = Declared | Literal["forgotten"]
 
 
-class Row(Strict):
+class Row(Sparing):
     """One account: where its own object lies, and its state."""
+
+    added: ClassVar[tuple[str, ...]] = ("claims",)
 
     sha256: Digest
     """Of the object's bytes; zeros once forgotten. Also part of the object's name."""
@@ -39,10 +41,6 @@ class Row(Strict):
     """When the state is expected to end, store's clock."""
     claims: Annotated[tuple[Claim, ...], Field(max_length=MAX_CLAIMS)] = ()
     """Digests of every owner and provider it has trained under; they stay when it is edited or forgotten."""
-
-    @model_serializer(mode="wrap")
-    def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in said(self).items() if key != "claims" or value}
 
 
 class RunRow(Strict):
@@ -82,8 +80,10 @@ class EnterRun(Strict):
     run_id: Id
 
 
-class PutAccount(Strict):
+class PutAccount(Sparing):
     """A new or edited account object; `replaces` is what it was made from, so that no edit is lost."""
+
+    added: ClassVar[tuple[str, ...]] = ("claim",)
 
     id: Name
     sha256: Digest
@@ -91,10 +91,6 @@ class PutAccount(Strict):
     replaces: Digest | None = None
     claim: Claim | None = None
     """Whose account it is now, once it has trained; a forgotten one comes back only with a claim it holds."""
-
-    @model_serializer(mode="wrap")
-    def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in said(self).items() if key != "claim" or value is not None}
 
 
 class SetStatus(Strict):

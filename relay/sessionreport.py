@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from relay.canonical import NotCanonical, digest, dumps, loads
+from relay.entry import is_newer
 from relay.state import (
     Certified,
     Digest,
@@ -166,7 +167,7 @@ def parse(document: dict[str, Any]) -> SessionReport:
     """The validated report of a relay.session/1. Raises Newer, ValueError (one line)."""
     found = dict(document)
     schema, number = found.pop("schema", None), found.get("format")
-    if isinstance(number, int) and not isinstance(number, bool) and number > 1:
+    if is_newer(number):
         raise Newer(f"it has format {number}, which a newer version wrote: pip install --upgrade trm-relay")
     if schema != SCHEMA:
         raise ValueError(f"it is not {SCHEMA}")

@@ -78,7 +78,7 @@ class Sparing(Strict):
         return {key: value for key, value in said(self).items() if key not in self.added or value not in _EMPTY}
 
 
-_EMPTY: tuple[Any, ...] = (None, (), [])
+_EMPTY: tuple[Any, ...] = (None, (), [], {})
 
 
 class Named(Sparing):

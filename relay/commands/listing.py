@@ -11,13 +11,12 @@ from relay.accountstatus import Told, given_words, state_words, work_document, w
 from relay.accounttable import document, facts, hours_left, listing
 from relay.commands.common import ConfigOption, JsonOption, RedactOption, RunOption, emit, speaks_utf8, surroundings
 from relay.commands.fields import AccountId
-from relay.commands.reading import overview
+from relay.commands.reading import look, overview
 from relay.paragraphs import terminal_width
 from relay.policy import Provider
 from relay.quota import reset_of
 from relay.redact import printable
 from relay.roster import row_of
-from relay.status import without_names
 from relay.wording import iso
 from relay.zones import local
 
@@ -33,8 +32,7 @@ def list_accounts(
 ) -> None:
     """All registered accounts: state, until when, hours left and how that is known, reset in your own time zone."""
     here = surroundings(context)
-    view = overview(here, here.settle(config=config, flags={"run": run})).view
-    view = without_names(view) if redact else view
+    view = look(here, here.settle(config=config, flags={"run": run}), redact)
     shown = [document(row, view.now) for row in view.accounts]
     text = listing(view.accounts, view.now, terminal_width(), speaks_utf8())
     emit(as_json, {"schema": "relay.accounts/1", "now": iso(view.now), "accounts": shown}, text)

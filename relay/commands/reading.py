@@ -21,7 +21,7 @@ from relay.registry import Registry
 from relay.skew import timed
 from relay.standing import Standing, rows
 from relay.state import RunState
-from relay.status import View
+from relay.status import View, without_names
 from relay.storeid import parse_address
 from relay.trouble import speaking
 from relay.whereabouts import absent, missing
@@ -60,13 +60,13 @@ class Overview:
     """All runs of the store; the one asked for, if it has begun, first."""
 
 
-def look(app: App, resolved: Resolved[Any]) -> View:
+def look(app: App, resolved: Resolved[Any], redacted: bool = False) -> View:
     """The run as it is now, whether or not it or its store exists; other runs are read for what accounts gave them."""
-    return overview(app, resolved).view
+    return overview(app, resolved, redacted).view
 
 
-def overview(app: App, resolved: Resolved[Any]) -> Overview:
-    """As `look`, with what was read on the way."""
+def overview(app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
+    """As `look`, with what was read on the way. `redacted`: the view is one that strangers may see."""
     stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
     opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
     known = accounts(app, stores)
@@ -89,7 +89,7 @@ def overview(app: App, resolved: Resolved[Any]) -> Overview:
         store=redact(stores.ledger.address),
         missing="" if opened else missing_run(stores.ledger, known.registry, settings.project, settings.run),
     )
-    return Overview(view, known, runs)
+    return Overview(without_names(view) if redacted else view, known, runs)
 
 
 def missing_run(store: Store, registry: Registry, project: str, run: str) -> str:

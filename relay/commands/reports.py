@@ -23,7 +23,7 @@ from relay.errors import UsageError
 from relay.paragraphs import terminal_width
 from relay.report import draw, report_document
 from relay.skew import clock_warning
-from relay.status import View, status_document, without_names
+from relay.status import View, status_document
 from relay.wording import duration, iso
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
@@ -59,8 +59,7 @@ def report(
     elif sessions:
         show_sessions(app, resolved, redact, as_json)
     else:
-        view = look(app, resolved)
-        view = without_names(view) if redact else view
+        view = look(app, resolved, redact)
         box = draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
         emit(as_json, report_document(view, app.machine), box)
 
@@ -80,8 +79,7 @@ def status(
     if account:
         show_account(app, resolved, account, redact, as_json)
         return
-    view = look(app, resolved)
-    view = without_names(view) if redact else view
+    view = look(app, resolved, redact)
     if line := clock_warning(view.skew_s):
         say(line)
     emit(as_json, status_document(view), status_line(view))

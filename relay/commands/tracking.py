@@ -19,14 +19,14 @@ from relay.roster import row_of
 from relay.sessionstable import session, sessions_document, sessions_text
 from relay.sessiontext import agrees, markdown, of_link, plain, read_report
 from relay.state import Link, RunState
-from relay.status import SHORTEST, kind_of, without_names
+from relay.status import SHORTEST, kind_of
 from relay.trouble import speaking
 
 
 def show_account(app: App, resolved: Resolved[Any], account: str, redacted: bool, as_json: bool) -> None:
     """One account. Raises BadConfig (78) with the nearest id for one that nobody knows."""
-    seen = overview(app, resolved)
-    view = without_names(seen.view) if redacted else seen.view
+    seen = overview(app, resolved, redacted)
+    view = seen.view
     row = next((row for row in view.accounts if row.id == account), None)
     if row is None:
         row_of(seen.known.registry.read(), account, view.store)

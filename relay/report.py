@@ -22,6 +22,8 @@ INSIDE, LEAST_INSIDE = 60, 38
 """Columns between the box's sides, and in a terminal too narrow for that."""
 NAME = 14
 """Columns of an account's id, in all but the narrowest box."""
+ROOM = 10
+"""Columns of a state in the guide's line; one that is a letter longer takes the blank before it."""
 TITLE = "MULTI-ACCOUNT TRAINING PROGRESS REPORT"
 UTF8 = {"top": "╔═╗", "middle": "╠═╣", "rule": "╟─╢", "bottom": "╚═╝", "side": "║"}
 ASCII = {"top": "+=+", "middle": "+=+", "rule": "+-+", "bottom": "+=+", "side": "|"}
@@ -179,7 +181,8 @@ class Layout:
         name = set_cell_size(printable(row.id), self.name)
         steps, sessions = f"{row.steps:>{self.steps},}", f"{row.sessions:>{self.sessions},}"
         if self.style == "wide":
-            return f"{name} | Steps: {steps} | Sessions: {sessions} | {row.state}"
+            blank = " " if len(row.state) <= ROOM else ""
+            return f"{name} | Steps: {steps} | Sessions: {sessions} |{blank}{row.state}"
         if self.style == "tight":
             return f"{name}| Steps: {steps}| Sessions: {sessions}|{row.state}"
         return f"{name}|{steps}|{sessions}|{row.state}"

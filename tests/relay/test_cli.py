@@ -56,7 +56,7 @@ def test_register_run_report_as_the_guide_types_them(desk: Desk) -> None:
     assert "MULTI-ACCOUNT TRAINING PROGRESS REPORT" in shown
     assert "Total Progress:  100.0% (10/10 steps)" in shown
     assert "account_1      | Steps:      10 | Sessions:   1 | ready" in shown
-    assert "account_3      | Steps:       0 | Sessions:   0 | ready" in shown
+    assert "account_3      | Steps:       0 | Sessions:   0 |unconfirmed" in shown, "Kaggle's needs its person's word"
 
 
 def test_two_accounts_one_run_equals_unbroken(desk: Desk) -> None:

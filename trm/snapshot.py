@@ -47,7 +47,8 @@ def state_hash(tensors: Mapping[str, Tensor], step: int, seed: int) -> str:
 
 class Snapshot:
     """The state's tensors, copied on its device. On a GPU everything but the way to the disk is only queued here, on
-    the stream that trains, so that the thread that saves launches next to nothing beside training."""
+    the stream that trains, so that the thread that saves launches next to nothing beside training. On a CPU nothing can
+    be queued: there the thread that saves computes the digest of the copy, and training does not wait for it."""
 
     def __init__(self, state: TrainState, document: StateDocument, loss: Tensor) -> None:
         """loss: float64 sum of the losses since the previous snapshot; it is not finite if one of them was not."""
@@ -57,8 +58,13 @@ class Snapshot:
         self._tensors = frozen.tensors
         checked = [loss, *(value for value in frozen.whole if value.is_floating_point())]
         self._flags = torch.stack([value.isfinite().all() for value in checked])
-        self._digest = state_digest(self._tensors, self.step, document.seed)
         self._copied = queued(state.device)
+        if self._copied is not None:
+            _ = self._digest  # queued now, computed later
+
+    @cached_property
+    def _digest(self) -> Digest:
+        return state_digest(self._tensors, self.step, self._document.seed)
 
     @cached_property
     def finite(self) -> Finite:
@@ -70,7 +76,7 @@ class Snapshot:
         return Finite(False, f"{'loss' if not loss else next(names)} is not finite at step {self.step}")
 
     def save(self, folder: Path) -> Saved:
-        """Write every file into an empty folder, fsynced, while training goes on."""
+        """Write every file into an empty folder, fsynced, while training goes on. Raises OSError if that fails."""
         if self._copied is None:
             return self._save(folder, dict(self._tensors))
         stream = torch.cuda.Stream(self._flags.device)  # type: ignore[no-untyped-call]

@@ -12,8 +12,10 @@ import pytest
 import torch
 
 from trm.config import TrainConfig
+from trm.digest import Digest
 from trm.memory import CAP, need
 from trm.model import Sizes
+from trm.snapshot import state_digest
 from trm.tasks import preset
 from trm.workload import REPORT_EVERY, Progress, TrmWorkload
 
@@ -71,6 +73,25 @@ print(w.digest().digest)
 """
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert found.stdout.strip() == workload.digest().digest
+
+
+def test_training_on_a_cpu_does_not_wait_for_the_digest_of_a_copy(workload, tmp_path, monkeypatch) -> None:
+    """Whoever saves computes it: for the published Sudoku model it takes a slow core longer than the copy itself."""
+    asked: list[int] = []
+
+    def counted(tensors, step: int, seed: int) -> Digest:
+        asked.append(step)
+        return state_digest(tensors, step, seed)
+
+    go(workload, 2)
+    then = workload.digest().digest
+    monkeypatch.setattr("trm.snapshot.state_digest", counted)
+    taken = workload.snapshot()
+    assert taken.finite.ok and not asked
+    go(workload, 3)
+    (tmp_path / "checkpoint").mkdir()
+    assert taken.save(tmp_path / "checkpoint").state_hash == then
+    assert asked == [2]
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_the_state(workload, tmp_path) -> None:

@@ -53,7 +53,8 @@ def explained(error: StoreError, address: str = "", doing: str = "") -> RelayErr
     where = "Storage" if not address or address in happened else f"Storage {address}"
     where = "This machine's disk" if error.here else where
     begin = f"{doing}. {where}" if doing else where
-    text = f"{begin}: {happened.rstrip('.') or type(error).__name__}."
+    told = happened or type(error).__name__
+    text = f"{begin}: {told if told.endswith(('.', '?', '!')) else f'{told}.'}"
     return kind(text if kind is StorageUnreachable and _ADVISES.search(happened) else f"{text} {advice}")
 
 

@@ -51,6 +51,11 @@ def test_what_to_do_is_said_once(error: OSError) -> None:
     assert len(re.findall(r"\. (?:Give|Check|Make|Free|Use)\b", text)) == 1 and text.endswith(".")
 
 
+def test_a_question_keeps_its_mark() -> None:
+    text = str(explained(base.Unavailable("it has gone. Is its disk still mounted?")))
+    assert "still mounted? Check the network" in text
+
+
 def test_the_store_is_named_once() -> None:
     assert str(explained(base.Unavailable("memory://x: gone."), "memory://x")).count("memory://x") == 1
 

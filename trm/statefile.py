@@ -8,7 +8,9 @@ state.json              format, step, seed, configuration, code version, fingerp
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -56,15 +58,28 @@ class StateDocument(BaseModel):
 
 
 def save(folder: Path, tensors: Mapping[str, Tensor], document: StateDocument) -> tuple[str, ...]:
-    """Write all files into an empty folder, fsynced; their names, sorted. tensors: `TrainState.canonical()`."""
+    """Write all files into an empty folder, fsynced; their names, sorted. tensors: `TrainState.canonical()`.
+
+    Raises OSError, also where the library tells of a full disk by an error of its own.
+    """
     for file, prefixes in FILES.items():
         chosen = {name: value.cpu().contiguous() for name, value in tensors.items() if name.startswith(prefixes)}
-        save_file(chosen, folder / file)
+        try:
+            save_file(chosen, folder / file)
+        except SafetensorError as error:
+            raise _refused(error, file) from error
     (folder / STATE).write_text(document.model_dump_json(indent=1) + "\n")
     names = (*FILES, STATE)
     for path in (*(folder / name for name in names), folder):
         _fsync(path)
     return tuple(sorted(names))
+
+
+def _refused(error: SafetensorError, file: str) -> OSError:
+    """What the library says in words, as what it was."""
+    found = re.search(r"os error (\d{1,4})\)", str(error))
+    code = int(found[1]) if found else errno.EIO
+    return OSError(code, os.strerror(code), file)
 
 
 def _fsync(path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import resource
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from trm import statefile
@@ -34,6 +37,27 @@ def read(state: TrainState, folder: Path) -> None:
 
 def hash_of(state: TrainState) -> str:
     return state_hash(state.canonical(), state.step, 0)
+
+
+def test_a_disk_that_refuses_is_an_error_of_the_disk(tmp_path, monkeypatch) -> None:
+    """The library has an error of its own for it, which whoever saves would take for a fault of the program."""
+    document = StateDocument(step=1, seed=0, config={}, code="0", fingerprint={})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"weights\.safetensors") as refused:
+            statefile.save(tmp_path, {"raw/a": torch.zeros(1 << 20)}, document)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert refused.value.errno == errno.EFBIG and refused.value.strerror
+
+    def in_other_words(*_: object) -> None:
+        raise SafetensorError("no room")
+
+    monkeypatch.setattr(statefile, "save_file", in_other_words)
+    with pytest.raises(OSError, match="error") as refused:
+        statefile.save(tmp_path, {}, document)
+    assert refused.value.errno == errno.EIO
 
 
 @pytest.mark.parametrize("changes", [{}, {"mlp_t": True}, {"forward_dtype": "bfloat16"}, {"ema": False}])

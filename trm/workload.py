@@ -259,3 +259,5 @@ class TrmWorkload:
     def _prepare(self) -> None:
         """Repeated by each entry point, because threads have their own settings."""
         settle(self._config.threads)
+        if self.device.type == "cuda" and self.device.index is not None:
+            torch.cuda.set_device(self.device)  # where kernels, streams and graphs go that name no device

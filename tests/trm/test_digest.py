@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trm.digest import digest, lanes
+from trm.digest import digest, lanes, queued
 from trm.snapshot import state_hash
 
 G = torch.Generator().manual_seed(0)
@@ -83,6 +83,20 @@ def test_the_value_is_pinned() -> None:
     """Digests are stored in ledgers: a change of this value breaks every run."""
     known = {"a": torch.arange(5, dtype=torch.float32), "b": torch.tensor([True, False])}
     assert digest(known, {"step": 1, "seed": 2}) == PINNED
+
+
+def test_what_is_waited_for_is_the_gpu_that_holds_the_tensors(monkeypatch) -> None:
+    """A thread's current device may be another one (`device=cuda:1`): a mark there would be passed at once."""
+    marks: list[object] = []
+
+    class Mark:
+        def record(self, stream: object = None) -> None:
+            marks.append(stream)
+
+    monkeypatch.setattr(torch.cuda, "Event", Mark)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: f"stream of {device}")
+    queued(torch.device("cuda", 1))
+    assert marks == ["stream of cuda:1"]
 
 
 def test_a_states_digest_ignores_halted_rows_and_padding(make) -> None:

@@ -156,6 +156,17 @@ def test_threads_are_the_configs(workload) -> None:
     assert torch.get_num_threads() == 1
 
 
+def test_a_gpu_that_is_named_is_the_threads_current_one(workload, monkeypatch) -> None:
+    """Kernels, streams and graphs name none: they would go to the first one, where no tensor is."""
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    go(workload, 1)
+    assert not chosen
+    workload.device = torch.device("cuda", 1)
+    workload.advance(1, lambda: False, None)
+    assert chosen == [torch.device("cuda", 1)]
+
+
 def test_a_batch_that_does_not_fit_is_split_said_and_part_of_the_path(tmp_path, monkeypatch) -> None:
     """The relay then labels a link between two splits: their paths differ (P9)."""
     needed = need(small(batch_size=64), Sizes(16, 6, 1), "eager", wide=False)

@@ -122,8 +122,8 @@ class Trainer:
         began = self._now()
         with self.spent.on("snapshot"):
             snapshot = self._workload.snapshot()
+            self._refuse_non_finite(snapshot)  # where a copy is only queued, this waits for it: the end must reckon so
         self._budget.measured.add("snapshot", self._now() - began)
-        self._refuse_non_finite(snapshot)
         metrics = {**self._metrics, "goodput": round(fraction(self.train_s, began - self._plan.limits.started), 4)}
         if self.stalls.median_s is not None:
             metrics["stall_ms"] = round(1000 * self.stalls.median_s, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay.stalls import Stalls
+from relay.workload import Finite
 from tests.relay.sessions import Lab
 from tests.relay.toy import ToySnapshot
 
@@ -62,3 +63,25 @@ def test_a_session_tells_it(lab: Lab) -> None:
     assert len(outcome.stall_s) == 9  # steps 10 to 90; the last one delays nothing
     assert outcome.stall_s == pytest.approx([0.3] * 9, abs=0.02)
     assert lab.state().metrics["stall_ms"] == pytest.approx(300, abs=20)
+
+
+def test_a_copy_that_is_only_queued_takes_as_long_as_it_is_waited_for(lab: Lab) -> None:
+    """A GPU's snapshot is there at once and checked late: what a session keeps for its end holds both."""
+    session = lab.session()
+    taken = session.workload.snapshot
+
+    class Queued(ToySnapshot):
+        @property
+        def finite(self) -> Finite:  # type: ignore[override]
+            session.workload.sleep(0.3)
+            return Finite(True)
+
+        @finite.setter
+        def finite(self, value: Finite) -> None: ...
+
+    def queue() -> ToySnapshot:
+        return Queued(**vars(taken()))
+
+    session.workload.snapshot = queue  # type: ignore[method-assign]
+    lab.run(session)
+    assert lab.state().metrics["snapshot_s"] >= 0.3

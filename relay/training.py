@@ -232,9 +232,9 @@ class Trainer:
             return
 
         def go_on(done: Share) -> None:
-            spent = self._now() - began
-            if spent * done.total > allowed * max(done.done, 1) or self._ctx.signal.reason in URGENT:
-                raise _TooLong
+            too_slow = (self._now() - began) * done.total > allowed * max(done.done, 1)
+            if done.done < done.total and (too_slow or self._ctx.signal.reason in URGENT):
+                raise _TooLong  # what is done is not thrown away, however long it took
 
         self._evaluated_step = item.step
         with suppress(_TooLong), self._heartbeat.phase(EVALUATE_S):

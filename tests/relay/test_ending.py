@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import pytest
 
 from relay.errors import Exit
 from tests.relay.sessions import Lab, down
-from tests.relay.toy import ToyWorkload
+from tests.relay.toy import Part, ToyWorkload
 
 
 def test_a_crash_of_the_step_that_is_thrown_away_costs_nothing(lab: Lab) -> None:
@@ -62,6 +63,21 @@ def test_an_evaluation_that_nobody_measured_takes_little_of_the_budget(lab: Lab)
     outcome = lab.run(lab.session(workload=slow, target_steps=600, every_steps=100, evaluate_every=1, budget_s=300))
     assert outcome.exit_code == Exit.OK and lab.world.now - began <= 300
     assert all(c.metric is None for c in lab.state().retained)
+
+
+def test_an_evaluation_that_is_over_is_not_given_up(lab: Lab) -> None:
+    """Where one part is the whole, as on a GPU, nobody knows sooner that it takes longer than was allowed."""
+    workload = ToyWorkload()
+
+    def at_once(split: str, rows: int | None, progress: Callable[[Part], None] = lambda _: None) -> dict[str, float]:
+        workload.sleep(80)
+        progress(Part(128, 128))
+        return {"exact_accuracy": 0.5}
+
+    workload.evaluate = at_once  # type: ignore[method-assign]
+    session = lab.session(workload=workload, target_steps=600, every_steps=500, evaluate_every=1, budget_s=300)
+    assert lab.run(session).exit_code == Exit.OK
+    assert [c.metric for c in lab.state().retained if c.step == 500] == [0.5]
 
 
 def test_a_signal_ends_an_evaluation_and_the_snapshot_is_committed(lab: Lab) -> None:

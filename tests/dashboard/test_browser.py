@@ -16,7 +16,7 @@ from relay.dashboard.data import Seen, document
 from relay.dashboard.export import export
 from tests.dashboard.demo_store import Story
 from tests.dashboard.test_page import hostile
-from tests.relay.test_report import view
+from tests.relay.views import view
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 PANELS = ("overview", "curves", "timeline", "pace", "people", "storage", "handoffs", "incidents")

@@ -23,7 +23,7 @@ from relay.dashboard.sessions import KILLED, kind_of_end, standing_steps
 from relay.plan import Range
 from relay.state import Incident, Link
 from relay.status import AccountRow
-from tests.relay.test_report import NOW, holder, state, trained, view
+from tests.relay.views import NOW, holder, state, trained, view
 
 SESSIONS, STEPS = 500, 100_000
 

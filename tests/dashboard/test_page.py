@@ -21,7 +21,7 @@ from relay.dashboard.page import SCRIPTS, STYLES, embedded, served, static, whol
 from relay.errors import BadConfig
 from relay.state import Incident
 from relay.status import AccountRow
-from tests.relay.test_report import NOW, trained, view
+from tests.relay.views import NOW, trained, view
 
 HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>'\"&\u2028\u202e\x00]]>"
 STATIC = files("relay.dashboard").joinpath("static")

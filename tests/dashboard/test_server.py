@@ -19,7 +19,7 @@ from relay.dashboard.server import HOST, MOST_WATCHERS, application, listening, 
 from relay.errors import UsageError
 from storage.base import Unavailable
 from tests.relay.runs import QuietRuntime
-from tests.relay.test_report import trained, view
+from tests.relay.views import trained, view
 
 FIRST = document(Seen(view(trained())))
 

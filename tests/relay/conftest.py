@@ -1,4 +1,4 @@
-"""A fresh laboratory for tests of whole sessions."""
+"""A fresh laboratory for tests of whole sessions, and a fresh machine for tests of commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.relay.cli import Desk
 from tests.relay.sessions import Lab
 
 
@@ -16,3 +17,9 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     lab = Lab(tmp_path)
     yield lab
     lab.world.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A machine on which nothing was ever run."""
+    return Desk(tmp_path / "desk")

@@ -20,11 +20,6 @@ PUZZLE = "5300700006001950000980000608000600034008030017000200060600002800004190
 ANSWER = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "desk")
-
-
 def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

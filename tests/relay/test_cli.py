@@ -14,11 +14,6 @@ from tests.relay.cli import Desk, ToyKind
 from tests.relay.toy import hash_of, state_at
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "desk")
-
-
 def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

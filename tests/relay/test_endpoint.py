@@ -21,11 +21,6 @@ class Overwriting(Wrapper):
         return self.inner.put(name, data)
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "desk")
-
-
 def notes(desk: Desk) -> list[Path]:
     return list((desk.folder / "relay_store").glob("selftest/passed.*.json"))
 

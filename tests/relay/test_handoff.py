@@ -27,7 +27,7 @@ from relay.turns import first_after
 from relay.zones import DAYS, wall
 from storage.base import open_store
 from tests.relay.cli import Desk
-from tests.relay.test_report import trained
+from tests.relay.views import trained
 
 HOUR, DAY = 3600.0, 86400.0
 NOON = 1_795_867_200.0

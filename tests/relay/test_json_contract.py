@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ import typer
 from relay.commands import reports
 from relay.status import View, status_document
 from tests.relay.cli import Desk
-from tests.relay.test_report import NOW, trained
+from tests.relay.views import NOW, trained
 
 STATUS: dict[str, Any] = {
     "schema": str,
@@ -33,11 +32,6 @@ STATUS: dict[str, Any] = {
 HEAD = {"step": int, "epoch": int, "state_hash": str, "bytes": int, "committed_at": str}
 LINK = {"epoch": int, "account": str, "from_step": int, "to_step": int, "certified": str}
 CHECKPOINT = {"step": int, "ok": bool, "reason": str}
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "desk")
 
 
 def conforms(document: dict[str, Any], names: dict[str, Any]) -> None:

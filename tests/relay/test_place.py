@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +13,6 @@ COLAB = {"COLAB_RELEASE_TAG": "release-colab_20261101"}
 KAGGLE = {"KAGGLE_KERNEL_RUN_TYPE": "Interactive", "RELAY_COAUTHOR": "1"}
 SLURM = {"SLURM_JOB_ID": "7"}
 LARGE = "task=sudoku"
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "desk")
 
 
 def session(desk: Desk, environ: Mapping[str, str], *words: str, code: int = 0, target: int = 2) -> str:

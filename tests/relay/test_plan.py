@@ -26,8 +26,8 @@ from relay.status import AccountRow, View
 from relay.team import Course, OpenSession, Speeds
 from tests.relay.cli import Desk
 from tests.relay.test_handoff import halted
-from tests.relay.test_report import trained
 from tests.relay.test_simulate import course, member
+from tests.relay.views import trained
 
 NOW, HOUR, DAY = 1_795_867_200.0, 3600.0, 86400.0
 PLAIN = Look(columns=100)

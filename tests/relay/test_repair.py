@@ -17,8 +17,8 @@ from relay import checkup, doctor
 from relay.state import Holder
 from relay.status import View
 from tests.relay.cli import Desk
-from tests.relay.test_report import NOW, trained
 from tests.relay.toy import FILES, ToySnapshot, hash_of, state_at
+from tests.relay.views import NOW, trained
 
 
 @pytest.fixture(scope="module")

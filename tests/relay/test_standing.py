@@ -14,7 +14,7 @@ from relay.registry import Row
 from relay.standing import Standing, rows
 from relay.state import RunState, Usage
 from relay.status import AccountRow
-from tests.relay.test_report import holder, state
+from tests.relay.views import holder, state
 
 NOW = datetime(2025, 1, 15, 14, 30, tzinfo=UTC).timestamp()
 HOUR = 3600

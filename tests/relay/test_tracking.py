@@ -18,7 +18,7 @@ from relay.standing import Standing
 from relay.state import Link, RunState, Usage
 from relay.status import AccountRow, View
 from tests.relay.cli import Desk
-from tests.relay.test_report import NOW, holder, state, trained, view
+from tests.relay.views import NOW, holder, state, trained, view
 
 LABEL = "Ada Lovelace's Colab"
 

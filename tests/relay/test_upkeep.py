@@ -14,11 +14,6 @@ from tests.relay.cli import Desk
 from tests.relay.toy import hash_of, state_at
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "desk")
-
-
 def test_init_begins_a_run_and_prints_the_address_the_others_need(desk: Desk, tmp_path: Path) -> None:
     begun = desk("init", "--run", "r", "--json").json
     assert (begun["schema"], begun["run"], begun["begun"]) == ("relay.init/1", "r", True)

@@ -10,11 +10,6 @@ from relay.whereabouts import missing
 from tests.relay.cli import Desk
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "desk")
-
-
 def flat(text: str) -> str:
     """A report's text without its box."""
     return " ".join("".join(c for c in text if c not in "║╔╗╚╝═╠╣").split())

@@ -26,7 +26,7 @@ from relay.standing import Standing
 from relay.state import Link, RunState, Usage
 from relay.status import AccountRow, View
 from tests.relay.cli import Desk
-from tests.relay.test_report import MACHINE, NOW, holder, trained, view
+from tests.relay.views import MACHINE, NOW, holder, trained, view
 
 FOLDER = Path(__file__).parent / "golden"
 WIDTHS = (60, 80, 120, 200)

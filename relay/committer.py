@@ -61,6 +61,14 @@ class Abandoned(Exception):
     """The item was given up while it was under way."""
 
 
+class CommitterDied(RelayError):
+    """The thread that commits ended by what nobody foresaw, over the snapshot of `step`: a crash by P10."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__("The thread that commits has died by a fault of this program (see above).")
+        self.step = step
+
+
 class Pipeline(Protocol):
     """What makes one item durable (relay/checkpoint.py)."""
 
@@ -110,7 +118,7 @@ class Committer:
     def failure(self) -> RelayError | None:
         """Why nothing can be committed any more in this session (fenced, refused, damaged), None if all is well."""
         if self._failure is None and not self._over and self._task is not None and not self._task.is_alive():
-            self._failure = RelayError("The thread that commits has died by a fault of this program (see above).")
+            self._failure = CommitterDied(self._inflight.step if self._inflight else 0)
         return self._failure
 
     def offer(self, item: Item) -> None:

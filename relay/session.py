@@ -8,6 +8,7 @@ from types import TracebackType
 
 from relay.assembly import Parts, assemble
 from relay.changes import Release
+from relay.committer import CommitterDied
 from relay.context import Context, Outcome
 from relay.entrance import EndedEarly, push_unsent, warm_up
 from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
@@ -202,13 +203,14 @@ class _Holding:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         parts = self._parts
-        crashed = isinstance(error, Exception) and not isinstance(error, RelayError)
+        crashed = _crashed(error)
         if crashed:
             _drain(parts)
         parts.committer.close()
         parts.housekeeper.over = True
         if isinstance(error, Exception) and crashed:
-            record_crash(parts.lease, parts.ctx.facts, error, parts.ctx.workload.step)
+            step = error.step if isinstance(error, CommitterDied) else parts.ctx.workload.step
+            record_crash(parts.lease, parts.ctx.facts, error, step)
         self.reason = self.reason or _why(parts.ctx, error)
         if not isinstance(error, Fenced) and parts.ctx.signal.reason != "fenced":
             with parts.trainer.spent.on("release"):
@@ -223,9 +225,14 @@ def _why(ctx: Context, error: BaseException | None) -> str:
     """The end of a session that went wrong, for its link."""
     if _spared(ctx, error):
         return f"{ctx.signal.note}; last upload did not fit"
-    if isinstance(error, RelayError):
-        return FAILURES.get(error.exit_code, "failed")
-    return "crashed" if isinstance(error, Exception) else "interrupted"
+    if _crashed(error):
+        return "crashed"
+    return FAILURES.get(error.exit_code, "failed") if isinstance(error, RelayError) else "interrupted"
+
+
+def _crashed(error: BaseException | None) -> bool:
+    """Whether it is a failure that exact resume repeats (P10), in training or in what saves beside it."""
+    return isinstance(error, CommitterDied) or (isinstance(error, Exception) and not isinstance(error, RelayError))
 
 
 def _release(parts: Parts, reason: str) -> None:

@@ -12,6 +12,7 @@ from relay.committer import Item
 from relay.errors import Exit
 from relay.session import push
 from storage.base import Denied, QuotaExceeded, StoreError, Unavailable
+from tests.relay.fake_runtime import Killed
 from tests.relay.sessions import Lab, Session, down
 from tests.relay.toy import ToySnapshot, ToyWorkload, hash_of, state_at
 
@@ -234,6 +235,22 @@ def test_the_committing_thread_dying_ends_the_session(lab: Lab) -> None:
     session.start()
     with pytest.raises(ZeroDivisionError):
         lab.world.run()
+
+
+def test_a_committing_thread_that_dies_is_a_crash_and_twice_halts(lab: Lab) -> None:
+    """The same snapshot kills it each time: without an entry of the ledger sessions would come and go for ever."""
+
+    def die() -> None:
+        raise Killed
+
+    for account in ("alice", "bob"):
+        session = lab.session(account, target_steps=100_000)
+        session.workload.before_save = die
+        assert lab.run(session).exit_code == Exit.BUG
+        assert "thread that commits has died" in session.outcome.message
+    state = lab.state()
+    assert [(i.cause, i.step) for i in state.incidents if i.cause == "crash"] == [("crash", 10)] * 2
+    assert state.halted and state.holder is None
 
 
 def test_a_file_that_rots_on_this_disk_before_it_is_sent_is_never_committed(lab: Lab) -> None:

@@ -7,9 +7,9 @@ import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 from pydantic import BaseModel
@@ -34,13 +34,17 @@ from relay.commands import (
 )
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData, Exit, RelayError
+from relay.kind import Spoken
 from relay.mishaps import explain, log_bug, tell
 from relay.redact import secrets_of
 from relay.workload import Kernels, Workload
 from storage.base import StoreError
-from trm import presets
+from trm import presets, upstream
 from trm.config import TrainConfig
 from trm.launch import is_follower, launched
+
+if TYPE_CHECKING:
+    from trm.workload import TrmWorkload
 
 UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
 """ClickException: newer typer carries its own click, older ones import it."""
@@ -55,6 +59,16 @@ class Trm:
         """The preset of that name; raises BadConfig."""
         with _speaking_our_errors():
             return presets.preset(task)
+
+    def spoken(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> Spoken | Sequence[str]:
+        """The reference's command line, where `arch=trm` or `data_paths` says that it is one."""
+        with _speaking_our_errors():
+            return upstream.understood(overrides, keys, folder)
+
+    def implied(self, spoken: Spoken, config: BaseModel) -> Mapping[str, str]:
+        """Steps, commits and evaluations out of epochs; raises BadConfig."""
+        with _speaking_our_errors():
+            return cast(upstream.Spoken, spoken).implied(_train_config(config))
 
     def target(self, config: BaseModel) -> int:
         """The preset's own length."""
@@ -126,51 +140,42 @@ class Trm:
 
     def remarks(self, workload: Workload) -> Sequence[str]:
         """How the batch is split or shared, and what an old card cannot do."""
-        from trm.workload import TrmWorkload
-
-        assert isinstance(workload, TrmWorkload)
-        return workload.remarks
+        return _trm(workload).remarks
 
     def timings(self, workload: Workload) -> Mapping[str, float]:
         """Compiling kernels and capturing the graph."""
-        from trm.workload import TrmWorkload
-
-        assert isinstance(workload, TrmWorkload)
-        return workload.timings
+        return _trm(workload).timings
 
     def kernels(self, workload: Workload) -> Kernels | None:
         """Triton's, on a GPU."""
-        from trm.workload import TrmWorkload
-
-        assert isinstance(workload, TrmWorkload)
-        return workload.kernels()
+        return _trm(workload).kernels()
 
     def rows(self, workload: Workload, split: str) -> int:
         """Puzzles in 'valid' or 'test'."""
-        from trm.workload import TrmWorkload
-
-        assert isinstance(workload, TrmWorkload)
-        data = workload.data.valid if split == "valid" else workload.data.test
-        return data.size if data else 0
+        data = _trm(workload).data
+        found = data.valid if split == "valid" else data.test
+        return found.size if found else 0
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> list[str]:
         """Weights under the reference's names: safetensors, or the reference's own file (step_N); raises BadData."""
         with _speaking_our_errors():
             from trm.export import export_folder, export_step
 
-            if form == "safetensors":
-                written = export_folder(checkpoint, out, config, ema=not raw)
-            else:
-                written = export_step(checkpoint, out, config, ema=not raw, compiled=form == "reference")
-            return [str(path) for path in written]
+            ema, compiled = not raw, form == "reference"
+            as_files = export_folder if form == "safetensors" else partial(export_step, compiled=compiled)
+            return [str(path) for path in as_files(checkpoint, out, config, ema=ema)]
 
     def start_from(self, workload: Workload, weights: Path) -> Sequence[str]:
         """A safetensors file or the reference's step_N; raises BadData."""
-        from trm.workload import TrmWorkload
-
-        assert isinstance(workload, TrmWorkload)
         with _speaking_our_errors():
-            return workload.start_from(weights)
+            return _trm(workload).start_from(weights)
+
+
+def _trm(workload: Workload) -> TrmWorkload:
+    from trm.workload import TrmWorkload
+
+    assert isinstance(workload, TrmWorkload)
+    return workload
 
 
 def _train_config(config: BaseModel) -> TrainConfig:

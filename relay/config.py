@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from relay.errors import BadConfig
 from relay.names import FRAGMENT, check_name
-from relay.origins import Given, Value, from_command_line, from_environment, from_file, hint, variable
+from relay.origins import Given, Value, deleted, from_command_line, from_environment, from_file, hint, variable
 from relay.state import MAX_RETAINED, Name, Step
 
 FILE_NAME = "config_multi_account.yaml"
@@ -94,6 +94,8 @@ class Settings(Section):
     """Whose notices of a spot machine to watch for; auto: those of the cloud that this machine's firmware names."""
     competition: Name | None = None
     """Slug of the competition that the run is for: then only accounts that confirmed to be of its one team train."""
+    load_checkpoint: str | None = None
+    """A file of weights that a new run begins from, as `import` does it; a run that has begun must be of this file."""
     data_dir: str = "data"
     sync_dir: str = "sync"
 
@@ -161,19 +163,23 @@ def resolve(
     file: Path | None = None,
     overrides: Sequence[str] = (),
     flags: Mapping[str, object] | None = None,
+    implied: Mapping[str, str] | None = None,
 ) -> Resolved[WorkloadConfig]:
     """Merge all sources, later ones winning, and validate.
 
-    `file` defaults to the one in `folder`, where there is one; `flags` holds dotted keys from options, None is unset.
+    `file` defaults to the one in `folder`, where there is one; `flags` holds dotted keys from options, None is unset;
+    `implied` follows from other settings and is stronger than the file alone.
 
     Raises BadConfig (78) naming the key, what is wrong with it and where it was written.
     """
     keys = [*leaves(Settings), *leaves(model)]
     found = file or (folder / FILE_NAME if (folder / FILE_NAME).is_file() else None)
+    removed = deleted(overrides, keys)
     given = [
-        *(from_file(found) if found else []),
-        *from_environment(environ, [*leaves(Settings), "task"]),
-        *from_command_line(overrides),
+        *(g for g in (from_file(found) if found else []) if g.key not in removed),
+        *(Given(key, value, "what the command implies") for key, value in (implied or {}).items()),
+        *(g for g in from_environment(environ, [*leaves(Settings), "task"]) if g.key not in removed),
+        *from_command_line([text for text in overrides if not text.startswith("~")]),
         *(Given(k, str(v), "command line option") for k, v in (flags or {}).items() if v is not None),
     ]
     merged = {g.key: g for g in given}

@@ -11,6 +11,19 @@ from pydantic import BaseModel
 from relay.workload import Kernels, Workload
 
 
+class Spoken(Protocol):
+    """A command in the spelling of another program that trains the same."""
+
+    @property
+    def overrides(self) -> Sequence[str]:
+        """In our spelling."""
+        ...
+
+    def base(self, task: str) -> BaseModel:
+        """That program's defaults, in the place of a preset."""
+        ...
+
+
 class Kind(Protocol):
     """One way to train. `relay/cli.py` passes trm; tests pass a toy."""
 
@@ -19,6 +32,17 @@ class Kind(Protocol):
 
     def preset(self, task: str) -> BaseModel:
         """A task's configuration; raises BadConfig naming the nearest task."""
+        ...
+
+    def spoken(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> Spoken | Sequence[str]:
+        """Overrides as another program spells them, or the same ones with single keys renamed.
+
+        keys: of our settings; folder: where relative paths begin. Raises BadConfig or BadData.
+        """
+        ...
+
+    def implied(self, spoken: Spoken, config: BaseModel) -> Mapping[str, str]:
+        """Settings that follow from what was spoken and the resolved configuration; stronger than files. BadConfig."""
         ...
 
     def target(self, config: BaseModel) -> int:

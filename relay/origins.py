@@ -78,7 +78,17 @@ def from_command_line(overrides: Sequence[str]) -> list[Given]:
             raise BadConfig(
                 f"Cannot read {text!r} on the command line. Write settings as key=value, e.g. batch_size=64."
             )
+        if "${" in value:
+            raise BadConfig(f"{text!r} on the command line refers to another value. Write the value itself.")
         found.extend(_from_text(key, value, f"command line: {text}"))
+    return found
+
+
+def deleted(overrides: Sequence[str], keys: Sequence[str]) -> set[str]:
+    """Keys written as ~key: whatever file and environment say of them does not count."""
+    found = {text[1:].partition("=")[0] for text in overrides if text.startswith("~")}
+    for key in sorted(found - set(keys)):
+        raise BadConfig(f"Unknown setting {key} (command line: ~{key}).{hint(key, keys)}")
     return found
 
 

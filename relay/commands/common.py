@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from pydantic import BaseModel
 
 import relay
 from relay.clock import RealRuntime, Runtime
-from relay.config import FILE_NAME, Resolved, resolve
+from relay.config import FILE_NAME, Resolved, Settings, leaves, resolve
 from relay.env import Machine, detect, process_age
 from relay.kind import Kind
 from relay.paragraphs import folded_for
@@ -96,15 +97,16 @@ class App:
         self, overrides: Sequence[str] | None, config: Path | None, flags: Mapping[str, object] | None
     ) -> Resolved[BaseModel]:
         named = config or (Path(self.environ["RELAY_CONFIG"]) if self.environ.get("RELAY_CONFIG") else None)
-        return resolve(
-            self.kind.preset,
-            self.kind.model,
-            self.environ,
-            self.cwd,
-            file=self.cwd / named if named else configuration_file(self.cwd),
-            overrides=overrides or (),
-            flags=flags,
-        )
+        file = self.cwd / named if named else configuration_file(self.cwd)
+        keys = [*leaves(Settings), *leaves(self.kind.model)]
+        spoken = self.kind.spoken(overrides or (), keys, self.cwd)
+        if isinstance(spoken, Sequence):
+            return resolve(
+                self.kind.preset, self.kind.model, self.environ, self.cwd, file=file, overrides=spoken, flags=flags
+            )
+        ask = partial(resolve, spoken.base, self.kind.model, self.environ, self.cwd)
+        given = partial(ask, file=file, overrides=spoken.overrides, flags=flags)
+        return given(implied=self.kind.implied(spoken, given().workload))
 
 
 def configuration_file(cwd: Path) -> Path | None:

@@ -48,18 +48,49 @@ def import_weights(
     opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)
     if open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session):
         raise _taken(settings.run)
+    origin, notes = begun(opening, app.cwd / weights)
+    document = {"schema": "relay.import/1", "run": settings.run, "file": str(weights), "exact": False, "notes": notes}
+    emit(as_json, {**document, "sha256": origin.entry}, told(resolved, weights, notes, overrides or ()))
+
+
+def begin_or_check(opening: Opening) -> None:
+    """What `load_checkpoint` asks of a session: a new run begins from that file, and an old one must have begun so.
+
+    Raises BadConfig (78) if it began otherwise, BadData (65) if the file does not fit.
+    """
+    app, settings = opening.app, opening.resolved.settings
+    if settings.load_checkpoint is None:
+        return
+    weights = opening.resolved.path(settings.load_checkpoint)
+    found = open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session)
+    if found is None:
+        for note in begun(opening, weights)[1]:
+            opening.tell(f"{weights.name}: {note}.")
+        return
+    origin = found.view.state.origin
+    mine = file_digest(weights)[1] if weights.is_file() else None
+    if origin is None or origin.project != WEIGHTS_ONLY or (mine and mine != origin.entry):
+        raise BadConfig(
+            f"Run {settings.run} did not begin from {settings.load_checkpoint}. Leave load_checkpoint out to go on "
+            f"with it, or name another run."
+        )
+
+
+def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
+    """A new run that begins from the file; returns where it came from, and lines for people."""
+    app, resolved = opening.app, opening.resolved
+    settings = resolved.settings
     opening.stores.ensure_tested(app.runtime)
     workload = opening.workload(target_of(app, resolved, None))
-    notes = list(app.kind.start_from(workload, app.cwd / weights))
-    head, origin = stored(app, resolved, opening, workload, app.cwd / weights)
+    notes = list(app.kind.start_from(workload, weights))
+    head, origin = stored(app, resolved, opening, workload, weights)
     made = begin_run(
         opening.stores, settings.project, settings.run, workload.config(), app.runtime, session=app.session,
         new=True, ephemeral=settings.ephemeral, init=True, origin=origin, head=head,
     )  # fmt: skip
     if not made.begun:
         raise _taken(settings.run)
-    document = {"schema": "relay.import/1", "run": settings.run, "file": str(weights), "exact": False, "notes": notes}
-    emit(as_json, {**document, "sha256": origin.entry}, told(resolved, weights, notes, overrides or ()))
+    return origin, notes
 
 
 def told(resolved: Resolved[BaseModel], weights: Path, notes: list[str], overrides: Any) -> str:

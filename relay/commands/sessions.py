@@ -23,6 +23,7 @@ from relay.commands.common import (
     tell_secrets,
 )
 from relay.commands.entering import says_coauthor
+from relay.commands.importing import begin_or_check
 from relay.commands.opening import Opening, target_of
 from relay.commands.planning import announce
 from relay.config import Settings
@@ -144,6 +145,7 @@ def train(opening: Opening) -> Outcome:
     """One session. Raises RelayError for what is refused before the lease is asked for."""
     refuse_rerun(opening.app.machine)
     opening.secret = secret_of(opening.app.environ, opening.resolved.settings.cache.allow)
+    begin_or_check(opening)
     state = found(opening)
     target = target_of(opening.app, opening.resolved, state)
     if state and state.head and state.step >= target:
@@ -242,7 +244,8 @@ def sentence(outcome: Outcome) -> str:
     if not outcome.commits:
         return f"{outcome.message} Durable step: {_step(outcome)}."
     link = briefly(outcome.certified, outcome.why)
-    start = f", after {duration(outcome.start_s)} of starting up" if outcome.start_s >= NOTABLE_S else ""
+    slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # else goodput would not follow from what is told
+    start = f", after {duration(outcome.start_s)} of starting up" if slow else ""
     return (
         f"{outcome.message} Steps {outcome.from_step:,} to {_step(outcome)} in {duration(outcome.total_s)} "
         f"({duration(outcome.train_s)} of training{start}, goodput {outcome.goodput:.0%}), "

@@ -18,6 +18,7 @@ from relay.cli import app
 from relay.commands import opening, reading
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData
+from relay.kind import Spoken
 from relay.workload import Kernels, Workload
 from storage.base import Store, open_store
 from tests.relay.toy import ToyWorkload
@@ -64,6 +65,12 @@ class ToyKind:
         if task not in ("sudoku4", "sudoku"):
             raise BadConfig(f"There is no task {task!r}. Did you mean task=sudoku4?")
         return ToyConfig(task=task)
+
+    def spoken(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> Spoken | Sequence[str]:
+        return overrides
+
+    def implied(self, spoken: Spoken, config: BaseModel) -> Mapping[str, str]:
+        return {}
 
     def target(self, config: BaseModel) -> int:
         return 40

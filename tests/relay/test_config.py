@@ -94,8 +94,11 @@ def test_a_mapping_on_the_command_line_sets_its_keys(tmp_path: Path) -> None:
 
 
 def test_interpolation_is_never_executed(tmp_path: Path) -> None:
-    found = settled(tmp_path, None, {"HOME": "/secret"}, "data.train=${HOME}")
+    """In a file it is text; on a command line nobody means it as text, so it is refused."""
+    found = settled(tmp_path, "data:\n  train: ${HOME}\n", {"HOME": "/secret"})
     assert found.workload.data.train == "${HOME}"
+    with pytest.raises(BadConfig, match="Write the value itself"):
+        settled(tmp_path, None, {"HOME": "/secret"}, "data.train=${HOME}")
 
 
 @pytest.mark.parametrize(

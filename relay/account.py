@@ -132,10 +132,8 @@ def with_fields(account: Account, fields: Mapping[str, str | float | None]) -> A
     if texts.get("reset"):
         texts["reset"] = str(parse_reset(str(texts["reset"])))
     another = texts.get("owner") is not None and folded(str(texts["owner"])) != folded(account.owner)
-    words: Mapping[str, object] = (
-        {"confirmed": (), "competitions": {}} if another else {}
-    )  # one person's word is not another's
-    return account.model_copy(update={**texts, **numbers, **words})
+    fresh: Mapping[str, object] = {"confirmed": (), "competitions": {}}  # one person's word is not another's
+    return account.model_copy(update={**texts, **numbers, **(fresh if another else {})})
 
 
 def encode(account: Account) -> bytes:

@@ -26,7 +26,7 @@ FIELD = 2**20 - 1
 """A session's 64 bits of chance: 20 for its speed, 20 for the gap behind it, 24 for whether it dies."""
 
 Reason = Literal["asleep", "quota", "later"]
-Turn = tuple[int, float, float, int, int]
+Place = tuple[int, float, float, int, int]
 """Hours given, speed (negative), seconds given, sessions, index by id: the order of relay/team.Rank in one group."""
 
 
@@ -64,7 +64,7 @@ class Group:
     useful_s: float
     saving: Periods | None
     """Their resets, if hours about to be lost are a reason for them."""
-    ready: list[Turn] = field(default_factory=list)
+    ready: list[Place] = field(default_factory=list)
     opens: float = -math.inf
     closes: float = -math.inf
 
@@ -78,7 +78,7 @@ class Group:
                 break
         return self.opens <= t
 
-    def order(self, t: float) -> tuple[bool, Turn]:
+    def order(self, t: float) -> tuple[bool, Place]:
         """The smallest of all groups goes first."""
         return self.saving is None or self.saving.after(t) - t > DAY_S, self.ready[0]
 
@@ -149,7 +149,7 @@ class Simulation:
         while self.waiting and self.waiting[0][0] <= t:
             self._admit(heappop(self.waiting)[1])
         while True:
-            best: tuple[tuple[bool, Turn], Group] | None = None
+            best: tuple[tuple[bool, Place], Group] | None = None
             for group in self.groups:
                 if group.ready and group.open_at(t):
                     order = group.order(t)

@@ -13,6 +13,7 @@ from relay.commands.common import (
     ConfigOption,
     JsonOption,
     Overrides,
+    RedactOption,
     RunOption,
     emit,
     say,
@@ -37,7 +38,6 @@ from relay.zones import zone as known_zone
 ZoneOption = Annotated[
     str | None, typer.Option("--zone", help="Show times in this time zone, e.g. Europe/Berlin.", show_default=False)
 ]
-RedactOption = Annotated[bool, typer.Option("--redact", help="Ids in place of labels.")]
 
 
 def next_account(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -16,6 +17,7 @@ from trm.train import TrainState
 
 STAGE = 1 << 25
 """Bytes of pinned memory."""
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,12 @@ def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors on the CPU, by way of the current stream alone.
 
     Pinned memory does not hold up the GPU's other streams, but asking the driver for it does: so a small piece of it is
-    asked for once, and every byte goes through it. A piece is used again only after the copy before has ended.
+    asked for once, and every byte goes through it. A piece is used again only after the copy before has ended, and one
+    snapshot at a time goes through it, whoever else saves in this process.
     """
-    stage = _stage()
-    return {name: _through(stage, value) for name, value in tensors.items()}
+    with _ONE_AT_A_TIME:
+        stage = _stage()
+        return {name: _through(stage, value) for name, value in tensors.items()}
 
 
 @cache

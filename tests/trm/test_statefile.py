@@ -6,7 +6,9 @@ import errno
 import json
 import resource
 import struct
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from trm import statefile
+from trm import snapshot, statefile
 from trm.snapshot import Snapshot, state_hash
 from trm.statefile import StateDocument
 from trm.train import TrainState
@@ -37,6 +39,24 @@ def read(state: TrainState, folder: Path) -> None:
 
 def hash_of(state: TrainState) -> str:
     return state_hash(state.canonical(), state.step, 0)
+
+
+def test_two_that_save_at_once_do_not_mix_their_bytes(monkeypatch) -> None:
+    """A session's thread may still be saving when the next session of this process begins to."""
+
+    class Slow:
+        def synchronize(self) -> None:
+            time.sleep(0.002)
+
+    room = torch.empty(64, dtype=torch.uint8)
+    monkeypatch.setattr(snapshot, "STAGE", len(room))
+    monkeypatch.setattr(snapshot, "_stage", lambda: room)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: Slow())
+    sent = [{"a": torch.full((50,), float(n)), "b": torch.tensor(n), "c": torch.empty(0)} for n in range(3)]
+    with ThreadPoolExecutor(len(sent)) as pool:
+        found = list(pool.map(snapshot.to_host, sent))
+    for mine, theirs in zip(sent, found, strict=True):
+        assert all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
 def test_a_disk_that_refuses_is_an_error_of_the_disk(tmp_path, monkeypatch) -> None:

@@ -52,13 +52,14 @@ while [[ $again ]]; do again='' code=0; wait "$session" || code=$?; done   # a s
 
 # 5. The report, and what comes next.
 relay report || true   # the session's own exit code is what counts
+shown="$shown rotate_accounts.py" of=${RUN_NAME:+ --run $RUN_NAME}
 case $code in
-  0)  say "The target is reached. What is it worth? $shown rotate_accounts.py evaluate" ;;
+  0)  say "The target is reached. What is it worth? $shown evaluate$of" ;;
   75) say "Handed off; the run goes on:"; relay next || true ;;
-  73) say "Somebody else is training this run. Try later, or: $shown rotate_accounts.py run --wait 30" ;;
-  74) say "The newest checkpoint is on this machine only. Do not delete it: $shown rotate_accounts.py push" ;;
+  73) say "Somebody else is training. Try later, or: $shown run$of${ACCOUNT_ID:+ --account $ACCOUNT_ID} --wait 30" ;;
+  74) say "The newest checkpoint is on this machine only. Do not delete it: $shown push$of" ;;
   76) say "Another session took over while this one was away. Nothing else is lost; run again later." ;;
-  65 | 69 | 77 | 78) say "Not trained (exit $code, reason above). Advice: $shown rotate_accounts.py doctor" ;;
+  65 | 69 | 77 | 78) say "Not trained (exit $code, reason above). Advice: $shown doctor$of" ;;
   *)  say "Ended with exit $code. The durable step above is safe; the same command goes on from there." ;;
 esac
 exit "$code"

@@ -42,9 +42,15 @@ class Inference:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What `register` prints."""
+        """Both, and what says so."""
         owner = self.owner or "nobody yet"
         return (f"owner {owner} (from {self.owner_from})", f"provider {self.provider} (from {self.provider_from})")
+
+    @property
+    def guesses(self) -> tuple[str, ...]:
+        """Those of the lines that no option said."""
+        sources = (self.owner_from, self.provider_from)
+        return tuple(line for line, source in zip(self.lines, sources, strict=True) if not source.startswith("--"))
 
 
 def infer(

@@ -132,10 +132,10 @@ def _notes(crew: Crew) -> list[str]:
     notes = [f"{one.account} is left out: {one.why}." for one in crew.left_out[:5]]
     if len(crew.left_out) > 5:
         notes.append(f"{len(crew.left_out) - 5:,} more accounts are left out (--json lists all).")
-    if crew.assumed and crew.wish.steps_per_hour:
-        notes.insert(
-            0, f"ASSUMED, not measured: {crew.wish.steps_per_hour:,.0f} steps an hour of {listed(crew.assumed)}."
-        )
+    if speed := crew.wish.steps_per_hour:
+        unused = f"--steps-per-hour {speed:,.0f} is not used: the speed of every planned account is measured."
+        assumed = f"ASSUMED, not measured: {speed:,.0f} steps an hour of {listed(crew.assumed)}."
+        notes.insert(0, assumed if crew.assumed else unused)
     return notes + crew.notes
 
 

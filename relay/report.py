@@ -25,6 +25,7 @@ NAME = 14
 ROOM = 10
 """Columns of a state in the guide's line; one that is a letter longer takes the blank before it."""
 TITLE = "MULTI-ACCOUNT TRAINING PROGRESS REPORT"
+_NO_ADDRESS = " (its address is left out)"
 UTF8 = {"top": "╔═╗", "middle": "╠═╣", "rule": "╟─╢", "bottom": "╚═╝", "side": "║"}
 ASCII = {"top": "+=+", "middle": "+=+", "rule": "+-+", "bottom": "+=+", "side": "|"}
 
@@ -98,7 +99,8 @@ def _progress(view: View) -> list[str]:
 def _below(view: View) -> list[str]:
     return [
         f"Run: {view.project} / {view.run}",
-        *([f"Store: {view.store}"] if view.store else []),
+        *_given(view),
+        *([f"Store: {view.store}{_NO_ADDRESS if view.store.endswith('://') else ''}"] if view.store else []),
         *([f"Not begun: {view.missing}"] if view.missing else []),
         f"ETA: {_eta(view)}",
         f"Lease: {_lease(view)}",
@@ -107,6 +109,12 @@ def _below(view: View) -> list[str]:
         *_goodput(view.state),
         *_links(view.state),
     ]
+
+
+def _given(view: View) -> list[str]:
+    """Where the accounts gave more than this run has: the box counts what they gave to all."""
+    more = sum(row.steps for row in view.accounts) > view.step
+    return ["Accounts: their steps and sessions are those of all runs of this store"] if more else []
 
 
 def _percent(view: View) -> float:
@@ -153,7 +161,9 @@ def _goodput(state: RunState | None) -> list[str]:
     metrics = state.metrics if state else {}
     lines = []
     if "goodput" in metrics:
-        lines.append(f"Goodput: {metrics['goodput']:.0%} of the last session was spent in training steps")
+        lines.append(
+            f"Goodput: {metrics['goodput']:.0%} of the session until the last commit was spent in training steps"
+        )
     if "stall_ms" in metrics:
         lines.append(f"Stall: a checkpoint delays training by {metrics['stall_ms']:,.0f} ms")
     return lines

@@ -93,9 +93,15 @@ def sessions_text(links: Sequence[Link], missing: str, width: int | None) -> str
         "",
         *_sums("GPU", totals(links, _gpu)),
         "",
-        f"{counted(len(links), 'session')}. Times are {local(links[-1].started, '%Z (UTC%z)')}.",
+        f"{counted(len(links), 'session')}. Times are {_zone(links[-1].started)}.",
     ]
     return "\n".join(parts)
+
+
+def _zone(at: float) -> str:
+    """The reader's own zone at that time, with its offset where the name does not say it."""
+    name = local(at, "%Z")
+    return name if name == "UTC" else local(at, "%Z (UTC%z)")
 
 
 Column = tuple[str, bool, Callable[[Link], str]]

@@ -129,6 +129,8 @@ def _edited(here: App, account: str, changes: Details, config: Path | None, as_j
             f"What {printable(before.owner)} confirmed is not {printable(made.owner)}'s word: {account} is asked again."
         )
     text = f"{made.id}: {printable(made.label)}, {printable(made.owner)} at {made.provider}."
+    if others := [key.replace("_", " ") for key in changes if key not in ("label", "owner", "provider")]:
+        text += f" Set: {', '.join(others)}."
     emit(as_json, document(made, False), text)
 
 

@@ -135,7 +135,7 @@ class Opening:
             found = replace(found, provider_from="this machine")
             known.register(name, name, found)
             near = nearest(name, [key for key in known.ids() if key != name])
-            meant = f" (did you mean {near}?)" if near else ""
+            meant = f" (this store also knows {near})" if near else ""
             self.tell(f"NEW account {name}{meant}: {', '.join(found.lines)}")
         self.gpu = known.get(name).gpu
         return known

@@ -62,7 +62,7 @@ def register(
     refuse_secrets(here, label, owner, *map(str, told.values()))
     check_name("account", account)
     found = inferred(here, label, owner, provider)
-    for line in found.lines:
+    for line in found.guesses:
         say(f"inferred: {line}")
     say_rules(here, found.provider)
     known = writing_accounts(here, here.settle(config=config))

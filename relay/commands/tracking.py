@@ -54,6 +54,8 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     link = pick(links, which, state)
     with speaking(stores.ledger):
         report, why = read_report(stores.ledger, opened.names, state, link.epoch)
+    if report is None and link.end == "open":
+        why = "It has not ended, or nobody knows yet that it did: a report is written as a session ends."
     if report is not None and not agrees(report, link):
         report, why = None, "Its report contradicts the ledger, and is left aside."
     names = names_in(app, stores) if redacted else {}

@@ -103,6 +103,12 @@ def test_a_speed_that_nobody_measured_is_never_assumed() -> None:
     assert text.startswith("No date for run r") and "--steps-per-hour N" in text
 
 
+def test_a_speed_that_is_given_and_not_used_is_told() -> None:
+    other = replace(OWN, id="other", gpu="t4")
+    _, text = planned(view(other, links=(link("k", 1, gpu="Tesla T4"),)), Wish(7.0))
+    assert "--steps-per-hour 7 is not used" in text and "ASSUMED" not in text
+
+
 def preset(name: str, startup_s: float | None = None, fails: float | None = None) -> Forecast:
     found = forecast(PRESETS[name].course(NOW, None, startup_s, fails))
     assert found

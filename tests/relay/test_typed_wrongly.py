@@ -16,9 +16,9 @@ def desk(tmp_path: Path) -> Desk:
     return desk
 
 
-def test_a_new_account_whose_id_is_like_another_s_is_asked_about(desk: Desk) -> None:
+def test_a_new_account_whose_id_is_like_another_s_names_that_one(desk: Desk) -> None:
     assert (
-        "NEW account account_9 (did you mean account_1?): owner"
+        "NEW account account_9 (this store also knows account_1): owner"
         in desk("run", "--run", "r", "--account", "account_9", "--target-steps", "6").err
     )
     assert "NEW account zebra: owner" in desk("run", "--run", "r", "--account", "zebra", "--target-steps", "9").err

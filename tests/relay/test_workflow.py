@@ -177,6 +177,10 @@ def test_advice_calls_python_as_this_machine_does(machine: Machine) -> None:
     assert "worth? python rotate_accounts.py evaluate" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
 
 
+def test_advice_is_for_the_run_that_was_trained(machine: Machine) -> None:
+    assert machine.run(RUN_NAME="other", VIRTUAL_ENV="/v").stderr.rstrip().endswith("evaluate --run other")
+
+
 def test_a_machine_without_torch_gets_the_tested_version(machine: Machine) -> None:
     machine.run(MISSING="1", NO_TORCH="1")
     pinned = CONSTRAINTS.read_text().splitlines()[-1]

@@ -38,20 +38,18 @@ class Quota:
         return max(0.0, now - self.read_at)
 
 
-def reset_of(account: Account | None, provider: Provider) -> Reset | None:
+def reset_of(account: Account, provider: Provider) -> Reset | None:
     """The account's own, else its provider's; hours that only its person named count from Monday in their zone."""
-    own = account.week if account else None
-    if own is None and provider.reset is None and account and account.weekly_hours:
-        return Reset(day="mon", zone=account.usable_zone)
-    return own or provider.reset
+    known = account.week or provider.reset
+    return Reset(day="mon", zone=account.usable_zone) if known is None and account.weekly_hours else known
 
 
-def hours_of(account: Account | None, provider: Provider) -> float | None:
+def hours_of(account: Account, provider: Provider) -> float | None:
     """Hours a week: as declared, else as the provider's record says."""
-    return (account.weekly_hours if account else None) or provider.weekly_hours
+    return account.weekly_hours or provider.weekly_hours
 
 
-def left(account: Account | None, provider: Provider, used: Callable[[Interval], float], now: float) -> Quota | None:
+def left(account: Account, provider: Provider, used: Callable[[Interval], float], now: float) -> Quota | None:
     """What is left at `now`; `used` gives the seconds measured in an interval. None where nobody names hours.
 
     A number that somebody read or said counts until the reset after it, less what was measured since. Else it is the
@@ -59,7 +57,7 @@ def left(account: Account | None, provider: Provider, used: Callable[[Interval],
     """
     reset, hours = reset_of(account, provider), hours_of(account, provider)
     week = reset.week(now) if reset else None
-    reading = account.quota if account else None
+    reading = account.quota
     if reading is not None and reading.read_at <= now + AHEAD_S:
         ends = reading.resets_at or (reset.week(reading.read_at)[1] if reset else None)
         if ends is None or now < ends:

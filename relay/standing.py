@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from relay.account import Account
 from relay.accounts import Listed
 from relay.accountstate import effective
-from relay.policy import Provider, Providers
+from relay.policy import Providers
 from relay.quota import hours_of, left
 from relay.state import RunState
 from relay.status import AccountRow
-from relay.usage import Given, Interval, given, seconds_within
+from relay.usage import Interval, given, seconds_within
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def rows(
     return [
         _row(known[name], Work(name, runs, now), providers, name in active, run_id)
         if name in known
-        else _stranger(Work(name, runs, now))
+        else Work(name, runs, now).row
         for name in names
     ]
 
@@ -70,9 +69,12 @@ class Work:
     now: float
 
     @property
-    def total(self) -> Given:
-        """Since the first session."""
-        return given(self._states, self.account, self._open)
+    def row(self) -> AccountRow:
+        """As of an account that trained, and is registered no more."""
+        found = given(self._states, self.account, self._open)
+        return AccountRow(
+            self.account, self.account, "forgotten", steps=found.steps, sessions=found.sessions, seconds=found.seconds
+        )
 
     def seconds(self, window: Interval) -> float:
         """Inside the window."""
@@ -88,46 +90,29 @@ class Work:
 
 
 def _row(listed: Listed, work: Work, providers: Providers, training: bool, run_id: str | None) -> AccountRow:
-    account = listed.account
-    provider = providers.named(account.provider) if account else providers.unknown
-    quota = left(account, provider, work.seconds, work.now) if account else None
-    total, word = work.total, _has_word(account, provider, run_id)
-    now = effective(listed.id, listed.row, quota, training, work.now, confirmed=word, readable=account is not None)
-    return AccountRow(
-        id=listed.id,
-        label=listed.label,
-        state=now.state,
-        until=now.until,
-        why=now.why,
-        steps=total.steps,
-        sessions=total.sessions,
-        seconds=total.seconds,
+    """A registered account; of one whose object cannot be read, what the registry and the ledgers tell."""
+    account, blank, now = listed.account, work.row, work.now
+    if account is None:
+        found = effective(listed.id, listed.row, None, training, now, readable=False)
+        return replace(blank, state=found.state, until=found.until, why=found.why)
+    provider = providers.named(account.provider)
+    quota = left(account, provider, work.seconds, now)
+    word = not provider.coauthor or account.has_confirmed(run_id, provider.clause_digest)
+    found = effective(listed.id, listed.row, quota, training, now, confirmed=word)
+    return replace(
+        blank,
+        label=account.label,
+        state=found.state,
+        until=found.until,
+        why=found.why,
         quota=quota,
-        owner=account.owner if account else "",
+        owner=account.owner,
         provider=provider.name,
-        tier=account.tier if account else None,
-        gpu=account.gpu if account else None,
-        zone=account.zone if account else None,
-        availability=account.availability if account else None,
+        tier=account.tier,
+        gpu=account.gpu,
+        zone=account.zone,
+        availability=account.availability,
         confirmed=word,
-        session_minutes=(account.session_minutes if account else None) or provider.session_limit_minutes,
+        session_minutes=account.session_minutes or provider.session_limit_minutes,
         weekly_hours=hours_of(account, provider),
-    )
-
-
-def _has_word(account: Account | None, provider: Provider, run_id: str | None) -> bool:
-    """Whether its person's word for the run is given, or not asked for."""
-    return account is None or not provider.coauthor or account.has_confirmed(run_id, provider.clause_digest)
-
-
-def _stranger(work: Work) -> AccountRow:
-    """It trained, and is registered no more."""
-    total = work.total
-    return AccountRow(
-        id=work.account,
-        label=work.account,
-        state="forgotten",
-        steps=total.steps,
-        sessions=total.sessions,
-        seconds=total.seconds,
     )

@@ -62,7 +62,7 @@ class Dataset:
     ) -> None:
         if inputs.shape != labels.shape or inputs.dim() != 2 or not len(inputs):
             raise ValueError(f"inputs {tuple(inputs.shape)} and labels {tuple(labels.shape)} must be (N > 0, seq_len)")
-        self.inputs, self.labels = inputs.to(torch.uint8), labels.to(torch.uint8)
+        self.inputs, self.labels = (each.to(torch.uint8).contiguous() for each in (inputs, labels))  # for kernels
         self.vocab_size = vocab_size
         self.judge: Judge | None = None
         self.augment = augment

@@ -12,6 +12,7 @@ from typing import Any
 
 from relay.advice import command
 from relay.crew import Crew
+from relay.owners import is_unnamed
 from relay.plan import Range, finish_range
 from relay.policy import Providers
 from relay.redact import nameless, printable, redact
@@ -37,8 +38,12 @@ class Reader:
     """Whether the text goes to a chat, where marks in a label could call people or draw links."""
 
     def name(self, row: AccountRow) -> str:
-        """What to call an account's person."""
+        """What to call an account."""
         return ("" if self.redacted else self.harmless(row.label)) or row.id
+
+    def person(self, row: AccountRow) -> str:
+        """Whose account it is; "" where no name is known or may be shown."""
+        return "" if self.redacted or is_unnamed(row.owner) else self.harmless(row.owner)
 
     def harmless(self, text: str) -> str:
         """What somebody wrote, as it may be shown here."""
@@ -203,9 +208,10 @@ def _message(view: View, chosen: Candidate, words: str, reader: Reader, ends: Ra
 def _greeting(view: View, one: Candidate, reader: Reader, when: bool = False) -> str:
     percent = 100.0 * view.step / view.target if view.target else 0.0
     turn = f"your turn comes {wall(one.at or view.now, reader.zone_of(one.row))}" if when else "it is your turn"
+    who, label = reader.person(one.row), reader.name(one.row)
     return (
-        f"Hello {reader.name(one.row)}: run {view.run} stands at step {view.step:,} of {view.target:,} "
-        f"({percent:.1f}%) and {turn}."
+        f"Hello {who or label}: run {view.run} stands at step {view.step:,} of {view.target:,} ({percent:.1f}%) and "
+        f"{turn}{f' with {label}' if who else ''}."
     )
 
 

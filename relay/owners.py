@@ -102,6 +102,11 @@ def machine_owner(folder: Path, runtime: Runtime) -> str:
     return kept
 
 
+def is_unnamed(owner: str) -> bool:
+    """Whether an owner is such a random name."""
+    return _UNNAMED.fullmatch(owner) is not None
+
+
 def unnamed(runtime: Runtime) -> str:
     """A random name for somebody nothing names."""
     return f"unnamed-{runtime.token()[:4]}"

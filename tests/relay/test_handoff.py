@@ -148,6 +148,15 @@ def test_nobody_is_woken_and_everybody_is_told_why_not() -> None:
     assert turn.document()["first"]["can_at"] == "2026-11-28T14:00:00Z"
 
 
+def test_the_message_greets_the_person_where_one_is_named() -> None:
+    told = {
+        owner: turn_of(AccountRow("a", "Maria's lab machine", "ready", owner=owner)).message.partition(":")
+        for owner in ("Maria", "unnamed-0a1b", "")
+    }
+    assert told["Maria"][0] == "Hello Maria" and "it is your turn with Maria's lab machine." in told["Maria"][2]
+    assert told["unnamed-0a1b"][0] == told[""][0] == "Hello Maria's lab machine"
+
+
 def test_the_message_tells_when_window_and_hours_end_in_the_persons_zone() -> None:
     ana = AccountRow(
         "a", "Ana's Kaggle", "ready", quota=quota(7 * HOUR), availability="daily 09:00-23:00", zone="Asia/Tokyo"

@@ -15,3 +15,8 @@ def command(verb: str, run: str | None = None, *words: str) -> str:
     """`python rotate_accounts.py VERB --run RUN WORDS`, quoted so that it can be copied into a shell."""
     named = ["--run", run] if run else []
     return shlex.join([interpreter(), "rotate_accounts.py", *verb.split(), *named, *words])
+
+
+def in_a_cell(verb: str) -> str:
+    """The same for a notebook's cell, where it shares the notebook's own process."""
+    return f"%run rotate_accounts.py {verb}"

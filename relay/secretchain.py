@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from relay.advice import in_a_cell
 from relay.env import Provider
 
 ADDRESSES = ("RELAY_STORE", "RELAY_LEDGER_STORE", "RELAY_CHECKPOINT_STORE")
@@ -77,8 +78,8 @@ class Colab:
         """The value. Raises Refused with what to click."""
         if not _in_notebook():
             raise Refused(
-                "Colab's secrets answer the notebook only, not a command behind `!`: run "
-                "`%run rotate_accounts.py config show` in a cell first, which hands them on.",
+                f"Colab's secrets answer the notebook only, not a command behind `!`: run "
+                f"`{in_a_cell('config show')}` in a cell first, which hands them on.",
                 over=True,
             )
         from google.colab import userdata

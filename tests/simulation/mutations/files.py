@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relay import checkpoint as checkpoints
-from relay import entrance, fork, keeping, restore, session
+from relay import entrance, fork, keeping, restore
 from relay.checkpoint import Writer, put_manifest
 from relay.errors import BadData
 from relay.names import Names
@@ -209,7 +209,7 @@ def _restart_at_0() -> Patches:
             return None
 
     real = entrance.bring_up
-    return [patch(session, "bring_up", begin_again)]
+    return [patch(entrance, "bring_up", begin_again)]
 
 
 @mutation("restart-at-0-committed", "I6: the same, and the rules let it", "I6: ", scene=all_damaged)

@@ -12,6 +12,7 @@ WEIGHTS_ONLY = "weights-only"
 """In the place of a project: the run began from somebody's file of weights, which never was a whole state. Then
 `origin.run` is that file's name, as far as it can be one, and `origin.entry` its hash."""
 
+
 def continuing(state: RunState, checkpoint: Checkpoint) -> str:
     """Whose step a session goes on from."""
     made = next((link for link in reversed(state.links) if link.epoch == checkpoint.epoch), None)

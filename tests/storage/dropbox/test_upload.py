@@ -133,17 +133,19 @@ def test_the_last_part_may_lose_its_reply_too(person: Person, make: Callable[[in
     assert sent(person) <= SIDE_BY_SIDE + 4 * MIB
 
 
+@pytest.mark.parametrize(("twice", "sessions"), [("lost", [[True, False]]), ("refused", [[True], [True, False]])])
 def test_a_concurrent_session_that_minds_a_part_sent_twice_gives_way_to_a_sequence(
-    person: Person, fake: Fake, make: Callable[[int], Path]
+    person: Person, fake: Fake, make: Callable[[int], Path], twice: str, sessions: list[list[bool]]
 ) -> None:
+    """A refusal may by chance name the offset behind that very part: then it is there, and the session goes on."""
     path, store = make(SIDE_BY_SIDE), person.store()
-    fake.control("set", twice="refused")
-    person.fault("drop-after", route="append_v2")
+    fake.control("set", twice=twice)
+    person.fault("drop-after", route="append_v2", match='"close": false')
     try:
         assert store.get(store.put("a", path)) == path.read_bytes()
     finally:
         fake.control("set", twice="accepted")
-    assert [session["concurrent"] for session in person.look()["sessions"]] == [True, False]
+    assert [session["concurrent"] for session in person.look()["sessions"]] in sessions
 
 
 @SIZES

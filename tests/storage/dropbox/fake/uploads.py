@@ -46,7 +46,7 @@ class Session:
 
 class Uploads:
     """All sessions of all accounts. `twice` says what becomes of a concurrent piece that is sent again: the
-    documentation does not tell, so both answers can be had."""
+    documentation does not tell, so each answer can be had."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
@@ -113,7 +113,9 @@ class Uploads:
             raise Refused(error.concurrent_session_invalid_offset)
         if len(body) % BLOCK and not arg.close:
             raise Refused(error.concurrent_session_invalid_data_size)
-        if arg.cursor.offset in session.pieces and self.twice != "accepted":
+        if arg.cursor.offset in session.pieces and self.twice == "lost":
+            raise Refused(error.not_found)
+        if arg.cursor.offset in session.pieces and self.twice == "refused":
             raise Refused(error.incorrect_offset(files.UploadSessionOffsetError(session.contiguous)))
 
     def _find(self, owner: str, id_: str, now: float) -> Session | None:

@@ -18,7 +18,7 @@ from relay.checkpoint import Facts
 from relay.commands.common import App
 from relay.commands.entering import ask, enter
 from relay.commands.leaving import desk_of, successor
-from relay.commands.reading import accounts, open_stores, other_runs
+from relay.commands.reading import accounts, open_stores, other_runs, patient
 from relay.config import Resolved
 from relay.context import Context, Listener, Plan
 from relay.endpoint import ensure_tested
@@ -179,7 +179,7 @@ class Opening:
             runtime=app.runtime,
             ledger=opened.ledger,
             ledger_store=self.stores.ledger,
-            heartbeat_store=_bare_client(ledger_url),
+            heartbeat_store=_bare_client(app, ledger_url),
             checkpoint_store=self.stores.checkpoints,
             names=opened.names,
             workload=workload,
@@ -245,11 +245,11 @@ class Opening:
         self.tell(f"{held.holder.account} holds the lease; waiting ({left} until it may be taken if it stays silent)")
 
 
-def _bare_client(url: str) -> Store:
-    """A client without retries. It looks at the store now: its first write could come while a share is unmounted, and
-    a client that has never seen the store would make another one in its place."""
+def _bare_client(app: App, url: str) -> Store:
+    """A client without retries. It looks at the store now, patiently: its first write could come while a share is
+    unmounted, and a client that has never seen the store would make another one in its place."""
     store = open_store(url)
-    read_identity(store)
+    read_identity(patient(app, store))
     return store
 
 

@@ -129,6 +129,10 @@ def label_of(known: Accounts, account: str) -> str:
 
 
 def connect(app: App, url: str, read_only: bool = False) -> Store:
-    """A client that asks again when the store is silent; its back-off is spread by the runtime's chance."""
-    store = open_store(url, read_only=read_only)
+    """A client that asks again when the store is silent."""
+    return patient(app, open_store(url, read_only=read_only))
+
+
+def patient(app: App, store: Store) -> Store:
+    """The store, asked again when it is silent; the back-off is spread by the runtime's chance."""
     return RetryStore(store, sleep=app.runtime.sleep, jitter=lambda: int(app.runtime.token()[:8], 16) / 2**32)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from relay.dashboard.data import Seen, document
 from relay.dashboard.export import export
@@ -92,13 +92,13 @@ def test_filters_axes_and_tables_by_keyboard(address: str, visit: Any) -> None:
     assert 0 < mine < 9
     page.locator("#timeline summary").focus()
     page.keyboard.press("Enter")
-    assert page.locator("#timeline tbody tr").count() == mine
+    expect(page.locator("#timeline tbody tr")).to_have_count(mine)  # a table is filled just after it is opened
     page.select_option("#end", "killed")
     assert "No session fits" in text(page, "timeline")
     page.select_option("#who", "")
     assert page.locator("#timeline svg rect").count() == 1
     page.locator("#curves summary").first.click()
-    assert page.locator("#curves tbody tr").count() > 5
+    expect(page.locator("#curves tbody tr").nth(5)).to_be_visible()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1200, "dark"), (1200, "light")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
 from pathlib import Path
@@ -15,23 +15,7 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
-from relay.commands import (
-    changing,
-    checks,
-    clearing,
-    dashboard,
-    demonstration,
-    importing,
-    listing,
-    people,
-    planning,
-    reports,
-    sessions,
-    settings,
-    upkeep,
-    weights,
-    words,
-)
+from relay.commands import table
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData, Exit, RelayError
 from relay.kind import Spoken
@@ -241,47 +225,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Train one model in turns, across many short sessions of different people, over one shared folder.",
 )
-COMMANDS: dict[str, Callable[..., None]] = {
-    "register": people.register,
-    "report": reports.report,
-    "status": reports.status,
-    "next": planning.next_account,
-    "plan": planning.plan,
-    "dashboard": dashboard.dashboard,
-    "prepare": weights.prepare,
-    "run": sessions.run,
-    "push": sessions.push,
-    "stop": upkeep.stop,
-    "resume": upkeep.resume,
-    "verify": checks.verify,
-    "doctor": checks.doctor,
-    "evaluate": weights.evaluate,
-    "export": weights.export,
-    "init": upkeep.init,
-    "fork": upkeep.fork,
-    "import": importing.import_weights,
-    "gc": clearing.gc,
-    "demo": demonstration.demo,
-}
-for name, command in COMMANDS.items():
-    app.command(name)(command)
-ACCOUNTS: dict[str, Callable[..., None]] = {
-    "list": listing.list_accounts,
-    "show": listing.show,
-    "edit": changing.edit,
-    "rename": changing.rename,
-    "mark": changing.mark,
-    "pause": changing.pause,
-    "retire": changing.retire,
-    "quota": words.quota,
-    "confirm": words.confirm,
-    "forget": changing.forget,
-}
-of_accounts = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
-for name, command in ACCOUNTS.items():
-    of_accounts.command(name)(command)
-app.add_typer(of_accounts, name="accounts")
-app.add_typer(settings.app, name="config")
+table.attach(app)
 
 
 def main() -> None:

@@ -1,0 +1,71 @@
+"""Which words call which command; knows no other thing about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from relay.commands import (
+    changing,
+    checks,
+    clearing,
+    dashboard,
+    demonstration,
+    importing,
+    listing,
+    people,
+    planning,
+    reports,
+    sessions,
+    settings,
+    upkeep,
+    weights,
+    words,
+)
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "register": people.register,
+    "report": reports.report,
+    "status": reports.status,
+    "next": planning.next_account,
+    "plan": planning.plan,
+    "dashboard": dashboard.dashboard,
+    "prepare": weights.prepare,
+    "run": sessions.run,
+    "push": sessions.push,
+    "stop": upkeep.stop,
+    "resume": upkeep.resume,
+    "verify": checks.verify,
+    "doctor": checks.doctor,
+    "evaluate": weights.evaluate,
+    "export": weights.export,
+    "init": upkeep.init,
+    "fork": upkeep.fork,
+    "import": importing.import_weights,
+    "gc": clearing.gc,
+    "demo": demonstration.demo,
+}
+ACCOUNTS: dict[str, Callable[..., None]] = {
+    "list": listing.list_accounts,
+    "show": listing.show,
+    "edit": changing.edit,
+    "rename": changing.rename,
+    "mark": changing.mark,
+    "pause": changing.pause,
+    "retire": changing.retire,
+    "quota": words.quota,
+    "confirm": words.confirm,
+    "forget": changing.forget,
+}
+
+
+def attach(app: typer.Typer) -> None:
+    """Give `app` every command."""
+    for name, command in COMMANDS.items():
+        app.command(name)(command)
+    of_accounts = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
+    for name, command in ACCOUNTS.items():
+        of_accounts.command(name)(command)
+    app.add_typer(of_accounts, name="accounts")
+    app.add_typer(settings.app, name="config")

@@ -79,6 +79,7 @@ def columns(commits: Sequence[Committed], names: Sequence[str], before: Mapping[
     points = [commits[i] for i in kept]
     return {
         "step": [one.step for one in points],
+        "epoch": [one.epoch for one in points],
         "time": [round(one.at) for one in points],
         "hours": [round(before.get(one.epoch, 0.0) + one.seconds / 3600, 3) for one in points],
         "values": [[_short(values[name][i]) for i in kept] for name in names],

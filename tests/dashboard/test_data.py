@@ -141,6 +141,7 @@ def test_hours_go_on_through_everybody_s_sessions() -> None:
     ]
     found = curves(events, [link(1, seconds=3600.0), link(2, seconds=1800.0)])
     assert found["line"]["hours"] == [0.5, 1.25] and found["line"]["values"] == [[2.0, 1.0]]
+    assert found["line"]["epoch"] == [1, 2]
 
 
 def test_a_number_that_only_some_commits_told_has_gaps_and_operational_ones_are_left_out() -> None:

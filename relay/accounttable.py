@@ -127,7 +127,7 @@ def _fitted(title: str, text: str) -> str:
 
 
 def _line(row: AccountRow, now: float) -> str:
-    more = [f"until {iso(row.until)}" if row.until else "", _left(row, now), row.provider]
+    more = [f"until {local(row.until)}" if row.until else "", _left(row, now), row.provider]
     return f"{printable(row.id)}  {row.state}  {printable(row.label)}  ({'; '.join(m for m in more if m)})"
 
 

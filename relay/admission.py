@@ -10,7 +10,7 @@ from relay.accounts import Listed
 from relay.advice import command
 from relay.errors import BadConfig, PolicyRefused
 from relay.policy import Provider, Providers
-from relay.wording import iso
+from relay.zones import local
 
 NOTEBOOKS = ("colab", "kaggle")
 """Machines that are always somebody's account at that provider."""
@@ -108,5 +108,5 @@ def _declared(listed: Listed, now: float) -> Iterator[str]:
     if row.state == "retired":
         raise BadConfig(f"Account {listed.id} is retired. If its person trains again: `{again}`.")
     if row.state not in ("ready", "forgotten") and not (row.until is not None and row.until <= now):
-        ends = f" until {iso(row.until)}" if row.until else ""
+        ends = f" until {local(row.until)}" if row.until else ""
         yield f"{listed.id} is marked {row.state}{ends}; it trains all the same. If that is over: `{again}`."

@@ -15,7 +15,8 @@ from relay.reader import Damage
 from relay.state import RunState
 from relay.status import AccountRow, View
 from relay.verification import Checked, Incidental
-from relay.wording import duration, iso
+from relay.wording import duration
+from relay.zones import local
 
 COPIES_HERE = 4
 """Checkpoints that may lie on this machine at once: see relay/committer.py."""
@@ -57,7 +58,7 @@ def lease(view: View) -> Iterator[Finding]:
     if holder is None or expires is None:
         return
     silent = max(0.0, view.now - (expires - holder.ttl_s))
-    since = f"held by {holder.account} since {iso(holder.since)}, last sign of life {duration(silent)} ago"
+    since = f"held by {holder.account} since {local(holder.since)}, last sign of life {duration(silent)} ago"
     taking = command("run", view.run, "--wait", "5")
     if not view.training:
         text = f"{since}: it has run out without a release"

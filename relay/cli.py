@@ -22,6 +22,7 @@ from relay.kind import Spoken
 from relay.mishaps import explain, log_bug, tell
 from relay.redact import secrets_of
 from relay.workload import Kernels, Workload
+from relay.zones import reading_in, zone_wanted
 from storage.base import StoreError
 from trm import presets, upstream
 from trm.config import TrainConfig
@@ -195,7 +196,8 @@ class Commands(TyperGroup):
         app = extra["obj"] = extra.get("obj") or App(kind=Trm())
         as_json = "--json" in (sys.argv[1:] if args is None else args)
         try:
-            code = super().main(args, standalone_mode=False, **extra) or 0
+            with reading_in(zone_wanted(app.environ)):
+                code = super().main(args, standalone_mode=False, **extra) or 0
         except UsageProblem as problem:
             code = problem.exit_code
             if as_json:

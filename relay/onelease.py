@@ -13,7 +13,7 @@ from relay.samehost import HostLocks
 from relay.state import Holder, RunState
 from relay.trouble import speaking
 from relay.usage import leases_of
-from relay.wording import iso
+from relay.zones import local
 from storage.base import Store
 
 
@@ -43,7 +43,7 @@ def refuse_second_lease(
             continue
         if _alive(state, holder, store, locks):
             raise LeaseHeld(
-                f"Account {account} already trains run {state.run} (since {iso(holder.since)}), and one account trains "
+                f"Account {account} already trains run {state.run} (since {local(holder.since)}), and one account trains "
                 f"one run at a time. Wait for that session, stop it with `{command('stop', state.run)}`, or use an "
                 f"account of another person."
             )

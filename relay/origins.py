@@ -28,7 +28,7 @@ CPU = "RELAY_CPU"
 COAUTHOR = "RELAY_COAUTHOR"
 """A participant's word, so never a setting: a file that several people share must not give it."""
 READ_ELSEWHERE = frozenset(
-    {CPU, COAUTHOR, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED"}
+    {CPU, COAUTHOR, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED", "RELAY_ZONE"}
     | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
     | {"RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK"}
 )

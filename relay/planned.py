@@ -12,9 +12,11 @@ from relay.plan_presets import Preset
 from relay.plan_text import Look, draw
 from relay.policy import Providers
 from relay.redact import printable
+from relay.resting import rest_of
 from relay.status import View
 from relay.team import Course
 from relay.wording import iso
+from relay.zones import known_as
 
 SCHEMA = "relay.plan/1"
 
@@ -33,6 +35,9 @@ def plan_of_preset(name: str, preset: Preset, course: Course, notes: Sequence[st
 
 def plan_of(view: View, providers: Providers, wish: Wish, zone: str, look: Look) -> Plan:
     """A run's plan as a document and as text, or why there is none."""
+    if rest := rest_of(view.state):
+        why = f"Run {view.run}: {rest}"
+        return {**_blank(view, view.phase), "missing": [why]}, why
     if view.phase == "halted":
         why = f"Run {view.run} is halted, so no date: {printable((view.state and view.state.halted) or '')}"
         return {**_blank(view, "halted"), "missing": [why]}, why
@@ -63,7 +68,7 @@ def document(found: Forecast, zone: str, notes: Sequence[str]) -> dict[str, Any]
     course, middle = found.course, found.middle
     return {
         "now": iso(course.now),
-        "zone": zone,
+        "zone": known_as(zone, course.now),
         "step": course.step,
         "target_steps": course.target,
         "accounts": len(course.members),

@@ -14,9 +14,11 @@ from relay.cells import fold, in_ascii
 from relay.env import Machine
 from relay.progress import numbers
 from relay.redact import printable
+from relay.resting import rest_of
 from relay.state import RunState
 from relay.status import AccountRow, View, seconds_left, status_document
 from relay.wording import duration, iso, metric
+from relay.zones import local, stamp
 
 INSIDE, LEAST_INSIDE = 60, 38
 """Columns between the box's sides, and in a terminal too narrow for that."""
@@ -89,8 +91,10 @@ def draw(view: View, machine: Machine, ascii_only: bool = False, columns: int | 
 def _progress(view: View) -> list[str]:
     lines = [
         f"Total Progress: {_percent(view):6.1f}% ({view.step:,}/{view.target:,} steps)",
-        f"Last Update: {iso(view.state.updated) if view.state else 'never'}",
+        f"Last Update: {stamp(view.state.updated) if view.state else 'never'}",
     ]
+    if rest := rest_of(view.state):
+        lines.append(rest)
     if view.state and view.state.halted:
         lines.append(f"HALTED: {printable(view.state.halted)}")
     return lines
@@ -136,7 +140,7 @@ def _lease(view: View) -> str:
         return "free"
     if not view.training:
         return f"run out ({view.holder.account}, epoch {view.holder.epoch})"
-    return f"{view.holder.account}, epoch {view.holder.epoch}, until {iso(view.expires_at)}"
+    return f"{view.holder.account}, epoch {view.holder.epoch}, until {local(view.expires_at)}"
 
 
 def _safe(view: View) -> str:
@@ -219,10 +223,10 @@ def _layout(rows: Sequence[AccountRow], inside: int) -> Layout:
 
 
 def _clocks(view: View, machine: Machine) -> list[str]:
-    lines = [f"Now: {iso(view.now)} (this machine's clock)"] if view.clock_is_local else []
+    lines = [f"Now: {local(view.now)} (this machine's clock)"] if view.clock_is_local else []
     if view.training and view.holder and view.holder.latest_end is not None:
         end = view.holder.latest_end
-        lines.append(f"Session clock: this session ends by {iso(end)} ({duration(end - view.now)} left)")
+        lines.append(f"Session clock: this session ends by {local(end)} ({duration(end - view.now)} left)")
     elif view.training:
         lines.append("Session clock: no budget set")
     up = "start unknown" if machine.age_s is None else f"up {duration(machine.age_s)}"

@@ -17,7 +17,8 @@ from relay.phases import in_order
 from relay.redact import printable
 from relay.sessionreport import MAX_BYTES, Left, Newer, SessionReport, decode, per_hour
 from relay.state import Link, RunState
-from relay.wording import counted, duration, iso, metric, size
+from relay.wording import counted, duration, metric, size
+from relay.zones import local
 from storage.base import Missing, Store, TooLong
 
 _MARKS = re.compile(r"([\\`*\[\]<>|&~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
@@ -60,7 +61,7 @@ def markdown(report: SessionReport, label: str | None = None, to_type: str | Non
         f"- **Account:** {who}",
         f"- **Where:** {_where(report)}",
         f"- **Versions:** {_versions(report)}",
-        f"- **Time:** {iso(report.started)} (lease), {duration(report.wall_s)} from start to end",
+        f"- **Time:** {local(report.started)} (lease), {duration(report.wall_s)} from start to end",
         f"- **Steps:** {report.from_step:,} to {report.to_step:,}, {_pace(report)}",
         f"- **Goodput:** {report.goodput:.0%} of the time was spent in training steps",
         f"- **Link:** {_link(report)}",
@@ -102,7 +103,7 @@ def of_link(link: Link, state: RunState, why: str) -> str:
         "",
         f"- **Account:** `{link.account}`",
         f"- **GPU:** {link.gpu or 'not told'}",
-        f"- **Time:** {iso(link.started)} (lease), {duration(link.seconds)} told so far",
+        f"- **Time:** {local(link.started)} (lease), {duration(link.seconds)} told so far",
         f"- **Steps:** {link.from_step:,} to {link.to_step:,}" + ("" if pace is None else f", {pace:,.0f} an hour"),
         f"- **Commits:** {link.commits:,}",
         f"- **Link:** {plain(last([link]) or 'not judged')}",
@@ -157,8 +158,8 @@ def _quota(report: SessionReport) -> str:
 def left_words(left: Left) -> str:
     """What is left, of what, and how that is known."""
     whole = f" of {duration(left.of_s)}" if left.of_s is not None else ""
-    until = f", until {iso(left.resets_at)}" if left.resets_at is not None else ""
-    return f"{duration(left.left_s)}{whole} left{until} ({plain(left.source)}, {iso(left.read_at)})"
+    until = f", until {local(left.resets_at)}" if left.resets_at is not None else ""
+    return f"{duration(left.left_s)}{whole} left{until} ({plain(left.source)}, {local(left.read_at)})"
 
 
 def _next(report: SessionReport) -> str:
@@ -208,7 +209,7 @@ def _checkpoints(report: SessionReport) -> list[str]:
 def _incidents(report: SessionReport) -> list[str]:
     if not report.incidents:
         return []
-    told = [f"- {iso(i.at)}, step {i.step:,}, {plain(i.cause)}: {plain(i.text)}" for i in report.incidents]
+    told = [f"- {local(i.at)}, step {i.step:,}, {plain(i.cause)}: {plain(i.text)}" for i in report.incidents]
     return ["", "## Incidents", "", *told]
 
 

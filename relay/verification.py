@@ -7,7 +7,8 @@ from typing import Any
 
 from relay.paragraphs import paragraph
 from relay.verdict import NOTHING, Verdict
-from relay.wording import sum_up
+from relay.wording import iso, sum_up
+from relay.zones import local
 
 REGISTRY = "registry"
 """Cause of what is wrong with the log that lists a store's runs and accounts."""
@@ -38,7 +39,7 @@ class Incidental:
     text: str
     step: int | None = None
     epoch: int | None = None
-    at: str | None = None
+    at: float | None = None
     against: bool = False
     """Whether the run is not whole because of it."""
     slot: int | None = None
@@ -82,7 +83,7 @@ def text_of(found: Verification, width: int | None = None) -> str:
     lines += [_told(c, width) for c in found.checkpoints]
     lines += [_explained(i, width) for i in found.incidents if i.against]
     noted = [i for i in found.incidents if not i.against]
-    lines += [paragraph("noted", f"{i.at + ' ' if i.at else ''}{i.cause}: {i.text}", width, 9) for i in noted]
+    lines += [paragraph("noted", f"{local(i.at)} {i.cause}: {i.text}".lstrip(), width, 9) for i in noted]
     return "\n".join([*lines, sum_up(found.ok, sum(c.known for c in found.checkpoints))])
 
 
@@ -114,5 +115,5 @@ def _row(c: Checked) -> dict[str, Any]:
 
 def _line(i: Incidental) -> dict[str, Any]:
     words = {"meaning": i.verdict.meaning or None, "advice": i.verdict.advice or None}
-    line = {"cause": i.cause, "text": i.text, "step": i.step, "epoch": i.epoch, "at": i.at, "slot": i.slot}
+    line = {"cause": i.cause, "text": i.text, "step": i.step, "epoch": i.epoch, "at": iso(i.at), "slot": i.slot}
     return {**line, "file": i.file or None, "by": i.by or None, **words}

@@ -20,7 +20,6 @@ from relay.state import Checkpoint, RunState
 from relay.trouble import speaking
 from relay.verdict import NOTHING, Verdict
 from relay.verification import REGISTRY, Checked, Incidental, Verification
-from relay.wording import iso
 from storage.base import Missing, Store
 from storage.log import Log
 from storage.slots import listed
@@ -43,7 +42,7 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
         if salvaged:
             state, tail = salvaged.state, salvaged.seq
     if state:
-        found.incidents[:0] = [Incidental(i.cause, i.text, i.step, i.epoch, iso(i.at)) for i in state.incidents]
+        found.incidents[:0] = [Incidental(i.cause, i.text, i.step, i.epoch, i.at) for i in state.incidents]
         _history(ledger, state, found)
         _checkpoints(ledger, state, store, found, tell)
         found.checkpoints = judged(state, found.checkpoints)

@@ -32,7 +32,7 @@ from relay.quotaread import moment
 from relay.redact import printable
 from relay.registry import Declared
 from relay.wording import iso
-from relay.zones import zone
+from relay.zones import local, zone
 
 
 class Mark(Enum):
@@ -140,7 +140,7 @@ def _declare(here: App, account: str, mark: Mark, until: str | None, config: Pat
     known, state = writing_accounts(here, here.settle(config=config)), STATES[mark]
     then = moment(until, known.now(), zone(known.get(account).usable_zone)) if until else None
     ends = known.set_status(account, state, then)
-    how = f" until {iso(ends)}" if ends else ""
+    how = f" until {local(ends)}" if ends else ""
     said = {"schema": "relay.account/1", "id": account, "state": state, "until": iso(ends)}
     emit(as_json, said, f"{account} is {state}{how}.")
 

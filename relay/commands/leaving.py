@@ -17,6 +17,7 @@ from relay.standing import Standing, rows
 from relay.state import RunState
 from relay.status import AccountRow, View
 from relay.turns import first_after
+from relay.zones import reading_in
 
 
 def desk_of(
@@ -35,7 +36,8 @@ def desk_of(
 
     def words(report: SessionReport) -> str:
         command = command_for(report.next, report.run, stores) if report.next else None
-        return markdown(report, label, command)
+        with reading_in("UTC"):  # it lies in the store, for readers everywhere
+            return markdown(report, label, command)
 
     return Desk(provider=machine.provider, cloud=machine.cloud, quota=quota, words=words)
 

@@ -32,7 +32,7 @@ from relay.planned import plan_of, plan_of_preset
 from relay.policy import shipped
 from relay.status import View
 from relay.webhook import send
-from relay.zones import is_zone
+from relay.zones import is_zone, reader
 from relay.zones import zone as known_zone
 
 ZoneOption = Annotated[
@@ -59,7 +59,7 @@ def next_account(
     turn = propose(view, resolved.addresses, shipped(), reader)
     if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
         say(f"{line}.")
-    emit(as_json, turn.document(), turn.text())
+    emit(as_json, turn.document(), turn.text(terminal_width()))
 
 
 def plan(
@@ -119,12 +119,9 @@ def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> Non
 
 
 def reader_zone(app: App, view: View | None, account: str | None, asked: str | None) -> str:
-    """As asked, else the account's own, else the environment's TZ, else UTC. Raises BadConfig (78) for one asked."""
-    if asked:
-        known_zone(asked)
-        return asked
+    """As asked, else RELAY_ZONE, else the account's own, else the reader's. Raises BadConfig (78) for one asked."""
+    if wanted := asked or app.environ.get("RELAY_ZONE"):
+        known_zone(wanted)
+        return wanted
     row = next((row for row in view.accounts if row.id == account), None) if view else None
-    for name in (row.zone if row else None, app.environ.get("TZ")):
-        if name and is_zone(name):
-            return name
-    return "UTC"
+    return row.zone if row and row.zone and is_zone(row.zone) else reader()

@@ -24,7 +24,8 @@ from relay.paragraphs import terminal_width
 from relay.report import draw, report_document
 from relay.skew import clock_warning
 from relay.status import View, status_document
-from relay.wording import duration, iso
+from relay.wording import duration
+from relay.zones import local
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
 OfAccountOption = Annotated[
@@ -89,7 +90,7 @@ def status_line(view: View) -> str:
     """For people."""
     line = f"{view.project}/{view.run}: {view.phase}, step {view.step:,}/{view.target:,}"
     if view.training and view.holder:
-        line += f", {view.holder.account} holds the lease until {iso(view.expires_at)} or longer"
+        line += f", {view.holder.account} holds the lease until {local(view.expires_at)} or longer"
     if view.state and view.state.head:
         head = view.state.head
         clock = " (this machine's clock)" if view.clock_is_local else ""

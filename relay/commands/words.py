@@ -17,7 +17,7 @@ from relay.commands.opening import writing_accounts
 from relay.commands.reading import require
 from relay.errors import BadConfig
 from relay.wording import iso
-from relay.zones import zone
+from relay.zones import local, zone
 
 
 def confirm(
@@ -101,5 +101,5 @@ def _document(account: Account, reading: Reading) -> dict[str, object]:
 
 def _sentence(account: Account, reading: Reading) -> str:
     whole = f" of {reading.of_s / 3600:g}" if reading.of_s else ""
-    until = f" until {iso(reading.resets_at)}" if reading.resets_at else ""
+    until = f" until {local(reading.resets_at)}" if reading.resets_at else ""
     return f"{account.id} has {reading.left_s / 3600:g}{whole} h left{until} ({reading.source})."

@@ -129,6 +129,7 @@ def _writer(ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, housek
             forget_all(ctx.checkpoint_store)
         else:
             ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
+            ctx.listener.committed(lease.state.step)
         housekeeper(short_of_space)
 
     return Writer(

@@ -63,6 +63,10 @@ class Listener:
     """Countdown while another session holds the lease."""
     transfer: Show = silent
     """How far a checkpoint is on its way, from any thread."""
+    phase: Callable[[str], None] = lambda text: None
+    """What is done while no step is made; empty: training goes on."""
+    committed: Callable[[int], None] = lambda step: None
+    """That step is durable."""
 
 
 @dataclass

@@ -50,6 +50,7 @@ class Ending:
         """Snapshot, upload beside one extra step, commit. Raises NonFinite, NotSent (74), or the committer's end."""
         final = None
         with self.heartbeat.phase(self.ctx.plan.patience_s + 60):
+            self.ctx.listener.phase(f"finishing: step {self.ctx.workload.step:,} is made durable")
             if self.ctx.workload.step > self.writer.lease.state.step:
                 final = self.trainer.snapshot()
                 self._hand_over(final)

@@ -141,6 +141,8 @@ def _heed(parts: Parts) -> None:
 def _restore(parts: Parts) -> Restored:
     ctx, lease = parts.ctx, parts.lease
     began = ctx.runtime.monotonic()
+    head = lease.state.head
+    ctx.listener.phase(f"restoring step {head.step:,}" if head else "restoring")
     store, names, workers = ctx.checkpoint_store, ctx.names, ctx.plan.workers
     go_on, show = (lambda: _heed(parts)), ctx.listener.transfer
     restored = restore(lease.state, store, names, ctx.outbox, ctx.workload, workers, go_on, show)

@@ -36,6 +36,13 @@ EARLY_S = 5.0
 AT_ONCE_S = 2.0
 """The same from a second SIGINT."""
 TICK_S = 0.1
+HEARD: dict[signal.Signals, str] = {
+    signal.SIGINT: "Ctrl-C: this step is finished and committed, then the session ends; once more ends it at once.",
+    signal.SIGTERM: "SIGTERM: this step is finished and committed, then the session ends.",
+    signal.SIGUSR1: "SIGUSR1: this step is finished and committed, then the session ends as planned.",
+}
+"""What is said at once, for a step and its commit may take long."""
+NAMES = {signal.SIGINT: "Ctrl-C"}
 
 
 class Interrupted(RelayError):
@@ -64,11 +71,17 @@ def heed(stop: StopSignal) -> None:
 
 
 @contextmanager
-def listening(stop: StopSignal, runtime: Runtime, leave: Callable[[RelayError], None]) -> Iterator[None]:
+def listening(
+    stop: StopSignal,
+    runtime: Runtime,
+    leave: Callable[[RelayError], None],
+    tell: Callable[[str], None] = lambda line: None,
+) -> Iterator[None]:
     """SIGTERM and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt.
 
     `leave` must end the process. It is called, in a thread of its own, where a signal has not done so in time:
     whatever hangs, be it the main thread, hangs no longer than that. Also after this context, until the process ends.
+    `tell` is told at once what a signal has begun, from a thread of its own: a terminal may hang as well.
     """
 
     def heard(number: int, _: FrameType | None) -> None:
@@ -79,7 +92,7 @@ def listening(stop: StopSignal, runtime: Runtime, leave: Callable[[RelayError], 
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     former = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # written to however busy the main thread is
-    runtime.spawn("signals", _Watch(stop, runtime, leave, reader).until_over)
+    runtime.spawn("signals", _Watch(stop, runtime, leave, tell, reader).until_over)
     before = {number: signal.signal(number, heard) for number in MEANING}
     try:
         yield
@@ -97,6 +110,7 @@ class _Watch:
     stop: StopSignal
     runtime: Runtime
     leave: Callable[[RelayError], None]
+    tell: Callable[[str], None]
     reader: int
     asked: float = math.inf
     """When the first signal came that leaves only a grace."""
@@ -127,12 +141,25 @@ class _Watch:
 
     def _note(self, numbers: bytes) -> None:
         for number in numbers:
+            if number in MEANING:
+                self._say(signal.Signals(number))
             if number not in (signal.SIGTERM, signal.SIGINT):
                 continue
             if self.asked < math.inf and number == self.first == signal.SIGINT:
                 self.insisted = min(self.insisted, self.runtime.monotonic())
             if self.asked == math.inf:
                 self.asked, self.first = self.runtime.monotonic(), signal.Signals(number)
+
+    def _say(self, number: signal.Signals) -> None:
+        """What happens now."""
+        name = NAMES.get(number, number.name)
+        if number == self.first == signal.SIGINT and self.asked < math.inf:
+            line = "Ctrl-C again: ending at once. What was committed is safe."
+        elif self.stop.under_lease:
+            line = HEARD[number]
+        else:
+            line = f"{name}: ending; nothing was trained yet."
+        self.runtime.spawn("said", lambda: self.tell(line))
 
     def _words(self) -> RelayError:
         reason, note = MEANING[self.first], self.first.name

@@ -12,7 +12,7 @@ from relay import links
 from relay.advice import command
 from relay.cells import fold, in_ascii
 from relay.env import Machine
-from relay.progress import numbers
+from relay.progresstext import numbers
 from relay.redact import printable
 from relay.resting import rest_of
 from relay.state import RunState

@@ -73,8 +73,10 @@ class Trainer:
         self._snapped_step, self._snapped_at = self._workload.step, self._now()
         if self.why_end() is not None:
             return
+        self._ctx.listener.phase("first step, which may compile")
         with self._heartbeat.phase(COMPILE_S):
             digest = self._one_step(self._report, sample=False)  # it may compile
+        self._ctx.listener.phase("")
         self._ctx.startup.mark("first_step", self._now())
         if line := self._ctx.startup.text():
             self._ctx.listener.tell(line)
@@ -235,11 +237,15 @@ class Trainer:
             too_slow = (self._now() - began) * done.total > allowed * max(done.done, 1)
             if done.done < done.total and (too_slow or self._ctx.signal.reason in URGENT):
                 raise _TooLong  # what is done is not thrown away, however long it took
+            self._ctx.listener.phase(f"{words}: {100 * done.done // max(done.total, 1)}%")
 
         self._evaluated_step = item.step
+        words = f"evaluating step {item.step:,}"
+        self._ctx.listener.phase(words)
         with suppress(_TooLong), self._heartbeat.phase(EVALUATE_S):
             found = self._workload.evaluate("valid", self._plan.evaluate_rows, go_on)
             item.metrics = {**item.metrics, **{f"valid/{name}": value for name, value in found.items()}}
             item.metric = found.get("exact_accuracy")
+        self._ctx.listener.phase("")
         self._budget.measured.add("evaluate", self._now() - began)
         self.stalls.excuse(self._now() - began)

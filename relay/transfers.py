@@ -5,6 +5,7 @@ Knows nothing of stores; the bytes are told to it.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from rich.progress import (
 )
 
 from relay.clock import Runtime
+from relay.terminal import moves
 from relay.wording import duration, size
 
 LONG_S = 3.0
@@ -136,7 +138,7 @@ class Moving:
 @contextmanager
 def showing(tell: Callable[[str], None], runtime: Runtime) -> Iterator[Show]:
     """Bars on a terminal, else lines."""
-    if sys.stderr.isatty():
+    if moves(os.environ, sys.stderr.isatty()):
         with Moving() as bars:
             yield bars
     else:

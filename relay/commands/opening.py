@@ -69,6 +69,8 @@ class Opening:
     """Whether people were warned of how this machine trains; then the pace is told too."""
     gpu: str | None = None
     """With which the account is registered."""
+    _waited_for: int = field(default=0, init=False)
+    """Epoch of the holder that people were told of."""
     stores: Pair = field(init=False)
     startup: Startup = field(init=False)
 
@@ -84,6 +86,7 @@ class Opening:
     def workload(self, target: int) -> Workload:
         """On its device, with a loud line where that is no match for the task. Raises BadConfig or BadData."""
         kind, settings = self.app.kind, self.resolved.settings
+        self.shown.phase("starting: loading the program and the data")
         device = kind.device(settings.device)
         self.startup.mark("import", self.app.runtime.monotonic())
         mismatch = kind.slow_here(self.resolved.workload, device) if self.trains else None
@@ -175,6 +178,8 @@ class Opening:
         fingerprint = workload.fingerprint()
         if line := another_card(self.gpu, gpu_name(fingerprint)):
             self.tell(line)
+        plan = self.plan(target)
+        self.shown.ends(plan.limits.deadline)
         return Context(
             runtime=app.runtime,
             ledger=opened.ledger,
@@ -186,11 +191,11 @@ class Opening:
             facts=Facts(config_hash(config), fingerprint, relay.__version__),
             session=app.session,
             account=settings.account,
-            plan=self.plan(target),
+            plan=plan,
             outbox=claimed_outbox(sync, run_id),
             locks=FileHostLocks(default_folder()),
             signal=self.stop,
-            listener=Listener(self.tell, self.shown.step, self._waiting, through(self.shown.transfer, app.runtime)),
+            listener=self._listener(),
             startup=self.startup,
             warm=self.warm(workload),
             other_runs=others,
@@ -240,9 +245,18 @@ class Opening:
             machine_limit_s=limit * 60 if limit else None,
         )
 
+    def _listener(self) -> Listener:
+        """The display, and for what is told the log."""
+        shown = self.shown
+        sending = through(shown.transfer, self.app.runtime)
+        return Listener(self.tell, shown.step, self._waiting, sending, shown.phase, shown.committed)
+
     def _waiting(self, held: Held) -> None:
-        left = duration(held.left_s)
-        self.tell(f"{held.holder.account} holds the lease; waiting ({left} until it may be taken if it stays silent)")
+        who, left = held.holder.account, duration(held.left_s)
+        if self._waited_for != held.holder.epoch:
+            self._waited_for = held.holder.epoch
+            self.tell(f"{who} holds the lease; waiting ({left} until it may be taken if it stays silent)")
+        self.shown.phase(f"waiting for {who}'s lease: free in {left} if it stays silent")
 
 
 def _bare_client(app: App, url: str) -> Store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -89,11 +90,11 @@ def run(
         "device": "cpu" if cpu else None,
     }
     app, stop = surroundings(context), StopSignal()
-    with listening(stop, app.runtime, leaving(app, as_json)):
+    shown = display(0, app.runtime, progress_seconds)
+    with closing(shown), listening(stop, app.runtime, leaving(app, as_json), shown.tell):
         resolved = app.settle(overrides, config, flags)
         tell_secrets(app)
         webhook = address_of(app.environ)
-        shown = display(resolved.settings.target_steps or 0, app.runtime.monotonic, progress_seconds)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
             said = coauthor or says_coauthor(app.environ)
             outcome = logged(app, Opening(app, resolved, shown, stop, wait, new, said), train)

@@ -24,11 +24,19 @@ class Watched:
 
     def __init__(self) -> None:
         self.stop, self.left, self.error = StopSignal(), threading.Event(), RelayError("did not leave")
+        self.said = list[str]()
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        with listening(self.stop, RealRuntime(), self._leave):
+        with listening(self.stop, RealRuntime(), self._leave, self.said.append):
             yield
+
+    def hears(self, what: str) -> bool:
+        """Whether people were told that, within a moment."""
+        until = time.monotonic() + 5
+        while not any(what in line for line in self.said) and time.monotonic() < until:
+            time.sleep(0.01)
+        return any(what in line for line in self.said)
 
     def _leave(self, error: RelayError) -> None:
         self.error = error
@@ -60,6 +68,21 @@ def test_signals_ask_the_session_to_end_and_handlers_are_put_back(
     assert signal.getsignal(number) is before and signal.set_wakeup_fd(-1) == -1
 
 
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])
+def test_before_the_lease_a_signal_promises_no_commit(watched: Watched, number: signal.Signals, name: str) -> None:
+    with watched.session():
+        send(number)
+        assert watched.hears(f"{name}: ending; nothing was trained yet.")
+
+
+def test_a_terminal_that_hangs_does_not_keep_the_process(watched: Watched) -> None:
+    forever = threading.Event()
+    with listening(watched.stop, RealRuntime(), watched._leave, lambda line: bool(forever.wait(30))):
+        send(signal.SIGTERM)
+        assert watched.left.wait(10)
+    forever.set()
+
+
 @pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])
 def test_a_signal_before_the_lease_keeps_its_exit_code(reason: Reason, code: int) -> None:
     assert Interrupted(reason, "SIGX").exit_code == code
@@ -70,9 +93,10 @@ def test_a_second_interrupt_stops_at_once(watched: Watched) -> None:
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), watched.session():
         send(signal.SIGINT)
-        time.sleep(0.05)
+        assert watched.hears("this step is finished and committed"), "at once, not when the step is over"
+        assert "once more ends it at once" in watched.said[0]
         send(signal.SIGINT)
-    assert watched.stop.at_once
+    assert watched.stop.at_once and watched.hears("Ctrl-C again: ending at once")
     assert watched.left.wait(10) and watched.error.exit_code == 130
     assert time.monotonic() - began < interrupts.LAST_S
 

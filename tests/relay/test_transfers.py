@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from relay.clock import RealRuntime
-from relay.progress import IDLE_S, Bar, Lines
+from relay.progress import Bar, Lines
+from relay.progresstext import IDLE_S
 from relay.transfers import EVERY_S, LONG_S, Moving, lines, showing, through
 from relay.workload import Progress
 from storage.memory import MemoryStore
@@ -84,14 +85,14 @@ def test_a_sessions_bar_gives_way_while_no_step_is_made() -> None:
     count = through(bar.transfer, watch)("fetching step 5", 10_000_000)
     watch.now += LONG_S
     count(1_000_000)
-    assert "fetching step 5: 10%" in bar._line().plain
+    assert "fetching step 5: 10%" in bar.drawn().plain
     bar.step(Progress(6, {}))
-    assert "step 6/100" in bar._line().plain, "training goes on beside an upload"
+    assert "step 6/100" in bar.drawn().plain, "training goes on beside an upload"
     watch.now += IDLE_S
     count(1_000_000)
-    assert "20% of 10.0 MB" in bar._line().plain
+    assert "20% of 10.0 MB" in bar.drawn().plain
     count(8_000_000)
-    assert "step 6/100" in bar._line().plain, "it is over"
+    assert "step 6/100" in bar.drawn().plain, "it is over"
     bar.close()
 
 

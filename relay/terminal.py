@@ -1,0 +1,28 @@
+"""Whether what is shown may move: not in a file, a pipe or a notebook, which keep every frame; shows nothing itself.
+
+NO_COLOR and FORCE_COLOR decide about colour alone, and rich reads them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NOTEBOOKS = ("JPY_PARENT_PID", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE")
+"""Set in what a notebook's cell starts: by Jupyter in every kernel, by Colab, by Kaggle."""
+STILL = ("dumb", "unknown")
+"""Kinds of terminal that cannot go back in a line."""
+
+
+def in_notebook(environ: Mapping[str, str]) -> bool:
+    """Whether a notebook keeps what is printed: a cell's commands have a terminal there, of which all is saved."""
+    return any(environ.get(name) for name in NOTEBOOKS)
+
+
+def moves(environ: Mapping[str, str], is_terminal: bool) -> bool:
+    """Whether lines may be drawn over: TTY_INTERACTIVE (0, 1) decides, then TTY_COMPATIBLE=0, then what is known."""
+    asked = environ.get("TTY_INTERACTIVE")
+    if asked in ("0", "1"):
+        return asked == "1"
+    if environ.get("TTY_COMPATIBLE") == "0" or environ.get("TERM") in STILL or in_notebook(environ):
+        return False
+    return is_terminal or environ.get("TTY_COMPATIBLE") == "1"

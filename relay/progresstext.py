@@ -21,7 +21,7 @@ ASCII = {"full": "#", "rest": "-", "between": " | "}
 def lines(work: AtWork, width: int, ascii_only: bool = False) -> list[str]:
     """What is done, and below it pace, the session's time and what is safe; no line wider than `width`."""
     below = _below(work, width, ascii_only)
-    shown = [_above(work, width, ascii_only), *([below] if below else [])]
+    shown = [line for line in (_above(work, width, ascii_only), below) if line]
     return [cut(in_ascii(line) if ascii_only else line, width) for line in shown]
 
 
@@ -59,6 +59,8 @@ def _above(work: AtWork, width: int, ascii_only: bool) -> str:
         return text if len(text) <= width else doing
     if work.transfer and work.pace.now() - work.stepped_at >= IDLE_S:
         return work.transfer
+    if not work.stepped:
+        return ""
     return bar_line(work.pace, work.target, work.metrics, width, ascii_only)
 
 

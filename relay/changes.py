@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from relay.canonical import NotCanonical, dumps
 from relay.errors import BadData
+from relay.samples import Samples
 from relay.state import (
     MAX_INCIDENTS,
     Certified,
@@ -29,6 +30,7 @@ from relay.state import (
     Origin,
     RunState,
     Seconds,
+    Sparing,
     Step,
     Strict,
     Text,
@@ -83,8 +85,10 @@ class Lease(Named):
     """What the session will train on."""
 
 
-class Commit(Strict):
+class Commit(Sparing):
     """A verified checkpoint becomes the head (P6)."""
+
+    added = ("samples",)
 
     checkpoint: Checkpoint
     certified: Certified | None = None
@@ -93,6 +97,8 @@ class Commit(Strict):
     seconds: Seconds = 0.0
     """Since this session's lease."""
     metrics: Metrics = Field(default={})
+    samples: Samples | None = None
+    """What training told between the last commit and this one; no part of the state."""
 
 
 class Retire(Strict):

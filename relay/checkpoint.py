@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from relay.budget import Budget
-from relay.canonical import digest
+from relay.canonical import digest, dumps
 from relay.changes import Commit, Noted
 from relay.clock import Runtime
 from relay.committer import Abandoned, Item, Told
@@ -17,6 +16,7 @@ from relay.lease import Lease
 from relay.manifest import MANIFEST, FileEntry, Manifest, encode
 from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed, fsync_folder, hashed
+from relay.samples import MAX_STATE, Samples, finite, on_clock, table, untimed
 from relay.sessionreport import MAX_CHECKPOINTS
 from relay.state import Certified, Checkpoint, NextDigest, RunState
 from relay.transfers import Show, silent
@@ -24,7 +24,6 @@ from relay.workload import StepDigest
 from storage.base import Corrupt, QuotaExceeded, Store
 from storage.transfer import Uploaded, upload
 
-MAX_METRICS = 32
 READY_S, HURRIED_S = 600.0, 3.0
 """Longest wait of an append for metrics and the next step's digest; the second once a signal ends the session."""
 
@@ -169,6 +168,7 @@ class Writer:
                 why=verdict.why[:200],
                 seconds=self.lease.seconds,
                 metrics=metrics,
+                samples=self._samples(item, state),
             )
 
         item.intent = item.intent or self.lease.ledger.intent()
@@ -179,6 +179,11 @@ class Writer:
         self.made.append(checkpoint)
         self._compare_recomputed(state, checkpoint)
         self._measure(item)
+
+    def _samples(self, item: Item, state: RunState) -> Samples | None:
+        """Of the steps since the head, where the state leaves them room."""
+        rows = on_clock(item.rows, self.lease.taken_at) or untimed(item.packed.samples if item.packed else None)
+        return table(rows, state.step, item.step) if len(dumps(state.model_dump(mode="json"))) <= MAX_STATE else None
 
     def _compare_recomputed(self, state: RunState, new: Checkpoint) -> None:
         """P7: the damaged step is there again; say whether it is the same state."""
@@ -218,6 +223,7 @@ def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts) -> Packed:
         config_hash=facts.config_hash,
         fingerprint=dict(facts.fingerprint),
         metrics=finite(item.metrics),
+        samples=table(on_clock(item.rows, lease.taken_at), state.step, key[0]),
     )
     outbox.seal(packed)
     return packed
@@ -272,12 +278,6 @@ def put_manifest(
         next=after,
         metric=metric,
     )
-
-
-def finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Metrics an entry can hold: finite numbers, short names, a bounded count."""
-    good = {name[:64]: float(value) for name, value in metrics.items() if math.isfinite(value)}
-    return dict(list(good.items())[-MAX_METRICS:])
 
 
 def _read(following: StepDigest | None) -> StepDigest | None:

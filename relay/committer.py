@@ -15,6 +15,7 @@ from relay.chain import Intent
 from relay.clock import Event, Runtime, Task
 from relay.errors import RelayError, StorageUnreachable, UploadFailed
 from relay.outbox import Packed
+from relay.samples import Row
 from relay.state import Checkpoint, RunState
 from relay.workload import Snapshot, StepDigest
 from storage.base import StoreError
@@ -42,6 +43,8 @@ class Item:
     taken_at: float = 0.0
     """Monotonic time of the snapshot."""
     metrics: dict[str, float] = field(default_factory=dict)
+    rows: tuple[Row, ...] = ()
+    """What training told since the newest commit; monotonic seconds."""
     metric: float | None = None
     next: StepDigest | None = None
     ready: Event | None = None
@@ -110,6 +113,8 @@ class Committer:
         """The newest storage trouble; None once a commit went through."""
         self.replaced = 0
         """Snapshots that a newer one made unnecessary."""
+        self.committed_step = 0
+        """The newest that this session knows to be committed, 0 for none."""
 
     def start(self) -> None:
         self._task = self._runtime.spawn("committer", self._run)
@@ -222,6 +227,7 @@ class Committer:
             self._failure = error
             return True
         item.committed, self.trouble, self._wait_s = True, None, FIRST_WAIT_S
+        self.committed_step = item.step
         self._pipeline.committed(item)
         return True
 

@@ -11,8 +11,9 @@ from relay.canonical import ZEROS, NotCanonical, digest, dumps, loads
 from relay.errors import BadConfig
 from relay.state import Digest, Epoch, Id, Name, Step, Strict, Time
 
-FORMAT = 2
-"""Written from now on; 1 is read as well. 2 allows fields that a client of format 1 would take for damage."""
+FORMAT = 3
+"""Written from now on; 1 and 2 are read as well. Each allows fields that a client of the one before would take for
+damage: 2 a heartbeat's Ref and GPUs, 3 a commit's samples."""
 MAX_BYTES = 256_000
 Kind = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")]
 
@@ -28,7 +29,7 @@ class NotAnEntry(ValueError):
 class Entry(Strict):
     """The body of one slot (P4)."""
 
-    format: Literal[1, 2] = 2
+    format: Literal[1, 2, 3] = 3
     seq: Step
     base: Annotated[int, Field(ge=-1, lt=2**53)]
     """Slot of the last valid entry it builds on: seq-1, unless void entries lie between; -1 for the genesis."""

@@ -18,6 +18,7 @@ def commit(state: RunState, change: Commit, by: By) -> RunState:
     holder = held(state, by, "commit")
     checkpoint = change.checkpoint.model_copy(update={"committed_at": by.at})
     _check_new(state, checkpoint, by)
+    _check_samples(state, change)
     first = state.links[-1].commits == 0
     link = state.links[-1].model_copy(
         update={
@@ -42,6 +43,17 @@ def commit(state: RunState, change: Commit, by: By) -> RunState:
             "deaths": 0,
         }
     )
+
+
+def _check_samples(state: RunState, change: Commit) -> None:
+    """They are of this commit's own steps and of this session's own time: nobody draws into another's."""
+    told = change.samples
+    if told is None:
+        return
+    if told.steps[0] <= state.step or told.steps[-1] > change.checkpoint.step:
+        raise Refused(f"commit: samples of steps outside {state.step + 1} to {change.checkpoint.step}")
+    if told.seconds[-1] > change.seconds + 1:
+        raise Refused("commit: samples of a time after it")
 
 
 def retire(state: RunState, change: Retire, by: By) -> RunState:

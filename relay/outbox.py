@@ -18,7 +18,21 @@ from pydantic import Field, ValidationError
 
 from relay.errors import BadConfig
 from relay.manifest import MAX_BYTES, MAX_FILES, FileName
-from relay.state import Checkpoint, Digest, Epoch, Id, Metrics, Name, NextDigest, RunState, Step, Strict, Text
+from relay.samples import Samples
+from relay.state import (
+    Checkpoint,
+    Digest,
+    Epoch,
+    Id,
+    Metrics,
+    Name,
+    NextDigest,
+    RunState,
+    Sparing,
+    Step,
+    Strict,
+    Text,
+)
 from storage.files import sync
 from storage.transfer import file_digest
 
@@ -38,8 +52,10 @@ class LocalFile(Strict):
     sha256: Digest
 
 
-class Packed(Strict):
+class Packed(Sparing):
     """A checkpoint on this machine's disk, complete and hashed."""
+
+    added = ("samples",)
 
     format: Literal[1] = 1
     project: Name
@@ -55,6 +71,8 @@ class Packed(Strict):
     fingerprint: dict[Annotated[str, Field(max_length=60)], Text]
     next: NextDigest | None = None
     metrics: Metrics = Field(default_factory=dict)
+    samples: Samples | None = None
+    """What training had told since the parent."""
 
     @property
     def key(self) -> tuple[int, int]:

@@ -57,7 +57,8 @@ Gpu = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,21}$")]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Row = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
 Whole = Annotated[int, Field(ge=0, lt=2**53)]
-Metrics = Annotated[dict[Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,64}$")], float], Field(max_length=32)]
+MetricName = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,64}$")]
+Metrics = Annotated[dict[MetricName, float], Field(max_length=32)]
 Certified = Literal["exact", "not-exact", "unknown"]
 
 

@@ -17,6 +17,7 @@ from relay.links import told
 from relay.pace import pace
 from relay.phases import Spent
 from relay.restore import Restored
+from relay.samples import Gathered
 from relay.signals import Reason
 from relay.stalls import Stalls
 from relay.workload import Progress, Share, Snapshot, StepDigest
@@ -61,6 +62,7 @@ class Trainer:
         self._heartbeat, self._verdict = heartbeat, verdict
         self._workload, self._plan, self._now = ctx.workload, ctx.plan, ctx.runtime.monotonic
         self._metrics: dict[str, float] = {}
+        self._told = Gathered()
         self._snapped_step, self._evaluated_step = 0, evaluated_step
         self._snapped_at = self._stepped_at = self._now()
         self._steps = self._paced = 0
@@ -129,7 +131,8 @@ class Trainer:
         metrics = {**self._metrics, "goodput": round(fraction(self.train_s, began - self._plan.limits.started), 4)}
         if self.stalls.median_s is not None:
             metrics["stall_ms"] = round(1000 * self.stalls.median_s, 1)
-        item = Item(snapshot.step, snapshot, taken_at=began, metrics=metrics)
+        rows = self._told.since(self._committer.committed_step)
+        item = Item(snapshot.step, snapshot, taken_at=began, metrics=metrics, rows=rows)
         self._snapped_step, self._snapped_at = snapshot.step, began
         return item
 
@@ -220,6 +223,7 @@ class Trainer:
     def _report(self, progress: Progress) -> None:
         self.stalls.report(self._now(), progress.step)
         self._metrics = dict(progress.metrics)
+        self._told.add(progress.step, self._now(), progress.metrics)
         self._ctx.listener.progress(progress)
 
     def _refuse_non_finite(self, snapshot: Snapshot) -> None:

@@ -1,9 +1,11 @@
-"""Commits as curves: one line through everybody's sessions, what was trained again apart, few enough points to draw."""
+"""Commits and what was told between them as curves: one line through everybody's sessions, what was trained again
+apart, few enough points to draw."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from relay.dashboard.history import Committed, Event, WentBack
@@ -11,6 +13,8 @@ from relay.dashboard.sessions import hours_before
 from relay.state import Link
 
 MOST_POINTS = 4_000
+MOST_EXPANDED = 20_000
+"""Points between commits that are looked at: of a longer run fewer a commit."""
 MOST_SERIES = 8
 VALIDATION = "validation"
 """The share of validation puzzles solved, which checkpoints carry themselves."""
@@ -49,10 +53,26 @@ def curves(events: Iterable[Event], links: Sequence[Link]) -> dict[str, Any]:
     names = chosen(line or redone)
     return {
         "series": [{"name": name, "title": TITLES.get(name, name), "group": group_of(name)} for name in names],
-        "line": columns(line, names, before),
-        "redone": columns(redone, names, before),
+        "line": columns(expanded(line), names, before),
+        "redone": columns(expanded(redone), names, before),
         "commits": len(line),
     }
+
+
+def expanded(commits: Sequence[Committed]) -> list[Committed]:
+    """Each commit, and before it what was told since the one before, as if that had been committed too."""
+    each = MOST_EXPANDED // max(1, len(commits))
+    if each == 0 or all(one.samples is None for one in commits):
+        return list(commits)
+    return [point for one in commits for point in (*_before(one, each), one)]
+
+
+def _before(commit: Committed, most: int) -> Iterator[Committed]:
+    """What was told before its own step: at most so many points."""
+    rows = [row for row in (commit.samples.rows() if commit.samples else ()) if row.step < commit.step]
+    for row in rows[:: -(-len(rows) // most) or 1]:
+        at = commit.at - max(0.0, commit.seconds - row.at)
+        yield replace(commit, step=row.step, at=at, seconds=row.at, metrics=row.values, validation=None, samples=None)
 
 
 def chosen(commits: Sequence[Committed]) -> list[str]:

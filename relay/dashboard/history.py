@@ -13,6 +13,7 @@ from relay.changes import Commit, Refused, Rewind, parse_change
 from relay.entry import Entry
 from relay.errors import BadData
 from relay.ledger import RunLedger, View
+from relay.samples import Samples
 
 HASH = 16
 """Digits of a state hash that are kept; the whole one is in the ledger."""
@@ -30,6 +31,8 @@ class Committed:
     state_hash: str
     metrics: Mapping[str, float]
     validation: float | None = None
+    samples: Samples | None = None
+    """Since the commit before; None: not told, as by every commit of the first versions."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ def event_of(entry: Entry) -> Event | None:
     if isinstance(change, Commit):
         made = change.checkpoint
         told = made.state_hash[:HASH]
-        return Committed(entry.seq, made.step, made.epoch, entry.at, change.seconds, told, change.metrics, made.metric)
+        where = (entry.seq, made.step, made.epoch, entry.at, change.seconds, told)
+        return Committed(*where, change.metrics, made.metric, change.samples)
     assert isinstance(change, Rewind), dumps(entry.change)
     return WentBack(entry.seq, change.to[0])

@@ -1,9 +1,10 @@
-"""A run as the first version wrote it: this version reads, verifies and resumes it bit for bit (P4)."""
+"""A run as each older version wrote it: this version reads, verifies and resumes it bit for bit (P4)."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +14,48 @@ from relay.cli import Trm
 from tests.relay.cli import Desk
 
 pytestmark = pytest.mark.slow
-FOLDER = Path(__file__).parent.parent / "data" / "run_format_1"
-EXPECTED: dict[str, Any] = json.loads((FOLDER / "expected.json").read_text())
+DATA = Path(__file__).parent.parent / "data"
+FORMATS = (1, 2)
+"""Of entries, one run each; the newest is written by every other test."""
 DECIDES = ("device", "torch", "instructions", "threads", "blas", "onednn")
 """What of a fingerprint decides the bits of a step on a CPU."""
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    shutil.copytree(FOLDER / "store", tmp_path / "store")
-    return Desk(tmp_path / "here", {"RELAY_STORE": f"file://{tmp_path / 'store'}", "RUN_NAME": "first"}, Trm())
+@dataclass
+class Old:
+    """A run of an older format, on a machine of today."""
+
+    folder: Path
+    desk: Desk
+    expected: dict[str, Any]
+
+    def manifest(self, step: int) -> dict[str, Any]:
+        (found,) = (self.desk.folder.parent / "store").rglob(f"step_{step}.e*/manifest.json")
+        return dict(json.loads(found.read_text()))
 
 
-def manifest(desk: Desk, step: int) -> dict[str, Any]:
-    (found,) = (desk.folder.parent / "store").rglob(f"step_{step}.e*/manifest.json")
-    return dict(json.loads(found.read_text()))
+@pytest.fixture(params=FORMATS)
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Old:
+    folder = DATA / f"run_format_{request.param}"
+    shutil.copytree(folder / "store", tmp_path / "store")
+    desk = Desk(tmp_path / "here", {"RELAY_STORE": f"file://{tmp_path / 'store'}", "RUN_NAME": "first"}, Trm())
+    return Old(folder, desk, json.loads((folder / "expected.json").read_text()))
 
 
-def test_it_is_what_the_first_version_wrote_to_the_byte() -> None:
-    entries = sorted((FOLDER / "store" / "runs").rglob("ledger/*.json"))
+@pytest.mark.parametrize("number", FORMATS)
+def test_it_is_what_that_version_wrote_to_the_byte(number: int) -> None:
+    folder = DATA / f"run_format_{number}"
+    entries = sorted((folder / "store" / "runs").rglob("ledger/*.json"))
     assert len(entries) == 7
-    assert {json.loads(entry.read_text())["body"]["format"] for entry in entries} == {1}
-    assert sum(file.stat().st_size for file in FOLDER.rglob("*") if file.is_file()) < 300_000
+    assert {json.loads(entry.read_text())["body"]["format"] for entry in entries} == {number}
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 300_000
 
 
-def test_it_is_read_and_verified(desk: Desk) -> None:
+def test_it_is_read_and_verified(old: Old) -> None:
+    desk, expected = old.desk, old.expected
     before = {file: file.read_bytes() for file in (desk.folder.parent / "store").rglob("*") if file.is_file()}
     status = desk("status", "--json").json
-    assert (status["step"], status["head"]["state_hash"]) == (EXPECTED["from_step"], EXPECTED["from_state_hash"])
+    assert (status["step"], status["head"]["state_hash"]) == (expected["from_step"], expected["from_state_hash"])
     assert [(link["account"], link["certified"]) for link in status["links"]] == [
         ("account_1", "unknown"),
         ("account_2", "exact"),
@@ -55,16 +70,17 @@ def test_it_is_read_and_verified(desk: Desk) -> None:
     assert before == {file: file.read_bytes() for file in before}
 
 
-def test_it_is_resumed_bit_for_bit(desk: Desk) -> None:
+def test_it_is_resumed_bit_for_bit(old: Old) -> None:
     """The hash of a state does not depend on the machine. A step does: on another one its losses are compared."""
-    done = desk.train(EXPECTED["to_step"], *EXPECTED["settings"], run="first", account="account_1")
-    reached = manifest(desk, EXPECTED["to_step"])
-    alike = all(reached["fingerprint"].get(name) == EXPECTED["fingerprint"][name] for name in DECIDES)
-    assert reached["next"]["path"] == EXPECTED["path"]
-    assert f"Steps {EXPECTED['from_step']} to {EXPECTED['to_step']}" in done.out
+    desk, expected = old.desk, old.expected
+    done = desk.train(expected["to_step"], *expected["settings"], run="first", account="account_1")
+    reached = old.manifest(expected["to_step"])
+    alike = all(reached["fingerprint"].get(name) == expected["fingerprint"][name] for name in DECIDES)
+    assert reached["next"]["path"] == expected["path"]
+    assert f"Steps {expected['from_step']} to {expected['to_step']}" in done.out
     if alike:
-        assert reached["state_hash"] == EXPECTED["state_hash"]
+        assert reached["state_hash"] == expected["state_hash"]
         assert "Link: exact." in done.out
-    for name, value in EXPECTED["metrics"].items():
+    for name, value in expected["metrics"].items():
         assert reached["metrics"][name] == pytest.approx(value, rel=1e-3, abs=1e-6), name
     assert desk("verify", "--json").json["ok"]

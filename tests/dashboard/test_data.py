@@ -21,6 +21,7 @@ from relay.dashboard.page import embedded
 from relay.dashboard.panels import ADVICE, incident_rows
 from relay.dashboard.sessions import KILLED, kind_of_end, standing_steps
 from relay.plan import Range
+from relay.samples import Samples
 from relay.state import Incident, Link
 from relay.status import AccountRow
 from tests.relay.views import NOW, holder, state, trained, view
@@ -183,3 +184,32 @@ def test_the_lease_is_held_run_out_or_free() -> None:
     assert held["state"] == "held" and held["expires"] > NOW - 1e6
     out = document(Seen(view(trained(holder=holder()), now=NOW + 1e6)))["header"]["lease"]
     assert out["state"] == "run out" and document(Seen(view(state())))["header"]["lease"] == {"state": "free"}
+
+
+def test_what_was_told_between_commits_is_drawn_and_what_was_trained_again_is_hollow() -> None:
+    def made(slot: int, epoch: int, step: int, told: tuple[int, ...]) -> Committed:
+        samples = Samples(
+            steps=told, seconds=tuple(60 * n for n in range(len(told))), columns={"loss": (1.0,) * len(told)}
+        )
+        return Committed(slot, step, epoch, NOW + step, 240.0, "", {"loss": 0.5}, 0.25, samples)
+
+    events = [made(1, 1, 40, (10, 20, 40)), made(2, 1, 80, (50, 60, 80)), WentBack(3, 40), made(4, 2, 80, (55, 80))]
+    found = curves(events, [link(1, seconds=3600.0), link(2, started=NOW)])
+    assert found["line"]["step"] == [10, 20, 40, 55, 80] and found["redone"]["step"] == [50, 60, 80]
+    assert found["line"]["epoch"] == [1, 1, 1, 2, 2] and found["commits"] == 2
+    assert found["line"]["values"] == [[1.0, 1.0, 0.5, 1.0, 0.5], [None, None, 0.25, None, 0.25]]
+    assert [at - round(NOW) for at in found["line"]["time"]] == [40 - 240, 40 - 180, 40, 80 - 240, 80]
+    assert found["line"]["hours"][3:] == [1.0, 1.067]
+
+
+def test_a_hundred_thousand_steps_told_every_twenty_are_quick() -> None:
+    random, names, events = Random(4), [f"metric_{n}_loss" for n in range(7)], []
+    columns = {name: tuple(random.random() for _ in range(25)) for name in names}
+    for slot in range(1, 4001):
+        told = tuple(range(slot * 25 - 24, slot * 25 + 1))
+        samples = Samples.model_construct(steps=told, seconds=told, columns=columns)
+        events.append(Committed(slot, slot * 25, 1, NOW + slot, 1e6, "", {name: 0.5 for name in names}, 0.5, samples))
+    began = time.process_time()
+    found = curves(events, [link(1)])
+    assert time.process_time() - began < 1.0
+    assert 2000 < len(found["line"]["step"]) <= MOST_POINTS and found["line"]["step"][-1] == STEPS

@@ -12,10 +12,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from io import RawIOBase
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from storage.base import BlockHash
+from storage.parallel import begin
 
 _PIECE = 1 << 20
 
@@ -90,20 +92,14 @@ class Digests:
                 self._news.notify_all()
 
     def _pass(self) -> None:
-        whole, block, size, left = hashlib.sha256(), hashlib.sha256(), 0, self.block or 0
+        whole, size = hashlib.sha256(), 0
         with self.path.open("rb", buffering=0) as file:
-            while data := file.read(min(left, _PIECE) if self.block else _PIECE):
-                whole.update(data)
+            while data := _read(file, self.block or _PIECE):
+                block = begin(_sha256, data) if self.block and self._beside else None
+                whole.update(data)  # beside the block's: two cores, where there are two, each at its own hash
                 size += len(data)
-                if not self.block:
-                    continue
-                block.update(data)
-                left -= len(data)
-                if not left:
-                    self._add(block.digest())
-                    block, left = hashlib.sha256(), self.block
-        if self.block and left < self.block:
-            self._add(block.digest())
+                if self.block:
+                    self._add(block.result() if block else _sha256(data))
         with self._news:
             self._whole = size, whole.hexdigest()
             self._news.notify_all()
@@ -112,6 +108,18 @@ class Digests:
         with self._news:
             self._blocks.append(block)
             self._news.notify_all()
+
+
+def _read(file: RawIOBase, length: int) -> bytes:
+    """As many bytes as are asked for, fewer only at the end: a raw file may give less than there is."""
+    pieces = [file.read(length) or b""]
+    while pieces[-1] and (left := length - sum(map(len, pieces))):
+        pieces.append(file.read(left) or b"")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
 _shared: ContextVar[Digests | None] = ContextVar("digests", default=None)

@@ -60,9 +60,13 @@ class Listener:
     tell: Callable[[str], None] = lambda text: None
     progress: Callable[[Progress], None] = lambda progress: None
     held: Callable[[Held], None] = lambda held: None
-    """Countdown while another session holds the lease."""
+    """Who is in the way of the lease, at each look."""
     transfer: Show = silent
     """How far a checkpoint is on its way, from any thread."""
+    tick: Callable[[], None] = field(default=lambda: None, kw_only=True)
+    """Asked all the time while the session waits for the lease."""
+    entered: Callable[[], None] = field(default=lambda: None, kw_only=True)
+    """The wait is over, however it ended."""
     phase: Callable[[str], None] = lambda text: None
     """What is done while no step is made; empty: training goes on."""
     committed: Callable[[int], None] = lambda step: None

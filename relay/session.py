@@ -95,17 +95,26 @@ def _enter(ctx: Context, gpu: str | None = None) -> Lease:
         ends_in_s=left if math.isfinite(left) else None,
         gpu=gpu,
     )
-    return acquire(
-        ctx.ledger,
-        ctx.ledger_store,
-        ctx.names,
-        ctx.runtime,
-        ctx.locks,
-        wish,
-        wait_s=min(ctx.plan.wait_s, max(0.0, left)),
-        notice=ctx.listener.held,
-        heed=lambda: heed(ctx.signal),
-    )
+    try:
+        return acquire(
+            ctx.ledger,
+            ctx.ledger_store,
+            ctx.names,
+            ctx.runtime,
+            ctx.locks,
+            wish,
+            wait_s=min(ctx.plan.wait_s, max(0.0, left)),
+            notice=ctx.listener.held,
+            heed=lambda: _waits(ctx),
+        )
+    finally:
+        ctx.listener.entered()
+
+
+def _waits(ctx: Context) -> None:
+    """Between two looks at the lease. Raises Interrupted."""
+    ctx.listener.tick()
+    heed(ctx.signal)
 
 
 def _train(parts: Parts) -> tuple[Exit, str]:

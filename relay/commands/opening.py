@@ -17,6 +17,7 @@ from relay.budget import Limits
 from relay.checkpoint import Facts
 from relay.commands.common import App
 from relay.commands.entering import ask, enter
+from relay.commands.here import Choice, Here, here
 from relay.commands.leaving import desk_of, successor
 from relay.commands.reading import accounts, open_stores, other_runs, patient
 from relay.config import Resolved
@@ -34,7 +35,6 @@ from relay.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.progress import Display
 from relay.redact import redact, secrets_of
 from relay.retention import Keep
-from relay.samehost import FileHostLocks, default_folder
 from relay.signals import StopSignal
 from relay.skew import clock_warning, skew
 from relay.startup import Startup
@@ -69,6 +69,9 @@ class Opening:
     """Whether people were warned of how this machine trains; then the pace is told too."""
     gpu: str | None = None
     """With which the account is registered."""
+    earlier: Choice = "refuse"
+    """What is wanted where this machine's own earlier session still runs."""
+    here: Here = field(init=False)
     _waited_for: int = field(default=0, init=False)
     """Epoch of the holder that people were told of."""
     stores: Pair = field(init=False)
@@ -77,11 +80,14 @@ class Opening:
     def __post_init__(self) -> None:
         self.startup = Startup(self.app.started)
         self.stores = open_stores(self.app, self.resolved, read_only=False)
+        self.here = here(self.app, self.resolved.settings, self.resolved.ledger_url)
 
     def tell(self, line: str) -> None:
-        """For people and for the log."""
+        """For people, for the log, and for whoever looks on."""
         LOG.info(line)
-        self.shown.tell(redact(line, secrets_of(self.app.environ)))
+        told = redact(line, secrets_of(self.app.environ))
+        self.here.mirror.tell(told)
+        self.shown.tell(told)
 
     def workload(self, target: int) -> Workload:
         """On its device, with a loud line where that is no match for the task. Raises BadConfig or BadData."""
@@ -193,7 +199,7 @@ class Opening:
             account=settings.account,
             plan=plan,
             outbox=claimed_outbox(sync, run_id),
-            locks=FileHostLocks(default_folder()),
+            locks=self.here.locks,
             signal=self.stop,
             listener=self._listener(),
             startup=self.startup,

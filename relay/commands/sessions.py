@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import replace as with_parts
 from functools import partial
 from statistics import median
 from typing import Annotated, Any
 
 import typer
 
+from relay.commands.attaching import choice, met, named
 from relay.commands.common import (
     AccountOption,
     App,
@@ -24,6 +25,7 @@ from relay.commands.common import (
     tell_secrets,
 )
 from relay.commands.entering import says_coauthor
+from relay.commands.here import followed
 from relay.commands.importing import begin_or_check
 from relay.commands.opening import Opening, target_of
 from relay.commands.planning import announce
@@ -69,6 +71,12 @@ def run(
     ] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Steps between commits.", show_default=False)] = None,
     wait: Annotated[float, typer.Option(metavar="MINUTES", help="Wait for a lease that is held.")] = 0.0,
+    attach: Annotated[
+        bool, typer.Option("--attach", help="Look on at this machine's own earlier session, if it still runs.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Have that session commit and end, then go on here.")
+    ] = False,
     new: Annotated[bool, typer.Option("--new", help="A new run is meant, however its name looks.")] = False,
     ephemeral: Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")] = False,
     cpu: Annotated[bool, typer.Option("--cpu", help="The CPU is meant, also for a task that wants a GPU.")] = False,
@@ -97,7 +105,8 @@ def run(
         webhook = address_of(app.environ)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
             said = coauthor or says_coauthor(app.environ)
-            outcome = logged(app, Opening(app, resolved, shown, stop, wait, new, said), train)
+            opening = Opening(app, resolved, shown, stop, wait, new, said, earlier=choice(attach, replace))
+            outcome = logged(app, opening, train)
     try:
         finish(app, outcome, as_json, "relay.run/1")
     finally:
@@ -143,9 +152,11 @@ def leaving(app: App, as_json: bool) -> Callable[[RelayError], None]:
 
 
 def train(opening: Opening) -> Outcome:
-    """One session. Raises RelayError for what is refused before the lease is asked for."""
+    """One session, or a look at one. Raises RelayError for what is refused before the lease is asked for."""
     refuse_rerun(opening.app.machine)
     opening.secret = secret_of(opening.app.environ, opening.resolved.settings.cache.allow)
+    if (seen := met(opening)) is not None:
+        return seen
     begin_or_check(opening)
     state = found(opening)
     target = target_of(opening.app, opening.resolved, state)
@@ -181,10 +192,12 @@ def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -
     workload = opening.workload(target)
     config = workload.config()
     opened = opening.begin(config)
-    context = opening.context(opened, opening.account(), workload, config, target)
+    known = opening.account()
+    context = opening.context(opened, known, workload, config, target)
+    followed(context.listener, opening.here, opening.shown, known, context.plan.wait_s, target)
     heed(opening.stop)
     outcome = act(context)
-    return replace(outcome, startup=opening.startup.document())
+    return with_parts(named(opening, outcome), startup=opening.startup.document())
 
 
 def logged(app: App, opening: Opening, act: Callable[[Opening], Outcome]) -> Outcome:
@@ -196,6 +209,7 @@ def logged(app: App, opening: Opening, act: Callable[[Opening], Outcome]) -> Out
         return act(opening)
     finally:
         opening.shown.close()
+        opening.here.leave()
         close_log()
 
 

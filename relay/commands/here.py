@@ -1,0 +1,91 @@
+"""A session among those of its machine: it can be found there, looked on at, and finds an earlier one; ends nothing."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Literal
+
+from relay.accounts import Accounts
+from relay.commands.common import App
+from relay.config import Settings
+from relay.context import Listener
+from relay.earlier import Earlier, Neighbours, training_id
+from relay.errors import RelayError
+from relay.mirror import Mirror, Now, read_now
+from relay.progress import Display
+from relay.redact import printable
+from relay.samehost import FileHostLocks, default_folder
+from relay.waiting import Countdown, bar_of
+from relay.workload import Progress
+
+Choice = Literal["refuse", "attach", "replace"]
+"""What is wanted where this machine's own earlier session still runs."""
+
+
+@dataclass
+class Here:
+    """This process and its neighbours."""
+
+    app: App
+    settings: Settings
+    training: str
+    """Of which run in which store (relay/earlier.py)."""
+    locks: FileHostLocks
+    mirror: Mirror = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.neighbours = Neighbours(self.locks, self.app.root)
+        self.mirror = Mirror(self.app.runtime, None)
+
+    def enrol(self) -> None:
+        """From now on later sessions of this machine find this one."""
+        session = self.app.session
+        self.neighbours.enrol(session, self.training, self.settings.account)
+        if self.locks.holds(session):
+            self.mirror = Mirror(self.app.runtime, self.locks.path(session, "now"))
+
+    def earlier(self) -> Earlier | None:
+        """A session of the same run and account that began before this one and still runs here."""
+        return self.neighbours.earlier(self.app.session, self.training, self.settings.account)
+
+    def now(self, other: Earlier) -> Now | None:
+        """How far it is."""
+        return read_now(self.locks.path(other.session, "now"))
+
+    def leave(self) -> None:
+        """This session is over."""
+        self.locks.drop(self.app.session)
+
+
+def here(app: App, settings: Settings, ledger_url: str) -> Here:
+    """For a session of these settings."""
+    training = training_id(ledger_url, settings.project, settings.run)
+    return Here(app, settings, training, FileHostLocks(default_folder()))
+
+
+def followed(listener: Listener, of: Here, shown: Display, known: Accounts, wait_s: float, target: int) -> None:
+    """What the session tells can be looked on at, and a wait for the lease counts down by a person's name."""
+    step, mirror = listener.progress, of.mirror
+    mirror.aim(target)
+
+    def both(progress: Progress) -> None:
+        mirror.step(progress)
+        step(progress)
+
+    bar = bar_of(sys.stderr.isatty(), sys.stderr.encoding)
+    countdown = Countdown(
+        of.app.runtime, wait_s, shown.transfer, listener.tell, lambda account: person(known, account), bar
+    )
+    listener.progress, listener.held = both, countdown.held
+    listener.tick, listener.entered = countdown.tick, countdown.over
+
+
+def person(known: Accounts, account: str) -> str:
+    """`Ana's Colab (account_2)`, as far as the store tells who that is."""
+    try:
+        found = known.find(account)
+    except RelayError:
+        found = None
+    label = printable(found.label) if found else account
+    return account if label == account else f"{label} ({account})"

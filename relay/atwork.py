@@ -64,5 +64,7 @@ class AtWork:
         self.doing = text, since if goes_on else now
 
     def committed(self, step: int) -> None:
-        """A step is durable."""
+        """A step is durable, so it was made: not every step is told when it is."""
+        if self.stepped and step > self.pace.step:
+            self.pace.add(step)
         self.safe = step, self.pace.now()

@@ -14,6 +14,7 @@ from typing import TextIO
 
 NARROWEST, WIDEST = 40, 100
 _GLUE = "\x00"
+_COMMAND = re.compile(r"\s*[A-Z_]+=\S+ ")
 
 
 def columns() -> int | None:
@@ -35,7 +36,13 @@ def folded_for(stream: TextIO, text: str) -> str:
         width = max(NARROWEST, os.get_terminal_size(stream.fileno()).columns)
     except (OSError, ValueError):
         return text
-    return "\n".join(line if len(line) <= width else paragraph("", line, width, indent=0) for line in text.split("\n"))
+    return "\n".join(_within(line, width) for line in text.split("\n"))
+
+
+def _within(line: str, width: int) -> str:
+    """A command to copy stays one line, and so does a row of a table."""
+    keep = len(line) <= width or _COMMAND.match(line) or line.startswith("|")
+    return line if keep else paragraph("", line, width, indent=0)
 
 
 def paragraph(label: str, text: str, width: int | None, indent: int = 5) -> str:

@@ -27,13 +27,9 @@ def lines(work: AtWork, width: int, ascii_only: bool = False) -> list[str]:
 
 def plain(work: AtWork) -> str:
     """All of it in one line without a bar, for where nothing moves."""
-    head = _at(work) if work.stepped else ""
-    doing = _doing(work)
-    left = "" if doing or not work.pace.rate else f"  {_left(work.pace, work.target)}"
-    speed = f"  {_speed(work)}" if work.pace.rate else ""
-    session = _session(work)
-    parts = [f"{head}{speed}{left}{'' if doing else numbers(work.metrics)}", doing, work.transfer, session]
-    return "; ".join(part.strip() for part in parts if part.strip())
+    pace = f"  {_speed(work)}  {_left(work.pace, work.target)}" if work.pace.rate else ""
+    training = f"step {work.pace.step:,}/{work.target:,}{pace}{numbers(work.metrics)}" if work.stepped else ""
+    return "; ".join(filter(None, [_doing(work) or training, work.transfer, _session(work)]))
 
 
 def numbers(metrics: Mapping[str, float]) -> str:
@@ -55,8 +51,7 @@ def bar_line(pace: Pace, target: int, metrics: Mapping[str, float], width: int, 
 def _above(work: AtWork, width: int, ascii_only: bool) -> str:
     """What everybody waits for; else the bar."""
     if doing := _doing(work):
-        text = f"{_at(work)}  {doing}" if work.stepped else doing
-        return text if len(text) <= width else doing
+        return doing
     if work.transfer and work.pace.now() - work.stepped_at >= IDLE_S:
         return work.transfer
     if not work.stepped:
@@ -110,10 +105,6 @@ def _doing(work: AtWork) -> str:
     text, since = work.doing
     spent = work.pace.now() - since
     return f"{text}, {duration(spent)}" if text and spent >= 1 else text
-
-
-def _at(work: AtWork) -> str:
-    return f"step {work.pace.step:,}/{work.target:,}"
 
 
 def _speed(work: AtWork) -> str:

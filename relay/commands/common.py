@@ -133,6 +133,7 @@ def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
     if as_json:
         print(json.dumps(document, ensure_ascii=True, allow_nan=False), flush=True)
     elif text := harmless(text):
+        text = folded_for(sys.stdout, text)
         print(text if speaks_utf8() else text.encode("ascii", "replace").decode("ascii"), flush=True)
 
 

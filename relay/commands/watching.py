@@ -63,6 +63,10 @@ class Source:
     def all(self) -> Mapping[str, Any]:
         """Everything, however long that takes. Raises as `news` does."""
         self._plan(self._shown())
+        return self.told()
+
+    def told(self) -> Mapping[str, Any]:
+        """Everything but when the run will be done, however long that takes. Raises as `news` does."""
         return self._document(lambda: True)
 
     def first(self) -> Mapping[str, Any]:

@@ -1,0 +1,48 @@
+"""Which colour and number an account has in a picture; knows relay.dashboard/1 and no store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relay.pictures.paper import Palette, shown
+
+LABEL = 2.3
+"""Inches of a label: two fit beside each other."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """An account as it is drawn."""
+
+    number: str
+    """Empty where there are more accounts than colours, and for an account that is not listed."""
+    label: str
+    colour: str
+
+
+def people(document: Mapping[str, Any], colours: Palette) -> dict[str, Person]:
+    """By account, in the order they came; where there are more than colours, who trained longest has one."""
+    given: dict[str, float] = {}
+    for row in document["sessions"]:
+        given[row["account"]] = given.get(row["account"], 0.0) + row["seconds"]
+    chosen = sorted(given, key=lambda account: -given[account])[: len(colours.people)]
+    called = {row["id"]: row["label"] for row in document["accounts"]}
+    numbers = {account: place for place, account in enumerate(one for one in given if one in chosen)}
+    return {
+        account: Person(
+            number=str(numbers[account] + 1) if account in numbers else "",
+            label=shown(called.get(account, account), account, LABEL),
+            colour=colours.people[numbers[account]] if account in numbers else colours.others,
+        )
+        for account in given
+    }
+
+
+def by_epoch(document: Mapping[str, Any], known: Mapping[str, Person], colours: Palette) -> dict[int, Person]:
+    """Whose each session was; those that are no longer listed are nobody's in particular."""
+    found = {row["epoch"]: known[row["account"]] for row in document["sessions"]}
+    lost = Person("", "earlier sessions", colours.others)
+    told = [*document["curves"]["line"]["epoch"], *document["curves"]["redone"]["epoch"]]
+    return dict.fromkeys(told, lost) | found

@@ -141,6 +141,21 @@ class Resume(Strict):
     why: Text = ""
 
 
+class Archive(Strict):
+    """Nobody trains the run any more, until `unarchive`. With `took_over` for a holder that never released."""
+
+    why: Text = ""
+    took_over: TookOver | None = None
+
+
+class Unarchive(Strict):
+    """An archived run may train again."""
+
+
+class Delete(Strict):
+    """A run archived for long enough retains nothing any more; nothing follows this entry."""
+
+
 @dataclass(frozen=True)
 class By:
     """Who makes an entry, and when by the store's clock."""
@@ -151,7 +166,7 @@ class By:
     at: float
 
 
-Change = Genesis | Lease | Commit | Retire | Rewind | Release | Noted | Resume
+Change = Genesis | Lease | Commit | Retire | Rewind | Release | Noted | Resume | Archive | Unarchive | Delete
 
 KINDS: Mapping[str, type[Change]] = {
     "genesis": Genesis,
@@ -162,6 +177,9 @@ KINDS: Mapping[str, type[Change]] = {
     "release": Release,
     "incident": Noted,
     "resume": Resume,
+    "archive": Archive,
+    "unarchive": Unarchive,
+    "delete": Delete,
 }
 
 

@@ -18,6 +18,7 @@ from relay.paragraphs import NARROWEST
 from relay.plan import Range, finish_range
 from relay.policy import Providers
 from relay.redact import nameless, printable, redact
+from relay.resting import rest_of
 from relay.status import AccountRow, View, names_of
 from relay.turns import Candidate, Order, order
 from relay.webhook import LONGEST
@@ -132,6 +133,8 @@ def propose(
     """The first who can begin now; `stores` by variable are what others must set. `ends`: tell when the run may end."""
     reader = reader or Reader()
     stores = {} if reader.redacted else stores
+    if rest := rest_of(view.state):
+        return Turn(None, f"the run is {view.phase}", "", f"Run {view.run}: {rest}", reader=reader)
     if view.phase == "halted":
         why = (view.state and view.state.halted) or ""
         why = str(nameless(why, names_of(view.accounts))) if reader.redacted else why

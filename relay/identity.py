@@ -71,12 +71,12 @@ def open_run(stores: Pair, project: str, run: str, runtime: Runtime, *, session:
     Raises BadConfig (78) if the store or the run is another one than expected, and what the ledger raises.
     """
     identity = read_identity(stores.ledger)
-    _check_expected(stores.ledger, stores.expected, identity)
+    check_expected(stores.ledger, stores.expected, identity)
     ledger = RunLedger(stores.ledger, project, run, runtime)
     view = ledger.peek()
     if view is None:
         if expected := stores.expected_checkpoints:
-            _check_expected(stores.checkpoints, expected, read_identity(stores.checkpoints))
+            check_expected(stores.checkpoints, expected, read_identity(stores.checkpoints))
         return None
     _check_stores(stores, view, identity)
     return Opened(ledger, Registry(stores.ledger, runtime, session=session), view)
@@ -96,7 +96,7 @@ def salvaged_run(stores: Pair, project: str, run: str, runtime: Runtime, *, sess
     None if nothing of it can be. Raises as `open_run` does, but for the hole.
     """
     identity = read_identity(stores.ledger)
-    _check_expected(stores.ledger, stores.expected, identity)
+    check_expected(stores.ledger, stores.expected, identity)
     ledger = RunLedger(stores.ledger, project, run, runtime)
     view = salvage(ledger)
     if view is None:
@@ -205,7 +205,8 @@ def _new_run_notes(
     return tuple(notes)
 
 
-def _check_expected(store: Store, expected: str | None, identity: str | None) -> None:
+def check_expected(store: Store, expected: str | None, identity: str | None) -> None:
+    """Raises BadConfig (78) if the store is not the one that the address names."""
     if expected and identity != expected:
         found = f"it is store {identity}" if identity else "nothing was ever begun in it"
         raise BadConfig(

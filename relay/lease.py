@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from relay import changes
 from relay.chain import Change, Intent
 from relay.clock import Runtime
-from relay.errors import BadData, Fenced, LeaseHeld
+from relay.errors import Fenced, LeaseHeld
 from relay.heartbeat import newest_sign, place_of_beats, sign_of_life
 from relay.ledger import RunLedger, View
 from relay.names import Names
+from relay.resting import refuse_halted
 from relay.samehost import HostLocks
 from relay.state import Holder, RunState
 from relay.trouble import speaking
-from relay.wording import iso
+from relay.zones import local
 from storage.base import Store
 
 LATE_S = 60.0
@@ -154,22 +155,50 @@ def acquire(
     `heed` is asked all the time until the lease is appended for, and raises to end the wait.
     Raises LeaseHeld (73) naming the holder, BadData (65) for a halted run, StorageUnreachable (69).
     """
-    until = runtime.monotonic() + wait_s
-    watch = Watch()
+    until, watch = runtime.monotonic() + wait_s, Watch()
     ledger.judge()
-    while True:
-        view = ledger.read()
-        refuse_halted(view.state)
-        found = _obstacle(view.state, store, names, runtime, locks, watch)
+
+    def free(state: RunState) -> Held | changes.TookOver | None:
+        refuse_halted(state)
+        found = _obstacle(state, store, names, runtime, locks, watch)
         heed()
+        return found
+
+    while True:
+        state, gone = vacant(ledger, runtime, free, until, notice, heed)
+        lease = _take(ledger, store, runtime, wish, state, gone)
+        if lease is not None:
+            return lease
+
+
+def obstacle_of(
+    store: Store, names: Names, runtime: Runtime, locks: HostLocks
+) -> Callable[[RunState], Held | changes.TookOver | None]:
+    """What `vacant` asks of each state, for somebody who wants no lease."""
+    watch = Watch()
+    return lambda state: _obstacle(state, store, names, runtime, locks, watch)
+
+
+def vacant(
+    ledger: RunLedger,
+    runtime: Runtime,
+    free: Callable[[RunState], Held | changes.TookOver | None],
+    until: float,
+    notice: Callable[[Held], None],
+    heed: Callable[[], None],
+) -> tuple[RunState, changes.TookOver | None]:
+    """A state that nobody alive holds, and how its holder was found dead, if it has one.
+
+    Waits to the monotonic time `until` (and as long as it takes to confirm that a holder is dead). Raises LeaseHeld.
+    """
+    while True:
+        state = ledger.read().state
+        found = free(state)
         if not isinstance(found, Held):
-            lease = _take(ledger, store, runtime, wish, view.state, found)
-            if lease is not None:
-                return lease
-            continue
+            return state, found
         left = until - runtime.monotonic()
         if left <= 0 and not found.confirming:
-            raise LeaseHeld(held_text(view.state, found))
+            raise LeaseHeld(held_text(state, found))
         notice(found)
         pause = min(found.left_s, POLL_S, found.holder.ttl_s / 6)
         _sleep(runtime, max(0.05, pause if found.confirming else min(pause, left)), heed)
@@ -180,12 +209,6 @@ def _sleep(runtime: Runtime, seconds: float, heed: Callable[[], None]) -> None:
     while (left := until - runtime.monotonic()) > 0:
         runtime.sleep(min(left, HEED_S))
         heed()
-
-
-def refuse_halted(state: RunState) -> None:
-    """Raises BadData (65) for a halted run, with the advice the run itself holds."""
-    if state.halted is not None:
-        raise BadData(f"Run {state.project}/{state.run} is halted and trains no more. {state.halted}")
 
 
 def _obstacle(
@@ -251,7 +274,7 @@ def held_text(state: RunState, held: Held) -> str:
     """Who holds the lease, since when, until when, and what to do."""
     holder = held.holder
     return (
-        f"Run {state.project}/{state.run} is being trained by {holder.account} since {iso(holder.since)} (last sign "
+        f"Run {state.project}/{state.run} is being trained by {holder.account} since {local(holder.since)} (last sign "
         f"of life {held.silent_s:.0f} s ago, step {state.step:,}). It can be taken over in {held.left_s:.0f} s at "
         f"the earliest if it falls silent. Wait for it with --wait MINUTES, or run again later."
     )

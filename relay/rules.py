@@ -9,8 +9,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relay import keeping, usage
-from relay.changes import By, Genesis, Lease, Noted, Refused, Release, Resume, held, parse_change, with_incident
+from relay.changes import (
+    Archive,
+    By,
+    Delete,
+    Genesis,
+    Lease,
+    Noted,
+    Refused,
+    Release,
+    Resume,
+    TookOver,
+    Unarchive,
+    held,
+    parse_change,
+    with_incident,
+)
 from relay.names import Names
+from relay.resting import deletable_at
 from relay.state import (
     MAX_ACCOUNTS,
     MAX_FAILURES,
@@ -41,6 +57,7 @@ def apply(state: RunState | None, kind: str, change: Mapping[str, Any], by: By, 
         return _noted_voids(_genesis(state, parsed, by), by, voids)
     if state is None:
         raise Refused(f"{kind}: this run has not begun")
+    _check_rest(state, kind)
     after = _RULES[kind](_noted_voids(state, by, voids), parsed, by)
     return after.model_copy(update={"updated": by.at})
 
@@ -57,6 +74,8 @@ def succeeds(before: RunState, after: RunState) -> None:
     old_head = after.checkpoint(before.head.key) if before.head else None
     if after.step < before.step and not (old_head and old_head.damaged):
         raise Refused(f"its step {after.step} comes before step {before.step}")
+    if before.deleted != after.deleted and before.deleted is not None:
+        raise Refused("its run was deleted before")
 
 
 def links_to_archive(state: RunState) -> tuple[Link, ...]:
@@ -99,7 +118,7 @@ def _lease(state: RunState, change: Lease, by: By) -> RunState:
         raise Refused("lease: no account")
     if by.epoch != state.epoch + 1:
         raise Refused(f"lease: epoch {by.epoch} does not follow {state.epoch}")
-    state = _archived(_buried(state, change, by), change.history)
+    state = _archived(_buried(state, change.took_over, by, "lease"), change.history)
     if by.account not in state.usage and len(state.usage) >= MAX_ACCOUNTS:
         raise Refused(f"lease: {MAX_ACCOUNTS} accounts have trained in this run; fork it to go on with more")
     link = Link(
@@ -134,11 +153,11 @@ def _lease(state: RunState, change: Lease, by: By) -> RunState:
     )
 
 
-def _buried(state: RunState, change: Lease, by: By) -> RunState:
+def _buried(state: RunState, gone: TookOver | None, by: By, kind: str) -> RunState:
     """The holder that never released is ended, and its time counted by whoever takes over (P12)."""
-    holder, gone = state.holder, change.took_over
+    holder = state.holder
     if (gone.epoch if gone else None) != (holder.epoch if holder else None):
-        raise Refused("lease: says it takes over from another session than the holder")
+        raise Refused(f"{kind}: says it takes over from another session than the holder")
     if holder is None or gone is None:
         return state
     given = max(gone.seconds, state.links[-1].seconds)  # its newest commit is a sign of life too
@@ -212,6 +231,37 @@ def _resume(state: RunState, change: Resume, by: By) -> RunState:
     return with_incident(cleared, by, "resumed", change.why)
 
 
+def _check_rest(state: RunState, kind: str) -> None:
+    """While a run rests nothing changes it but what ends that; a deleted one is changed by nothing."""
+    if state.deleted is not None:
+        raise Refused(f"{kind}: the run was deleted")
+    if state.archived is not None and kind not in ("unarchive", "delete"):
+        raise Refused(f"{kind}: the run is archived")
+
+
+def _archive(state: RunState, change: Archive, by: By) -> RunState:
+    if by.epoch != state.epoch:
+        raise Refused(f"archive: epoch {by.epoch} is not the run's epoch {state.epoch}")
+    ended = _buried(state, change.took_over, by, "archive")
+    noted = with_incident(ended, by, "archived", change.why or "Archived by hand.")
+    return noted.model_copy(update={"archived": by.at})
+
+
+def _unarchive(state: RunState, change: Unarchive, by: By) -> RunState:
+    if state.archived is None:
+        raise Refused("unarchive: the run is not archived")
+    return with_incident(state, by, "unarchived", "May train again.").model_copy(update={"archived": None})
+
+
+def _delete(state: RunState, change: Delete, by: By) -> RunState:
+    """The step stays as it was: it never goes back (I6)."""
+    ready = deletable_at(state)
+    if ready is None or by.at < ready:
+        raise Refused("delete: the run has not been archived for long enough")
+    nothing: dict[str, Any] = {"head": None, "retained": (), "retired": (), "best": None}
+    return state.model_copy(update={**nothing, "deleted": by.at})
+
+
 def _noted_voids(state: RunState, by: By, voids: Sequence[int]) -> RunState:
     if not voids:
         return state
@@ -229,4 +279,7 @@ _RULES: Mapping[str, Callable[[RunState, Any, By], RunState]] = {
     "release": _release,
     "incident": _incident,
     "resume": _resume,
+    "archive": _archive,
+    "unarchive": _unarchive,
+    "delete": _delete,
 }

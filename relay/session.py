@@ -15,10 +15,11 @@ from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
 from relay.gpus import gpu_name
 from relay.incidents import record_crash, record_non_finite
 from relay.interrupts import heed
-from relay.lease import Lease, Wish, acquire, refuse_halted
+from relay.lease import Lease, Wish, acquire
 from relay.onelease import Taken, refuse_second_lease
 from relay.recording import leave_report
 from relay.redact import printable
+from relay.resting import refuse_halted
 from relay.state import RunState
 from relay.training import End, NonFinite
 

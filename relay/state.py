@@ -22,8 +22,7 @@ from relay.wording import clean, escaped
 
 MAX_LINKS = 100
 """At this many links the next lease must move the oldest half to a history object."""
-MAX_INCIDENTS = 20
-MAX_FAILURES = 8
+MAX_INCIDENTS, MAX_FAILURES = 20, 8
 MAX_RETAINED = 48
 MAX_RETIRED = 200
 MAX_ACCOUNTS = 520
@@ -226,7 +225,7 @@ class History(Strict):
 class RunState(Sparing):
     """All that a newcomer must know of a run."""
 
-    added: ClassVar[tuple[str, ...]] = ("gpus",)
+    added: ClassVar[tuple[str, ...]] = ("gpus", "archived", "deleted")
 
     format: Literal[1] = 1
     project: Name
@@ -264,6 +263,9 @@ class RunState(Sparing):
     """The account the last holder proposed as its successor."""
     gpus: Annotated[tuple[Gpu, ...], Field(max_length=MAX_GPUS)] = ()
     """Kinds that have trained, in the order of their first lease; usage names them by their place."""
+    archived: Time | None = None
+    deleted: Time | None = None
+    """Since when nobody may train it; since when it retains nothing and takes no entry."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -105,9 +105,11 @@ class View:
 
     @property
     def phase(self) -> str:
-        """new, idle, training, finished or halted."""
+        """new, idle, training, finished, halted, archived or deleted."""
         if self.state is None:
             return "new"
+        if self.state.archived is not None:
+            return "archived" if self.state.deleted is None else "deleted"
         if self.state.halted is not None:
             return "halted"
         if self.training:

@@ -34,7 +34,6 @@ from relay.context import Context, Outcome
 from relay.errors import Exit, RelayError
 from relay.identity import open_run, require_run
 from relay.interrupts import heed, listening
-from relay.lease import refuse_halted
 from relay.links import briefly
 from relay.logs import close_log, open_log
 from relay.mishaps import explain, tell
@@ -42,6 +41,7 @@ from relay.notices import watching
 from relay.place import refuse_rerun
 from relay.progress import Lines, display
 from relay.redact import secrets_of
+from relay.resting import refuse_halted
 from relay.session import push as push_session
 from relay.session import run_session
 from relay.signals import StopSignal

@@ -18,8 +18,10 @@ from relay.commands import (
     planning,
     plotting,
     reports,
+    runslist,
     sessions,
     settings,
+    shelf,
     upkeep,
     weights,
     words,
@@ -48,6 +50,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "gc": clearing.gc,
     "demo": demonstration.demo,
 }
+RUNS: dict[str, Callable[..., None]] = {
+    "list": runslist.list_runs,
+    "archive": shelf.archive,
+    "unarchive": shelf.unarchive,
+    "delete": shelf.delete,
+}
 ACCOUNTS: dict[str, Callable[..., None]] = {
     "list": listing.list_accounts,
     "show": listing.show,
@@ -66,6 +74,10 @@ def attach(app: typer.Typer) -> None:
     """Give `app` every command."""
     for name, command in COMMANDS.items():
         app.command(name)(command)
+    of_runs = typer.Typer(no_args_is_help=True, help="Look at all runs of a store; archive or delete one.")
+    for name, command in RUNS.items():
+        of_runs.command(name)(command)
+    app.add_typer(of_runs, name="runs")
     of_accounts = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
     for name, command in ACCOUNTS.items():
         of_accounts.command(name)(command)

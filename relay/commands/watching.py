@@ -154,7 +154,7 @@ class Source:
     def _plan(self, shown: Shown) -> None:
         """When the run will be done; a second or two."""
         self._planned_at = self.app.runtime.monotonic()
-        over = shown.state is None or shown.phase in ("halted", "finished")
+        over = shown.state is None or shown.phase in ("halted", "finished", "archived", "deleted")
         course = None if over else Crew(shown, shipped()).course()
         self.finish = finish_range(course) if course and course.members else None
 

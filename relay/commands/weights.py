@@ -18,6 +18,7 @@ from relay.config import Resolved
 from relay.errors import BadData, UsageError
 from relay.identity import Opened, Pair
 from relay.outbox import Outbox
+from relay.resting import refuse_deleted
 from relay.restore import fetch_unheld
 from relay.state import Checkpoint, RunState
 from relay.transfers import showing
@@ -148,6 +149,7 @@ def export(
 
 def choose(state: RunState, step: int | None) -> Checkpoint:
     """The head, or the newest undamaged retained checkpoint of a step. Raises BadData naming the steps there are."""
+    refuse_deleted(state)
     if state.head is None:
         raise BadData(f"Run {state.run} has no checkpoint yet. Train first: {command('run', state.run)}")
     if step is None:

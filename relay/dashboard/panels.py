@@ -10,6 +10,7 @@ from relay.dashboard.sessions import kind_of_end, standing_steps
 from relay.plan import Range
 from relay.quota import Quota
 from relay.redact import printable
+from relay.resting import rest_of
 from relay.sessionreport import SessionReport
 from relay.skew import skew_text
 from relay.state import Incident, Link
@@ -60,6 +61,8 @@ def header(view: View, links: Sequence[Link], finish: Range | None) -> dict[str,
 def notices(view: View, missing: str, unreadable: int) -> list[str]:
     """What a reader must know before believing the rest."""
     found = []
+    if rest := rest_of(view.state):
+        found.append(rest)
     if view.state and view.state.halted:
         found.append(f"The run is halted: {view.state.halted}")
     if view.missing:

@@ -1,0 +1,107 @@
+"""Archives, brings back and deletes a run (decisions/0013): the order of entries and files; speaks to nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from relay.changes import Archive, Delete, Unarchive
+from relay.clock import Runtime
+from relay.errors import PolicyRefused
+from relay.lease import Held, obstacle_of, vacant
+from relay.ledger import RunLedger
+from relay.names import Names
+from relay.resting import WAIT_S, deletable_at, refuse_deleted
+from relay.samehost import HostLocks
+from relay.state import RunState
+from relay.wording import duration
+from relay.zones import local
+from storage.base import Store, StoreError
+
+
+def archive(
+    ledger: RunLedger,
+    store: Store,
+    runtime: Runtime,
+    locks: HostLocks,
+    *,
+    session: str,
+    why: str = "",
+    notice: Callable[[Held], None] = lambda held: None,
+) -> RunState:
+    """Let nobody train the run. Nothing changes if it is archived already.
+
+    Raises LeaseHeld (73) while somebody trains it, PolicyRefused (77) if it was deleted, and what the ledger raises.
+    """
+    free = obstacle_of(store, ledger.names, runtime, locks)
+    while True:
+        state, gone = vacant(ledger, runtime, free, runtime.monotonic(), notice, lambda: None)
+        refuse_deleted(state)
+        if state.archived is not None:
+            return state
+        with suppress(_MovedOn):
+            build = partial(_archive, state.epoch, Archive(why=why, took_over=gone))
+            return ledger.append("archive", build, session=session, account=None).state
+
+
+def _archive(epoch: int, change: Archive, state: RunState) -> Archive:
+    """The change, if the state is still the one that was looked at."""
+    if (state.epoch, state.holder is None, state.archived) != (epoch, change.took_over is None, None):
+        raise _MovedOn
+    return change
+
+
+def unarchive(ledger: RunLedger, *, session: str) -> RunState:
+    """Let the run train again. Nothing changes if it may. Raises PolicyRefused (77) if it was deleted."""
+    state = ledger.judge().state
+    refuse_deleted(state)
+    if state.archived is None:
+        return state
+    return ledger.append("unarchive", lambda _: Unarchive(), session=session, account=None).state
+
+
+def mark_deleted(ledger: RunLedger, checkpoints: Store, *, session: str) -> RunState:
+    """The `delete` entry, unless it is there. Files may go only after it.
+
+    Raises PolicyRefused (77) for a run that is not archived or not for long enough, BadData (65) for a lost entry.
+    """
+    ledger.judge()
+    state = ledger.check_epochs(checkpoints).state
+    if state.deleted is not None:
+        return state
+    refuse_early(state, ledger.store.now())
+    return ledger.append("delete", lambda _: Delete(), session=session, account=None).state
+
+
+def refuse_early(state: RunState, now: float) -> None:
+    """Raises PolicyRefused (77) with what has to come first. `now` is store time."""
+    ready = deletable_at(state)
+    if ready is None:
+        raise PolicyRefused(
+            f"Run {state.run} is not archived. First archive it, so that the others see it; {duration(WAIT_S)} later "
+            f"it may be deleted. Nothing was deleted."
+        )
+    if now < ready:
+        raise PolicyRefused(
+            f"Run {state.run} was archived {duration(max(0.0, now - (ready - WAIT_S)))} ago; it may be deleted from "
+            f"{local(ready)} on. Nothing was deleted."
+        )
+
+
+def as_deleted(state: RunState, now: float) -> RunState:
+    """The state as it would be: for showing what would go."""
+    nothing = {"head": None, "retained": (), "retired": (), "best": None}
+    return state.model_copy(update={**nothing, "deleted": state.deleted or now})
+
+
+def sweep_reports(store: Store, names: Names) -> None:
+    """Delete what the sessions of a deleted run told of themselves; one that stays is harmless."""
+    prefix = names.session(0).rpartition("/")[0] + "/"
+    with suppress(StoreError):
+        for stat in store.list(prefix):
+            store.delete(stat.ref)
+
+
+class _MovedOn(Exception):
+    """The run is not what it was when it was looked at."""

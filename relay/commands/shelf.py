@@ -1,0 +1,138 @@
+"""`runs`: archive one, bring it back, delete it (decisions/0013)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from relay.advice import command
+from relay.archiving import archive as archive_run
+from relay.archiving import as_deleted, mark_deleted, refuse_early, sweep_reports
+from relay.archiving import unarchive as unarchive_run
+from relay.collect import Surveyor, sweep_signs
+from relay.commands.clearing import clear, judge
+from relay.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
+from relay.commands.reading import require
+from relay.config import Resolved
+from relay.errors import PolicyRefused, UsageError
+from relay.gc_text import document_of, grouped, text_of
+from relay.identity import Opened, Pair
+from relay.lease import Held
+from relay.resting import deletable_at
+from relay.retention import FileVerdict, going
+from relay.samehost import FileHostLocks, default_folder
+from relay.trouble import speaking
+from relay.wording import duration, iso
+from relay.zones import local
+
+RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run; never one that was not named.")]
+
+
+def archive(
+    context: typer.Context,
+    name: RunName,
+    config: ConfigOption = None,
+    why: Annotated[str, typer.Option(help="A line for the others.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Let nobody train a run any more. It can be read, and brought back with `runs unarchive`."""
+    app, opened, _ = _opened(context, name, config, read_only=False)
+    locks = FileHostLocks(default_folder())
+    ledger, session = opened.ledger, app.session
+    state = archive_run(
+        ledger, ledger.store, app.runtime, locks, session=session, why=why, notice=partial(_waiting, name)
+    )
+    text = (
+        f"Run {name} is archived: nobody trains it. `{command(f'runs unarchive {name}')}` brings it back; from "
+        f"{local(deletable_at(state))} on it may be deleted."
+    )
+    ready = iso(deletable_at(state))
+    emit(as_json, {"schema": "relay.archive/1", "run": name, "archived": True, "deletable_at": ready}, text)
+
+
+def unarchive(context: typer.Context, name: RunName, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Let an archived run train again."""
+    app, opened, _ = _opened(context, name, config, read_only=False)
+    unarchive_run(opened.ledger, session=app.session)
+    document = {"schema": "relay.archive/1", "run": name, "archived": False, "deletable_at": None}
+    emit(as_json, document, f"Run {name} may train again.")
+
+
+def delete(
+    context: typer.Context,
+    name: RunName,
+    config: ConfigOption = None,
+    yes_delete: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The run's name once more: delete it.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what deleting an archived run would delete; with --yes-delete NAME do it. A day after `runs archive`."""
+    if yes_delete not in (None, name):
+        raise UsageError(f"--yes-delete says {yes_delete!r}, but the run is {name!r}. Nothing was deleted.")
+    app, opened, stores = _opened(context, name, config, read_only=yes_delete is None)
+    if yes_delete is None:
+        _show(opened, stores, as_json)
+        return
+    mark_deleted(opened.ledger, stores.checkpoints, session=app.session)
+    state, judged = judge(opened, stores, full=True)
+    judged = clear(judged, opened.names, stores, state.epoch + 1)
+    sweep_reports(stores.ledger, opened.names)
+    sweep_signs(stores.ledger, opened.names, state.epoch + 1)
+    text = f"{_told(judged, opened, done=True)}\nThe ledger stays, so that the name {name} cannot begin again at 0."
+    if any(not file.goes and opened.names.parse_checkpoint(file.stat.name) for file in judged):
+        text += f"\nNot everything could go. Run it again later: {command(f'runs delete {name}')} --yes-delete {name}"
+    emit(as_json, _document(judged, opened, done=True), text)
+
+
+def _opened(context: typer.Context, name: str, config: Any, read_only: bool) -> tuple[App, Opened, Pair]:
+    app = surroundings(context)
+    resolved: Resolved[Any] = app.settle(config=config, flags={"run": name})
+    opened, stores = require(app, resolved, read_only=read_only)
+    if not read_only:
+        stores.ensure_tested(app.runtime)
+    return app, opened, stores
+
+
+def _waiting(name: str, held: Held) -> None:
+    say(f"Run {name}: making sure that {held.holder.account} trains no more ({duration(held.left_s)} at most).")
+
+
+def _show(opened: Opened, stores: Pair, as_json: bool) -> None:
+    """What would go, and what has to come before that."""
+    opened.ledger.judge()
+    state = opened.ledger.check_epochs(stores.checkpoints).state
+    with speaking(stores.checkpoints, "Nobody can tell what would go"):
+        now = stores.ledger.now()
+        survey = Surveyor(stores.checkpoints, stores.ledger, opened.names)
+        judged = survey(as_deleted(state, now), short_of_space=True).judged
+    lines = [_told(judged, opened, done=False)]
+    lines.append(f"The ledger ({opened.names.ledger}) and the accounts stay. {_first(opened, now)}")
+    emit(as_json, _document(judged, opened, done=False), "\n".join(lines))
+
+
+def _first(opened: Opened, now: float) -> str:
+    """What has to be done before, or the command."""
+    run, state = opened.names.run, opened.ledger.read().state
+    try:
+        if state.deleted is None:
+            refuse_early(state, now)
+    except PolicyRefused as early:
+        first = f" `{command(f'runs archive {run}')}` does that." if state.archived is None else ""
+        return f"{early}{first}"
+    return f"To delete it: {command(f'runs delete {run}')} --yes-delete {run}"
+
+
+def _told(judged: list[FileVerdict], opened: Opened, done: bool) -> str:
+    return text_of(grouped(judged, opened.names), done=done, local_clock=False)
+
+
+def _document(judged: list[FileVerdict], opened: Opened, done: bool) -> dict[str, Any]:
+    """relay.delete/1; the rest as relay.gc/1."""
+    files = [{"name": file.name, "bytes": file.size} for file in going(judged)]
+    told = document_of(grouped(judged, opened.names), files, done=done)
+    state = opened.ledger.read().state
+    head = {"schema": "relay.delete/1", "run": opened.names.run, "deletable_at": iso(deletable_at(state))}
+    return {**told, **head}

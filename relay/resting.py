@@ -1,0 +1,53 @@
+"""Runs that rest: when an archived one may be deleted, and that neither trains; pure, knows no store."""
+
+from __future__ import annotations
+
+from relay.advice import command
+from relay.errors import BadData, PolicyRefused
+from relay.state import RunState
+from relay.zones import local
+
+WAIT_S = 86_400.0
+"""Store time between `archive` and `delete`: for the others to see it, and for whoever reads to end."""
+
+
+def refuse_resting(state: RunState) -> None:
+    """Raises PolicyRefused (77) if the run is archived or deleted, with what brings it back."""
+    refuse_deleted(state)
+    if state.archived is not None:
+        raise PolicyRefused(
+            f"Run {state.project}/{state.run} was archived on {local(state.archived)} and does not train. "
+            f"`{command(f'runs unarchive {state.run}')}` brings it back; `{command('fork', state.run)} --to NAME` "
+            f"begins another run from it."
+        )
+
+
+def refuse_deleted(state: RunState) -> None:
+    """Raises PolicyRefused (77) if the run was deleted: its name stays taken."""
+    if state.deleted is not None:
+        raise PolicyRefused(
+            f"Run {state.project}/{state.run} was deleted on {local(state.deleted)} at step {state.step:,}. Its ledger "
+            f"stays, so that nobody begins it again at step 0 by mistake. Choose another run name (RUN_NAME=NAME)."
+        )
+
+
+def refuse_halted(state: RunState) -> None:
+    """Raises BadData (65) for a halted run with the advice it holds, PolicyRefused (77) for one that rests."""
+    refuse_resting(state)
+    if state.halted is not None:
+        raise BadData(f"Run {state.project}/{state.run} is halted and trains no more. {state.halted}")
+
+
+def deletable_at(state: RunState) -> float | None:
+    """Store time from which a run may be deleted; None: it has to be archived first, or was deleted."""
+    return None if state.archived is None or state.deleted is not None else state.archived + WAIT_S
+
+
+def rest_of(state: RunState | None) -> str:
+    """A line for reports: that the run rests, and since when; empty for one that may train."""
+    if state is None or state.archived is None:
+        return ""
+    if state.deleted is not None:
+        return f"DELETED on {local(state.deleted)}: nothing of it can be trained or read any more."
+    since, until = local(state.archived), local(deletable_at(state))
+    return f"ARCHIVED on {since}: nobody trains it; it may be deleted from {until} on."

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from relay.archiving import archive, mark_deleted, unarchive
+from relay.chain import Chain
 from relay.changes import Archive, By, Delete, Noted, Refused, TookOver, Unarchive
 from relay.errors import Fenced, LeaseHeld, PolicyRefused
+from relay.ledger import MACHINE, NewerFormat
 from relay.resting import WAIT_S
 from relay.rules import apply, succeeds
 from relay.state import RunState
@@ -117,6 +120,19 @@ def test_the_rules_refuse_a_deletion_that_skips_a_step() -> None:
         apply(archived, "delete", _plain(Delete()), _by(NOW + WAIT_S - 1))
     with pytest.raises(Refused, match="archived"):
         apply(archived, "incident", _plain(Noted(cause="x", text="y", step=0)), _by(NOW))
+
+
+def test_an_older_client_stops_with_78_at_a_run_that_rests_and_goes_on_with_one_that_came_back() -> None:
+    store, client = resting(Clock())
+    older = replace(MACHINE, kinds=MACHINE.kinds - {"archive", "unarchive", "delete"})
+    with pytest.raises(NewerFormat, match="Upgrade"):
+        Chain(store, client.ledger.names.ledger, older, client.runtime).read()
+    unarchive(client.ledger, session=id_of(9))
+    client.lease()
+    client.commit(15)
+    seen = Chain(store, client.ledger.names.ledger, older, client.runtime).read()
+    assert seen and seen.state == client.ledger.read().state, "no field is left that it does not know"
+    assert not {"archived", "deleted"} & seen.entry.state.keys()
 
 
 def _idle() -> RunState:

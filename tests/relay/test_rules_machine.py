@@ -8,7 +8,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from relay.changes import By, Commit, Lease, Noted, Refused, Release, Resume, Retire, Rewind, TookOver
+from relay.changes import (
+    Archive,
+    By,
+    Commit,
+    Delete,
+    Lease,
+    Noted,
+    Refused,
+    Release,
+    Resume,
+    Retire,
+    Rewind,
+    TookOver,
+    Unarchive,
+)
+from relay.resting import WAIT_S
 from relay.rules import apply, links_to_archive
 from relay.state import MAX_GPUS, Failure, History, RunState
 from relay.usage import by_gpu
@@ -59,7 +74,13 @@ class Histories(RuleBasedStateMachine):
         if kind == "lease":
             self.leases += 1
             assert before.halted is None, "P10"
-        assert after.head is not None or before.head is None, "I6: never back to nothing"
+        if kind == "delete":
+            assert before.archived and self.now - before.archived >= WAIT_S, "never by accident"
+            assert after.step == before.step and not after.retained
+        else:
+            assert after.head is not None or before.head is None, "I6: never back to nothing"
+        assert before.deleted is None, "nothing follows a deletion"
+        assert before.archived is None or kind in ("unarchive", "delete"), "nobody trains an archived run"
         if kind not in ("lease", "commit", "release"):
             assert (after.usage, after.gpus) == (before.usage, before.gpus), "usage is changed by sessions alone"
         assert after.gpus[: len(before.gpus)] == before.gpus, "a kind of GPU keeps its place"
@@ -104,11 +125,25 @@ class Histories(RuleBasedStateMachine):
     def resume(self, session: int) -> None:
         self.send("resume", Resume(), session, 0)
 
+    @rule(session=sessions, shift=shifts, dead=st.booleans())
+    def archive(self, session: int, shift: int, dead: bool) -> None:
+        gone = TookOver(epoch=self.state.epoch, reason="silent", seconds=5.0) if dead else None
+        self.send("archive", Archive(took_over=gone), session, shift)
+
+    @rule(session=sessions)
+    def unarchive(self, session: int) -> None:
+        self.send("unarchive", Unarchive(), session, 0)
+
+    @rule(session=sessions, waited=st.booleans())
+    def delete(self, session: int, waited: bool) -> None:
+        self.now += WAIT_S if waited else 0.0
+        self.send("delete", Delete(), session, 0)
+
     @invariant()
     def the_head_is_sound_and_retained(self) -> None:
         state = self.state
         if state.head is None:
-            assert state.step == 0 and not state.retained
+            assert (state.step == 0 or state.deleted) and not state.retained
             return
         assert state.head in state.undamaged and state.step == state.head.step
         assert state.undamaged[-1] == state.head

@@ -1,8 +1,10 @@
 """A file up to a store and down again: the relay's transfer against the one-liner of the service's own SDK.
 
     python -m benchmarks.throughput --backend s3-ministack|s3-seaweedfs|dropbox|drive [--mb 250] [--rounds 5]
+        [--megabits 1000]
 
-Starts the server, or the fake service, in a process of its own on this machine. Both sides take turns in every round,
+Starts the server, or the fake service, in a process of its own on this machine; with --megabits behind a link of that
+speed. Both sides take turns in every round,
 each first as often as second. Prints the medians of the time, of the processor seconds of this process and of the
 server, the most memory this process had, and the ratio of the medians: above 1 the relay is faster.
 
@@ -21,10 +23,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
+from benchmarks.link import slowed
 from storage.base import Ref, Store, open_store
 from storage.transfer import Wanted, download, upload
 
@@ -49,7 +53,7 @@ class Sdk:
     down: Callable[[str, Path], object]
 
 
-def s3(name: str) -> tuple[Store, Sdk]:
+def s3(name: str, megabits: float) -> tuple[Store, Sdk]:
     import boto3
     from botocore.config import Config
 
@@ -59,6 +63,9 @@ def s3(name: str) -> tuple[Store, Sdk]:
         os.environ.pop(unwanted, None)
     os.environ.update(ENVIRONMENT)
     running = server(name)
+    if megabits:
+        port = slowed(urlsplit(running.endpoint_url).port or 80, megabits)
+        running = replace(running, endpoint_url=f"http://127.0.0.1:{port}")
     sdk = boto3.client(
         "s3",
         endpoint_url=running.endpoint_url,
@@ -73,14 +80,15 @@ def s3(name: str) -> tuple[Store, Sdk]:
     return open_store(running.address("bench")), Sdk(up, lambda key, path: sdk.download_file(BUCKET, key, str(path)))
 
 
-def dropbox() -> tuple[Store, Sdk]:
+def dropbox(megabits: float) -> tuple[Store, Sdk]:
     """`files_upload` takes 150 MB at most: beyond that the SDK's way is a session."""
     import dropbox as package
     from dropbox.files import CommitInfo, UploadSessionCursor, WriteMode
 
-    from tests.storage.dropbox.handle import running
+    from tests.storage.dropbox.handle import PORT, running
 
     person = running().account()
+    slow_down(PORT, megabits)
     sdk = package.Dropbox(person.holds["access_token"])
 
     def up(path: Path, piece: int = 8 * MEBI) -> str:
@@ -96,13 +104,14 @@ def dropbox() -> tuple[Store, Sdk]:
     return person.store(), Sdk(up, lambda name, path: sdk.files_download_to_file(str(path), name))
 
 
-def drive() -> tuple[Store, Sdk]:
+def drive(megabits: float) -> tuple[Store, Sdk]:
     from googleapiclient.http import MediaFileUpload, MediaIoBaseDownload
 
-    from tests.storage.drive.handle import running
+    from tests.storage.drive.handle import PORT, running
     from tests.storage.drive.stores import Drive
 
     person = running().person()
+    slow_down(PORT, megabits)
     store, service = Drive(person).store(), person.service()
 
     def up(path: Path) -> str:
@@ -119,9 +128,15 @@ def drive() -> tuple[Store, Sdk]:
     return store, Sdk(up, down)
 
 
-BACKENDS: dict[str, Callable[[], tuple[Store, Sdk]]] = {
-    "s3-ministack": lambda: s3("ministack"),
-    "s3-seaweedfs": lambda: s3("seaweedfs"),
+def slow_down(variable: str, megabits: float) -> None:
+    """Put a link before the fake service whose port the environment names."""
+    if megabits:
+        os.environ[variable] = str(slowed(int(os.environ[variable]), megabits))
+
+
+BACKENDS: dict[str, Callable[[float], tuple[Store, Sdk]]] = {
+    "s3-ministack": lambda megabits: s3("ministack", megabits),
+    "s3-seaweedfs": lambda megabits: s3("seaweedfs", megabits),
     "dropbox": dropbox,
     "drive": drive,
 }
@@ -192,8 +207,9 @@ def main() -> None:
     parser.add_argument("--backend", choices=sorted(BACKENDS), required=True)
     parser.add_argument("--mb", type=int, default=250)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--megabits", type=float, default=0.0, help="of the link; 0: as fast as this machine")
     args = parser.parse_args()
-    store, sdk = BACKENDS[args.backend]()
+    store, sdk = BACKENDS[args.backend](args.megabits)
     folder = Path(tempfile.mkdtemp(prefix="throughput-"))
     try:
         with (folder / "model").open("wb") as file:
@@ -203,7 +219,7 @@ def main() -> None:
         rounds: list[dict[str, Cost]] = []
         for number in range(args.rounds):
             rounds.append(one_round(store, sdk, folder, relay_first=bool(number % 2)))
-        report(args.backend, args.mb, rounds)
+        report(f"{args.backend}{f', {args.megabits:g} Mbit/s' if args.megabits else ''}", args.mb, rounds)
     finally:
         shutil.rmtree(folder)
 

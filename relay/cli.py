@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from relay.commands import table
 from relay.commands.common import App
+from relay.commands.spelling import spelled
 from relay.errors import BadConfig, BadData, Exit, RelayError
 from relay.kind import Spoken
 from relay.mishaps import explain, log_bug, tell
@@ -194,7 +195,8 @@ class Commands(TyperGroup):
     def main(self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """As in click; with `standalone_mode` it exits."""
         app = extra["obj"] = extra.get("obj") or App(kind=Trm())
-        as_json = "--json" in (sys.argv[1:] if args is None else args)
+        args = spelled(sys.argv[1:] if args is None else args)
+        as_json = "--json" in args
         try:
             with reading_in(zone_wanted(app.environ)):
                 code = super().main(args, standalone_mode=False, **extra) or 0

@@ -67,7 +67,12 @@ def look(app: App, resolved: Resolved[Any], redacted: bool = False) -> View:
 
 def overview(app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
     """As `look`, with what was read on the way. `redacted`: the view is one that strangers may see."""
-    stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
+    return overview_in(open_stores(app, resolved, read_only=True), app, resolved, redacted)
+
+
+def overview_in(stores: Pair, app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
+    """The same, through clients that are open already."""
+    settings = resolved.settings
     opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
     known = accounts(app, stores)
     others = other_runs(known.registry, Names(settings.project, settings.run), app)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from pydantic import BaseModel
 
 from relay.commands.common import (
+    App,
     ConfigOption,
     JsonOption,
     Overrides,
@@ -19,7 +21,9 @@ from relay.commands.common import (
 )
 from relay.commands.reading import look
 from relay.commands.tracking import show_account, show_session, show_sessions
+from relay.config import Resolved
 from relay.errors import UsageError
+from relay.follow import LEAST_S, USUAL_S
 from relay.paragraphs import terminal_width
 from relay.report import draw, report_document
 from relay.skew import clock_warning
@@ -44,11 +48,24 @@ def report(
         typer.Option("--session", metavar="EPOCH|last", help="What one session left of itself.", show_default=False),
     ] = None,
     sessions: Annotated[bool, typer.Option("--sessions", help="All sessions as a table, with totals.")] = False,
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            "--watch",
+            metavar="[SECONDS]",
+            min=LEAST_S,
+            max=86_400,
+            help=f"Look again every so many seconds (usually {USUAL_S:g}), until the target or Ctrl-C.",
+            show_default=False,
+        ),
+    ] = None,
     ascii_only: AsciiOption = False,
     redact: RedactOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Draw the progress report of a run and its accounts; or show one session, all of them, or one account."""
+    if watch is not None and (account or session or as_json):
+        raise UsageError("--watch follows the report or --sessions, for people: not with --account, --session, --json.")
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run})
     if sum(map(bool, (account, session, sessions))) > 1:
@@ -57,12 +74,27 @@ def report(
         show_account(app, resolved, account, redact, as_json)
     elif session:
         show_session(app, resolved, session, redact, as_json)
+    elif watch is not None:
+        follow_report(app, resolved, watch, sessions, ascii_only, redact)
     elif sessions:
         show_sessions(app, resolved, redact, as_json)
     else:
         view = look(app, resolved, redact)
         box = draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
         emit(as_json, report_document(view, app.machine), box)
+
+
+def follow_report(
+    app: App, resolved: Resolved[BaseModel], every_s: float, sessions: bool, ascii_only: bool, redacted: bool
+) -> None:
+    """The same again and again."""
+    from relay.commands.following import FollowedReport, FollowedSessions, watch
+
+    def drawn(view: View) -> str:
+        return draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
+
+    source = FollowedSessions(app, resolved, redacted) if sessions else FollowedReport(app, resolved, drawn, redacted)
+    watch(source, app, every_s)
 
 
 def status(

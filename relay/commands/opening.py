@@ -26,7 +26,6 @@ from relay.endpoint import ensure_tested
 from relay.gpus import gpu_name
 from relay.identity import Opened, Pair, begin_run
 from relay.inference import infer_account
-from relay.lease import Held
 from relay.mark import FileMark
 from relay.names import nearest
 from relay.outbox import claimed_outbox
@@ -42,7 +41,6 @@ from relay.state import RunState
 from relay.storeid import begin_store, begins_by_itself, read_identity
 from relay.transfers import through
 from relay.warm import WarmStart
-from relay.wording import duration
 from relay.workload import Workload
 from storage.base import Store, StoreError, open_store
 
@@ -72,8 +70,6 @@ class Opening:
     earlier: Choice = "refuse"
     """What is wanted where this machine's own earlier session still runs."""
     here: Here = field(init=False)
-    _waited_for: int = field(default=0, init=False)
-    """Epoch of the holder that people were told of."""
     stores: Pair = field(init=False)
     startup: Startup = field(init=False)
 
@@ -255,14 +251,9 @@ class Opening:
         """The display, and for what is told the log."""
         shown = self.shown
         sending = through(shown.transfer, self.app.runtime)
-        return Listener(self.tell, shown.step, self._waiting, sending, shown.phase, shown.committed)
-
-    def _waiting(self, held: Held) -> None:
-        who, left = held.holder.account, duration(held.left_s)
-        if self._waited_for != held.holder.epoch:
-            self._waited_for = held.holder.epoch
-            self.tell(f"{who} holds the lease; waiting ({left} until it may be taken if it stays silent)")
-        self.shown.phase(f"waiting for {who}'s lease: free in {left} if it stays silent")
+        return Listener(
+            self.tell, shown.step, transfer=sending, phase=shown.phase, committed=shown.committed
+        )  # who is waited for: followed()
 
 
 def _bare_client(app: App, url: str) -> Store:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,6 @@ import typer
 from relay.advice import command
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
 from relay.commands.reading import require
-from relay.config import Resolved
 from relay.errors import BadData, UsageError
 from relay.identity import Opened, Pair
 from relay.outbox import Outbox
@@ -78,9 +78,25 @@ def evaluate(
     if split not in SPLITS:
         raise UsageError(f"--split is one of {', '.join(SPLITS)}, not {split!r}.")
     app = surroundings(context)
-    if weights:
-        _evaluate_file(app, app.settle(overrides, config, store=False), app.cwd / weights, split, rows, as_json)
-        return
+    subject = of_file(app, overrides, config, weights) if weights else of_run(app, overrides, config, run, step)
+    metrics = measure(app, subject.workload, split, rows)
+    _show({"schema": "relay.evaluate/1", **subject.about}, subject.whose, split, metrics, as_json)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Weights that are loaded, and what they are called."""
+
+    workload: Workload
+    whose: str
+    about: Mapping[str, Any]
+    """`run`, `step` and `which`, of a file also `file`."""
+
+
+def of_run(
+    app: App, overrides: Sequence[str] | None, config: Path | None, run: str | None, step: int | None
+) -> Subject:
+    """A committed checkpoint of a run. Raises BadConfig, BadData, StorageUnreachable."""
     resolved = app.settle(overrides, config, {"run": run})
     opened, stores = require(app, resolved)
     pinned = opened.ledger.genesis().config
@@ -90,23 +106,20 @@ def evaluate(
     chosen = choose(opened.view.state, step)
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
         load(workload, bring(app, chosen, opened, stores, Path(scratch)))
-    metrics = measure(app, workload, split, rows)
     which = role(opened.view.state, chosen)
-    document = {"schema": "relay.evaluate/1", "run": resolved.settings.run, "step": chosen.step, "which": which}
-    _show(document, f"step {chosen.step:,} ({which})", split, metrics, as_json)
+    about = {"run": resolved.settings.run, "step": chosen.step, "which": which}
+    return Subject(workload, f"step {chosen.step:,} ({which})", about)
 
 
-def _evaluate_file(
-    app: App, resolved: Resolved[Any], weights: Path, split: str, rows: int | None, as_json: bool
-) -> None:
-    """A file of weights under the settings as they are given; no run is looked at."""
+def of_file(app: App, overrides: Sequence[str] | None, config: Path | None, weights: Path) -> Subject:
+    """A file of weights under the settings as they are given; no run is looked at. Raises BadConfig, BadData."""
+    resolved, path = app.settle(overrides, config, store=False), app.cwd / weights
     data = resolved.path(resolved.settings.data_dir)
     workload = app.kind.build(resolved.workload, app.kind.device(resolved.settings.device), data)
-    for line in app.kind.start_from(workload, weights):
-        say(f"{weights.name}: {line}.")
-    metrics = measure(app, workload, split, rows)
-    document = {"schema": "relay.evaluate/1", "run": None, "step": None, "which": "weights only", "file": str(weights)}
-    _show(document, f"{weights.name} (weights only)", split, metrics, as_json)
+    for line in app.kind.start_from(workload, path):
+        say(f"{path.name}: {line}.")
+    about = {"run": None, "step": None, "which": "weights only", "file": str(path)}
+    return Subject(workload, f"{path.name} (weights only)", about)
 
 
 def _show(document: Mapping[str, Any], whose: str, split: str, metrics: Mapping[str, float], as_json: bool) -> None:

@@ -129,7 +129,13 @@ class Redrawn:
     def __init__(self, plain: bool, console: Console | None = None) -> None:
         self._plain, self._console = plain, console or Console(force_terminal=True, force_interactive=True)
         self._following: Following | None = None
-        self._live = Live(console=self._console, get_renderable=self.drawn, refresh_per_second=1)
+        self._live = Live(
+            console=self._console,
+            get_renderable=self.drawn,
+            refresh_per_second=1,
+            redirect_stdout=False,  # what stands in for it would say that it is no terminal
+            redirect_stderr=False,
+        )
 
     def show(self, following: Following) -> None:
         """From now on."""

@@ -36,6 +36,11 @@ def folded_for(stream: TextIO, text: str) -> str:
         width = max(NARROWEST, os.get_terminal_size(stream.fileno()).columns)
     except (OSError, ValueError):
         return text
+    return folded(text, width)
+
+
+def folded(text: str, width: int) -> str:
+    """Each line that is longer, folded between words."""
     return "\n".join(_within(line, width) for line in text.split("\n"))
 
 

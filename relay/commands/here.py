@@ -16,6 +16,7 @@ from relay.mirror import Mirror, Now, read_now
 from relay.progress import Display
 from relay.redact import printable
 from relay.samehost import FileHostLocks, default_folder
+from relay.terminal import moves
 from relay.waiting import Countdown, bar_of
 from relay.workload import Progress
 
@@ -73,7 +74,8 @@ def followed(listener: Listener, of: Here, shown: Display, known: Accounts, wait
         mirror.step(progress)
         step(progress)
 
-    bar = bar_of(sys.stderr.isatty(), sys.stderr.encoding)
+    stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # what stands in for it meanwhile has no encoding
+    bar = bar_of(moves(of.app.environ, stream.isatty()), stream.encoding)
     countdown = Countdown(
         of.app.runtime, wait_s, shown.transfer, listener.tell, lambda account: person(known, account), bar
     )

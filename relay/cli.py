@@ -19,10 +19,10 @@ from relay.commands import table
 from relay.commands.common import App
 from relay.commands.spelling import spelled
 from relay.errors import BadConfig, BadData, Exit, RelayError
-from relay.kind import Spoken
+from relay.kind import Refit, Spoken
 from relay.mishaps import explain, log_bug, tell
 from relay.redact import secrets_of
-from relay.workload import Kernels, Workload
+from relay.workload import Kernels, Saved, Workload
 from relay.zones import reading_in, zone_wanted
 from storage.base import StoreError
 from trm import presets, upstream
@@ -85,6 +85,22 @@ class Trm:
         with _speaking_our_errors():
             forked = TrainConfig.model_validate(merged)
         return self.build(forked, "cpu", data_root).config() if other_data else merged
+
+    def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> Refit | None:
+        """Weights and moments stay, the carry begins anew: under another batch size, network or data set."""
+        from trm.refit import needs_refit, refit
+
+        def written(checkpoint: Path, out: Path) -> Saved:
+            with _speaking_our_errors():
+                try:
+                    return cast(Saved, refit(checkpoint, out, TrainConfig.model_validate(pinned), pinned))
+                except ValueError as error:
+                    raise BadData(
+                        f"The checkpoint's weights do not fit these settings: {error}. Another network begins anew, "
+                        f"with `run` under another name."
+                    ) from error
+
+        return written if needs_refit(changes) else None
 
     def with_target(self, config: BaseModel, target: int) -> TrainConfig:
         """The length of the cosine is the target, unless it was set; without a decaying rate it does not matter."""

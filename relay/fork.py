@@ -10,6 +10,7 @@ from relay.canonical import digest, dumps
 from relay.changes import Key
 from relay.checkpoint import Facts, put_manifest
 from relay.errors import BadConfig, BadData
+from relay.kind import Refit
 from relay.ledger import RunLedger, View
 from relay.manifest import Manifest
 from relay.names import Names
@@ -20,7 +21,7 @@ from relay.transfers import Show, silent
 from relay.trouble import speaking
 from relay.workload import StepDigest
 from storage.base import Exists, Store, TooLong
-from storage.transfer import upload
+from storage.transfer import file_digest, upload
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,28 @@ class Branch:
     code_version: str
 
 
+@dataclass(frozen=True)
+class Refitted:
+    """How the state becomes one of another configuration, where it cannot go on as it is."""
+
+    refit: Refit
+    config_hash: str
+    """Of the fork's pinned configuration."""
+
+
 def copy_checkpoint(
-    ledger: RunLedger, parent: View, key: Key, branch: Branch, scratch: Path, show: Show = silent
+    ledger: RunLedger,
+    parent: View,
+    key: Key,
+    branch: Branch,
+    scratch: Path,
+    show: Show = silent,
+    change: Refitted | None = None,
 ) -> tuple[Checkpoint, Origin]:
     """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under its names.
 
-    `ledger` is the parent's, `scratch` a folder on this machine for the download. Raises BadData (65) if the parent
+    `ledger` is the parent's, `scratch` a folder on this machine for the download; with `change` the state is not
+    copied as it is. Raises BadData (65) if the parent
     does not retain `key`, or no longer, or it is damaged; BadConfig (78) if another fork has
     taken the name, StorageUnreachable (69).
     """
@@ -52,24 +69,60 @@ def copy_checkpoint(
     try:
         manifest = fetch_unheld(checkpoint, ledger, state, branch.store, outbox, show)
         with speaking(branch.store, "The checkpoint could not be copied"):
-            _claim(branch, manifest=checkpoint.sha256)
-            head = _store(manifest, outbox.folder(key), branch, checkpoint.metric, show)
+            _claim(branch, manifest=checkpoint.sha256, **_said(change))
+            if change:
+                packed = changed(manifest, outbox.folder(key), scratch / "refitted", change, branch)
+                head = _store(packed, scratch / "refitted", branch, None, show)
+            else:
+                head = _store(manifest, outbox.folder(key), branch, checkpoint.metric, show)
     finally:
         outbox.remove(key)
     return head, _origin(parent, manifest)
 
 
 def copy_unsent(
-    parent: View, packed: Packed, outbox: Outbox, branch: Branch, show: Show = silent
+    parent: View,
+    packed: Packed,
+    outbox: Outbox,
+    branch: Branch,
+    scratch: Path,
+    show: Show = silent,
+    change: Refitted | None = None,
 ) -> tuple[Checkpoint, Origin]:
     """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
 
     Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
     """
     with speaking(branch.store, "The checkpoint could not be copied"):
-        _claim(branch, unsent=digest(dumps(packed.model_dump(mode="json"))))
-        head = _store(packed, outbox.folder(packed.key), branch, None, show)
+        _claim(branch, unsent=digest(dumps(packed.model_dump(mode="json"))), **_said(change))
+        folder, sent = outbox.folder(packed.key), packed
+        if change:
+            sent, folder = changed(packed, folder, scratch / "refitted", change, branch), scratch / "refitted"
+        head = _store(sent, folder, branch, None, show)
     return head, _origin(parent, packed)
+
+
+def changed(parent: Manifest | Packed, folder: Path, out: Path, change: Refitted, branch: Branch) -> Packed:
+    """The parent's checkpoint in `folder` under other settings, written to `out`. Raises what the kind's refit does."""
+    out.mkdir()
+    saved = change.refit(folder, out)
+    sizes = {name: file_digest(out / name) for name in saved.files}
+    return Packed(
+        project=branch.names.project,
+        run=branch.names.run,
+        run_id=branch.run_id,
+        step=saved.step,
+        epoch=0,
+        parent=None,
+        state_hash=saved.state_hash,
+        files=tuple(LocalFile(name=name, size=size, sha256=sha256) for name, (size, sha256) in sizes.items()),
+        config_hash=change.config_hash,
+        fingerprint=parent.fingerprint,
+    )
+
+
+def _said(change: Refitted | None) -> dict[str, str]:
+    return {"config": change.config_hash} if change else {}
 
 
 def put_weights(branch: Branch, packed: Packed, folder: Path, origin: Origin, show: Show = silent) -> Checkpoint:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from relay.workload import Kernels, Workload
+from relay.workload import Kernels, Saved, Workload
+
+Refit = Callable[[Path, Path], Saved]
+"""(a checkpoint's folder, an empty folder to write) → what was written."""
 
 
 class Spoken(Protocol):
@@ -63,6 +66,12 @@ class Kind(Protocol):
         """A pinned configuration with some dotted keys changed, to be pinned by a fork; data as `config` names it.
 
         Raises BadConfig or BadData.
+        """
+        ...
+
+    def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> Refit | None:
+        """How a checkpoint's state becomes one of the forked configuration `pinned`, in another folder: with a fresh
+        carry. None where it goes on as it is under these changes. The Refit raises BadData if the weights do not fit.
         """
         ...
 

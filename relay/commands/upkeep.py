@@ -20,11 +20,12 @@ from relay.commands.weights import choose
 from relay.config import Resolved, leaves
 from relay.endpoint import record
 from relay.errors import BadConfig, BadData, UsageError
-from relay.fork import Branch, copy_checkpoint, copy_unsent, only_here
+from relay.fork import Branch, Refitted, copy_checkpoint, copy_unsent, only_here
 from relay.heartbeat import request_stop
 from relay.identity import Opened, Pair, begin_run, open_run, require_run, salvaged_run
 from relay.names import Names
 from relay.outbox import outbox_of
+from relay.pinned import config_hash
 from relay.progress import Lines
 from relay.redact import redact, secrets_of
 from relay.salvage import pinned_config
@@ -106,10 +107,12 @@ def fork(
     if open_run(source, settings.project, to, app.runtime, session=app.session):
         raise _taken(to)
     source.ensure_tested(app.runtime)
-    head, origin = copied(app, resolved, parent, source.checkpoints, Names(settings.project, to), step)
     changes = {key: value for key, value, where in resolved.values() if where.startswith("command line")}
     changes = {key: value for key, value in changes.items() if key in leaves(app.kind.model)}
     pinned = app.kind.forked(pinned, changes, resolved.workload, resolved.path(settings.data_dir))
+    refit = app.kind.refit(changes, pinned)
+    change = Refitted(refit, config_hash(pinned)) if refit else None
+    head, origin = copied(app, resolved, parent, source.checkpoints, Names(settings.project, to), step, change)
     made = begin_run(
         source, settings.project, to, pinned, app.runtime, session=app.session,
         new=True, ephemeral=True, init=True, origin=origin, head=head,
@@ -118,7 +121,9 @@ def fork(
         raise _taken(to)
     document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
     given = [text for text in overrides or () if text.lstrip("+").partition("=")[0] in changes]
-    emit(as_json, document, f"Run {to} begins at step {head.step:,} of {settings.run}: {command('run', to, *given)}")
+    how = " with its weights and moments and a fresh carry" if change else ""
+    text = f"Run {to} begins at step {head.step:,} of {settings.run}{how}: {command('run', to, *given)}"
+    emit(as_json, document, text)
 
 
 def parent_of(app: App, resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict[str, Any]]:
@@ -136,7 +141,13 @@ def parent_of(app: App, resolved: Resolved[BaseModel], stores: Pair) -> tuple[Op
 
 
 def copied(
-    app: App, resolved: Resolved[BaseModel], parent: Opened, target: Store, names: Names, step: int | None
+    app: App,
+    resolved: Resolved[BaseModel],
+    parent: Opened,
+    target: Store,
+    names: Names,
+    step: int | None,
+    change: Refitted | None,
 ) -> tuple[Checkpoint, Origin]:
     """Head and origin of the fork: a retained checkpoint, or one that only this machine has. Raises BadData (65)."""
     settings, view = resolved.settings, parent.view
@@ -144,15 +155,15 @@ def copied(
     outbox = outbox_of(resolved.path(settings.sync_dir) / settings.project / settings.run, view.state.run_id)
     here = {packed.step: packed for packed in only_here(outbox, view.state)}
     if step in here and step not in {c.step for c in view.state.undamaged}:
-        with showing(say, app.runtime) as show:
-            return copy_unsent(view, here[step], outbox, branch, show)
+        with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
+            return copy_unsent(view, here[step], outbox, branch, Path(scratch), show, change)
     try:
         chosen = choose(view.state, step)
     except BadData as error:
         only = f" This machine alone also has {', '.join(f'{n:,}' for n in here)}." if here else ""
         raise BadData(f"{error}{only}") from error
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-        return copy_checkpoint(parent.ledger, view, chosen.key, branch, Path(scratch), show)
+        return copy_checkpoint(parent.ledger, view, chosen.key, branch, Path(scratch), show, change)
 
 
 def _taken(name: str) -> BadConfig:

@@ -86,6 +86,9 @@ class ToyKind:
     ) -> dict[str, Any]:
         return pinned | changes
 
+    def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> None:
+        return None
+
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         return config
 

@@ -1,0 +1,83 @@
+"""A checkpoint's weights and moments under other settings, with a fresh carry; needs no data, knows no store.
+
+It is what a fork with another batch size, data set or recursion begins from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from trm.config import TrainConfig
+from trm.model import Sizes
+from trm.snapshot import Saved, Snapshot
+from trm.statefile import FILES, load_document, read_tensors
+from trm.train import TrainState
+
+FRESH = ("batch_size", "ema", "task", "arch", "data")
+"""Settings, or groups of them, under which a carry cannot go on."""
+_KEPT = tuple(name for name in FILES if name != "carry.safetensors")
+_EMBEDDING = "raw/inner.embed_tokens.embedding_weight"
+_TABLE = "raw/inner.puzzle_emb.weights"
+
+
+def needs_refit(keys: Mapping[str, Any]) -> bool:
+    """Whether a change of these dotted settings asks for a fresh carry."""
+    return any(key.partition(".")[0] in FRESH for key in keys)
+
+
+def refit(checkpoint: Path, out: Path, config: TrainConfig, pinned: dict[str, Any]) -> Saved:
+    """Write into the empty folder `out` the checkpoint's step, weights, averages and moments with all sequences halted.
+
+    config: as `pinned`, validated. Averages that the checkpoint lacks begin at its weights.
+    Raises ValueError (one line) if the weights do not fit the network of `config`.
+    """
+    document = load_document(checkpoint)
+    state = TrainState(config, _sizes(checkpoint))
+    wanted = {name: value for name, value in state.tensors().items() if not name.startswith("carry/")}
+    found = dict(_tensors(checkpoint, wanted))
+    averaged = any(name.startswith("ema/") for name in found)
+    lacking = [name for name in wanted if name not in found and (averaged or not name.startswith("ema/"))]
+    if lacking:
+        raise ValueError(f"the checkpoint has no {lacking[0]}, which this network needs")
+    for name, value in found.items():
+        wanted[name].copy_(value)
+    if not averaged:
+        state.reset_ema()
+    state.step = document.step
+    told = document.model_copy(update={"config": pinned, "seed": config.seed, "metrics": {}})
+    return Snapshot(state, told, torch.zeros((), dtype=torch.float64)).save(out)
+
+
+def _tensors(checkpoint: Path, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """What the network of the new settings takes; averages that it does not keep are passed over."""
+    for file in _KEPT:
+        try:
+            for name, value in read_tensors(checkpoint / file):
+                if name.startswith("ema/") and name not in wanted:
+                    continue
+                if name not in wanted:
+                    raise ValueError(f"the checkpoint holds {name:.200}, which this network has not")
+                right = wanted[name]
+                if (value.dtype, value.shape) != (right.dtype, right.shape):
+                    raise ValueError(f"{name} is {tuple(value.shape)} where {tuple(right.shape)} belongs")
+                yield name, value
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{file} is not a safetensors file: {error}") from error
+
+
+def _sizes(checkpoint: Path) -> Sizes:
+    """What the data decided about the checkpoint's network, by the headers of its files."""
+    try:
+        with safe_open(checkpoint / "weights.safetensors", "pt") as weights:
+            vocab = weights.get_slice(_EMBEDDING).get_shape()[0]
+            rows = weights.get_slice(_TABLE).get_shape()[0] if _TABLE in weights.keys() else 1  # noqa: SIM118
+        with safe_open(checkpoint / "carry.safetensors", "pt") as carry:
+            return Sizes(carry.get_slice("carry/inputs").get_shape()[1], vocab, rows)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"the checkpoint's files are not what they should be: {error}") from error

@@ -26,7 +26,7 @@ from relay.workload import Kernels, Saved, Workload
 from relay.zones import reading_in, zone_wanted
 from storage.base import StoreError
 from trm import presets, upstream
-from trm.config import TrainConfig
+from trm.config import TrainConfig, needs_fresh_carry
 from trm.launch import is_follower, launched
 
 if TYPE_CHECKING:
@@ -88,10 +88,11 @@ class Trm:
 
     def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> Refit | None:
         """Weights and moments stay, the carry begins anew: under another batch size, network or data set."""
-        from trm.refit import needs_refit, refit
 
         def written(checkpoint: Path, out: Path) -> Saved:
             with _speaking_our_errors():
+                from trm.refit import refit
+
                 try:
                     return cast(Saved, refit(checkpoint, out, TrainConfig.model_validate(pinned), pinned))
                 except ValueError as error:
@@ -100,7 +101,7 @@ class Trm:
                         f"with `run` under another name."
                     ) from error
 
-        return written if needs_refit(changes) else None
+        return written if needs_fresh_carry(changes) else None
 
     def with_target(self, config: BaseModel, target: int) -> TrainConfig:
         """The length of the cosine is the target, unless it was set; without a decaying rate it does not matter."""

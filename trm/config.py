@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0)]
+
+
+FRESH = ("batch_size", "ema", "task", "arch", "data")
+"""Settings, or groups of them, under which a carry cannot go on (trm/refit.py)."""
 
 
 class Strict(BaseModel):
@@ -89,3 +94,8 @@ class TrainConfig(Strict):
     def plain(self) -> dict[str, Any]:
         """Plain JSON values, for hashing and storing."""
         return self.model_dump(mode="json")
+
+
+def needs_fresh_carry(keys: Iterable[str]) -> bool:
+    """Whether a change of these dotted settings asks for a fresh carry."""
+    return any(key.partition(".")[0] in FRESH for key in keys)

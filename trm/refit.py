@@ -19,16 +19,9 @@ from trm.snapshot import Saved, Snapshot
 from trm.statefile import FILES, load_document, read_tensors
 from trm.train import TrainState
 
-FRESH = ("batch_size", "ema", "task", "arch", "data")
-"""Settings, or groups of them, under which a carry cannot go on."""
 _KEPT = tuple(name for name in FILES if name != "carry.safetensors")
 _EMBEDDING = "raw/inner.embed_tokens.embedding_weight"
 _TABLE = "raw/inner.puzzle_emb.weights"
-
-
-def needs_refit(keys: Mapping[str, Any]) -> bool:
-    """Whether a change of these dotted settings asks for a fresh carry."""
-    return any(key.partition(".")[0] in FRESH for key in keys)
 
 
 def refit(checkpoint: Path, out: Path, config: TrainConfig, pinned: dict[str, Any]) -> Saved:

@@ -18,7 +18,7 @@ from relay.wording import duration, iso
 from relay.zones import local
 
 NARROWEST, BROADEST = 40, 200
-SHORT = "%a %d %b %H:%M"
+SHORT = "%Y-%m-%d %H:%M"
 """Times in the table; the zone stands below it."""
 GAP = 3
 """Blanks and a line between two columns."""

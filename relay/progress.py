@@ -18,7 +18,12 @@ from relay.redact import harmless, redact
 from relay.terminal import moves
 from relay.workload import Progress as Step
 
-COLOURS = {"━+|#{2,}": "green", "╌+|-{4,}": "bright_black", "sending [^;]*|fetching .*": "cyan", "done$": "bold green"}
+COLOURS = {
+    "━+|#{2,}": "green",
+    "╌+|-{4,}": "bright_black",
+    r"sending [^;\n]*|fetching [^\n]*": "cyan",
+    r"\bdone\b": "bold green",
+}
 """By what the text says, so that without a colour nothing is missing."""
 
 

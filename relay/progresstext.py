@@ -50,10 +50,10 @@ def bar_line(pace: Pace, target: int, metrics: Mapping[str, float], width: int, 
 
 def _above(work: AtWork, width: int, ascii_only: bool) -> str:
     """What everybody waits for; else the bar."""
+    if waited_for := _waited_for(work):
+        return _within(waited_for, width)
     if doing := _doing(work):
-        return doing
-    if work.transfer and work.pace.now() - work.stepped_at >= IDLE_S:
-        return work.transfer
+        return _within(doing, width)
     if not work.stepped:
         return ""
     return bar_line(work.pace, work.target, work.metrics, width, ascii_only)
@@ -76,17 +76,25 @@ def _below(work: AtWork, width: int, ascii_only: bool) -> str:
 def _durable(work: AtWork) -> Iterator[str]:
     """What is on its way and what is safe, in ever fewer words."""
     safe = _safe(work)
-    if work.transfer and work.transfer != _above_transfer(work):
+    if work.transfer and not _waited_for(work):
         yield f"{work.transfer}; {safe}" if safe else work.transfer
         yield work.transfer
         yield work.transfer.partition(" of ")[0]
     yield safe or ("nothing committed yet" if work.stepped else "")
 
 
-def _above_transfer(work: AtWork) -> str:
-    """The transfer where the line above shows it already."""
-    idle = work.pace.now() - work.stepped_at >= IDLE_S
-    return work.transfer if idle and not work.doing[0] else ""
+def _waited_for(work: AtWork) -> str:
+    """The transfer, where nothing else goes on: no step is made, and what is done does not tell how far it is."""
+    idle = work.pace.now() - work.stepped_at >= IDLE_S or bool(work.doing[0])
+    return work.transfer if idle and "%" not in work.doing[0] else ""
+
+
+def _within(text: str, width: int) -> str:
+    """With fewer clauses at its end, if need be with fewer words."""
+    for mark in ("; ", ", ", " "):
+        while len(text) > width and mark in text:
+            text = text.rpartition(mark)[0]
+    return text
 
 
 def _safe(work: AtWork) -> str:

@@ -89,9 +89,9 @@ def sessions_text(links: Sequence[Link], missing: str, width: int | None) -> str
         *([missing, ""] if missing else []),
         *_table(links, width),
         "",
-        *_sums("account", totals(links, lambda link: link.account)),
+        *_sums("account", totals(links, lambda link: link.account), width),
         "",
-        *_sums("GPU", totals(links, _gpu)),
+        *_sums("GPU", totals(links, _gpu), width),
         "",
         f"{counted(len(links), 'session')}. Times are {_zone(links[-1].started)}.",
     ]
@@ -101,7 +101,7 @@ def sessions_text(links: Sequence[Link], missing: str, width: int | None) -> str
 def _zone(at: float) -> str:
     """The reader's own zone at that time, with its offset where the name does not say it."""
     name = local(at, "%Z")
-    return name if name == "UTC" else local(at, "%Z (UTC%z)")
+    return name if name == "UTC" else local(at, "%Z (UTC%:z)")
 
 
 Column = tuple[str, bool, Callable[[Link], str]]
@@ -145,17 +145,23 @@ def _line(columns: Sequence[Column], cells: Sequence[str], sizes: Sequence[int])
     return "  ".join(shown).rstrip()
 
 
-def _sums(title: str, found: Sequence[Total]) -> list[str]:
-    size = min(LONGEST, max(len(title), *(cell_len(total.name) for total in found)))
-    rows = [
-        f"{set_cell_size(cut(total.name, size), size)}  {total.sessions:>8,}  {total.steps:>11,}  "
-        f"{duration(total.seconds):>11}  {'' if total.per_hour is None else f'{total.per_hour:,.0f}':>9}"
-        for total in found
-    ]
+def _sums(title: str, found: Sequence[Total], width: int | None) -> list[str]:
+    """Numbers are never cut; a name is, where the terminal has no room for it."""
+    rows = [(title, "sessions", "steps", "time", "steps/h"), *map(_sum, found)]
+    sizes = [max(cell_len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    room = LONGEST if width is None else width - sum(sizes[1:]) - 2 * len(sizes[1:])
+    size = max(cell_len(title), min(sizes[0], LONGEST, room))
     return [
-        f"{title:{size}}  {'sessions':>8}  {'steps':>11}  {'time':>11}  {'steps/h':>9}",
-        *(r.rstrip() for r in rows),
+        "  ".join(
+            [set_cell_size(cut(name, size), size), *(n.rjust(s) for n, s in zip(numbers, sizes[1:], strict=True))]
+        ).rstrip()
+        for name, *numbers in rows
     ]
+
+
+def _sum(total: Total) -> tuple[str, ...]:
+    pace = "" if total.per_hour is None else f"{total.per_hour:,.0f}"
+    return total.name, f"{total.sessions:,}", f"{total.steps:,}", duration(total.seconds), pace
 
 
 def _total(total: Total) -> dict[str, Any]:

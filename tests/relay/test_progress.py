@@ -1,9 +1,10 @@
-"""What a session shows while it trains: rare plain lines, or two that move; never a secret, never markup from outside."""
+"""What a session shows while it trains: rare plain lines, or two that move; no secret, no markup from outside."""
 
 from __future__ import annotations
 
 import io
 import math
+import re
 
 import pytest
 from rich.cells import cell_len
@@ -157,6 +158,19 @@ def test_a_transfer_that_everybody_waits_for_stands_above_and_not_twice() -> Non
     assert "81%" in lines(work, 80)[0] and "sending" in lines(work, 80)[1]
     clock[0] += IDLE_S
     assert lines(work, 80)[0] == "sending step 1,310: 45%" and "sending" not in lines(work, 80)[1]
+    work.step(Progress(1311, {}))
+    work.phase("evaluating step 1,310: 45%")
+    assert lines(work, 80)[0].startswith("evaluating") and "sending" in lines(work, 80)[1]
+    work.phase("finishing: step 1,311 is made durable")
+    assert lines(work, 80)[0] == "sending step 1,310: 45%", "how far it is tells more than what it is"
+
+
+def test_a_long_line_loses_whole_clauses() -> None:
+    clock = [0.0]
+    work = AtWork(1600, lambda: clock[0])
+    work.transfer = "waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00 left; last sign of life 12 s ago"
+    assert lines(work, 80) == ["waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00 left"]
+    assert lines(work, 60) == ["waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00"]
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
@@ -256,7 +270,7 @@ def test_the_last_frame_says_what_is_safe_and_no_phase() -> None:
     bar.committed(1600)
     bar.close()
     bar.phase("giving the lease back")
-    last = out.getvalue().rpartition("\x1b[2K")[2]
+    last = re.sub(r"\x1b\[\d*m", "", out.getvalue().rpartition("\x1b[2K")[2])
     assert "100%  done" in last and "step 1,600 safe 0 s ago" in last and "finishing" not in last
 
 

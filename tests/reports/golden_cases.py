@@ -27,6 +27,7 @@ from relay.state import Link, RunState, Usage
 from relay.status import AccountRow, View
 from tests.relay.cli import Desk
 from tests.relay.views import MACHINE, NOW, holder, trained, view
+from tests.reports import golden_terminal
 
 FOLDER = Path(__file__).parent / "golden"
 WIDTHS = (60, 80, 120, 200)
@@ -151,6 +152,7 @@ def _cases() -> Iterator[tuple[str, Callable[[], str]]]:
         yield f"session_{kind}", partial(session, label, label)
         yield f"account_{kind}", partial(account, label)
     yield "account", partial(account, "Kaggle - Project 1")
+    yield from golden_terminal.cases()
 
 
 CASES = dict(_cases())

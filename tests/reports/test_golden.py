@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from unicodedata import category
 
@@ -33,6 +34,19 @@ def test_no_file_holds_what_a_terminal_obeys(name: str) -> None:
         assert max(cell_len(line) for line in text.splitlines()) <= max(62, int(name.rpartition("_")[2]))
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("terminal_")])
+def test_nothing_in_a_terminal_is_wider_than_it_but_a_command_to_copy(name: str) -> None:
+    sections = re.split(
+        r"^== (\d+) columns, (UTF-8|ASCII).* ==$", shown(name).partition("== where nothing")[0], flags=re.M
+    )
+    assert len(sections) >= 19, "three widths in two codings"
+    for width, coding, text in zip(sections[1::3], sections[2::3], sections[3::3], strict=True):
+        assert coding == "UTF-8" or text.isascii()
+        for line in text.splitlines():
+            plain = re.sub(r"\[/?[a-z_ ]+\]", "", line)
+            assert cell_len(plain) <= int(width) or re.match("`python |  ACCOUNT_ID=", line), line
+
+
 def test_the_guide_s_lines_are_there_to_the_column() -> None:
     lines = (FOLDER / "report_utf8_80.txt").read_text(encoding="utf-8").splitlines()
     assert lines[0] == f"╔{'═' * 60}╗"
@@ -58,7 +72,8 @@ def test_a_session_s_report_laid_out_for_a_terminal_fits_and_loses_no_figure(nam
 
 
 @pytest.mark.parametrize("words", [("report",), ("status",), ("report", "--session", "last"), ("report", "--sessions"),
-                                   ("status", "--account", "account_1")], ids=" ".join)  # fmt: skip
+                                   ("status", "--account", "account_1"), ("next",),
+                                   ("accounts", "list")], ids=" ".join)  # fmt: skip
 def test_with_colour_asked_for_and_without_the_same_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:

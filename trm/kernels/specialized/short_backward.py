@@ -1,0 +1,122 @@
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
+"""Gradient of the attention of one short sequence and head in one program for Hopper. Knows no projections.
+
+Weights are computed again from the sums that the forward pass kept, for keys against queries, so that they and their
+gradients are left factors straight from registers; only the queries' gradient reads them the other way round, from
+shared memory. What a column's product is reduced by is what its sum starts from. A gradient takes the place of its
+tile, is rounded as the plain twin rounds it, and turned back there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from trm.kernels.layout import PAD
+from trm.kernels.specialized.short_rotary import turn_back
+from trm.kernels.specialized.tiles import barriers, descriptor
+
+REGISTERS = 128
+"""A thread's, so that two programs fit."""
+SCALE = gl.constexpr(0.125)
+"""1 / sqrt(64)."""
+
+
+@gluon.jit
+def _from_columns(values):
+    """(128, 64), each row the values."""
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [8, 1], [16, 64, 16])
+    return gl.zeros((128, 64), gl.float32, layout) + values.load(gl.SliceLayout(0, layout))[None, :]
+
+
+@gluon.jit
+def _keep_sums(logs, dots, sums_ptr, mixed_ptr, dout, ready, WIDTH: gl.constexpr, L: gl.constexpr):
+    """Put what belongs to a query where columns read it: minus its logarithm, minus its output's gradient @ output."""
+    wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [8, 1], [16, 64, 16])
+    row = gl.arange(0, 128, gl.SliceLayout(1, wide))[:, None]
+    at = row * WIDTH + gl.arange(0, 64, gl.SliceLayout(0, wide))[None, :]
+    mixed = gl.load(mixed_ptr + at, mask=row < L, other=0.0)
+    logs.store(gl.load(sums_ptr + gl.arange(0, 128, gl.BlockedLayout([1], [32], [8], [0]))))
+    mbarrier.wait(ready, 0)
+    dots.store(-gl.sum(dout.load(wide).to(gl.float32) * mixed.to(gl.float32), axis=1))
+
+
+@gluon.jit
+def _gradients(q, k, v, dout, weights, logs, dots, scale, L: gl.constexpr):
+    """Put the gradients of q, k and v, the former two still turned, in their places."""
+    wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [8, 1], [16, 64, 16])
+    left: gl.constexpr = gl.DotOperandLayout(0, wide, 2)
+    zero = gl.zeros((128, 64), gl.float32, wide)
+    key = gl.arange(0, 128, gl.SliceLayout(1, wide))[:, None]
+    dv = zero
+    for first in gl.static_range(0, 128, 64):
+        queries, grads = q.slice(first, 64), dout.slice(first, 64)
+        s = warpgroup_mma(k, queries.permute((1, 0)), _from_columns(logs.slice(first, 64)), is_async=True)
+        s = warpgroup_mma_wait(0, deps=(s,))
+        p = gl.where(key < L, gl.exp2(s * scale), 0.0).to(q.dtype)
+        dp = warpgroup_mma(v, grads.permute((1, 0)), _from_columns(dots.slice(first, 64)), is_async=True)
+        dv = warpgroup_mma(gl.convert_layout(p, left), grads, dv, use_acc=first > 0, is_async=True)
+        dp, dv = warpgroup_mma_wait(0, deps=(dp, dv))
+        weights.slice(first, 64, dim=1).store((p.to(gl.float32) * dp).to(q.dtype))
+    fence_async_shared()
+    dk = warpgroup_mma(weights, q, zero, use_acc=False, is_async=True)
+    dq = warpgroup_mma(weights.permute((1, 0)), k, zero, use_acc=False, is_async=True)
+    v.store(dv.to(q.dtype))
+    dk, dq = warpgroup_mma_wait(0, deps=(dk, dq))
+    k.store((dk * SCALE).to(q.dtype))
+    q.store((dq * SCALE).to(q.dtype))
+
+
+@gluon.jit
+def _short_backward(qkv, cos_ptr, sin_ptr, mixed_ptr, sums_ptr, dout, dqkv, scale, H: gl.constexpr,
+                        L: gl.constexpr):  # fmt: skip
+    """dqkv (B, L, 3 * 64 H), in blocks (1, 128, 64) as qkv and dout (B, L, 64 H) are; sums as the forward pass left."""
+    tiles = gl.allocate_shared_memory(qkv.dtype, [4, 1, 128, 64], qkv.layout)
+    square: gl.constexpr = gl.NVMMASharedLayout.get_default_for([128, 128], qkv.dtype)
+    weights = gl.allocate_shared_memory(qkv.dtype, [128, 128], square)
+    sums = gl.allocate_shared_memory(gl.float32, [2, 128], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    full = barriers(2, 1)
+    t = gl.program_id(0)
+    b, column = t // H, (t % H) * 64
+    mbarrier.expect(full.index(0), 2 * 128 * 64 * 2)
+    tma.async_copy_global_to_shared(dout, [b, 0, column], full.index(0), tiles.index(3))
+    tma.async_copy_global_to_shared(qkv, [b, 0, 128 * H + column], full.index(0), tiles.index(2))
+    mbarrier.expect(full.index(1), 2 * 128 * 64 * 2)
+    tma.async_copy_global_to_shared(qkv, [b, 0, column], full.index(1), tiles.index(0))
+    tma.async_copy_global_to_shared(qkv, [b, 0, 64 * H + column], full.index(1), tiles.index(1))
+    q, k = tiles.index(0).reshape((128, 64)), tiles.index(1).reshape((128, 64))
+    v, d = tiles.index(2).reshape((128, 64)), tiles.index(3).reshape((128, 64))
+    mixed_ptr += b.to(gl.int64) * (L * 64 * H) + column
+    _keep_sums(sums.index(0), sums.index(1), sums_ptr + t * 128, mixed_ptr, d, full.index(0), 64 * H, L)
+    mbarrier.wait(full.index(1), 0)
+    _gradients(q, k, v, d, weights, sums.index(0), sums.index(1), scale, L)
+    turn_back(q, k, cos_ptr, sin_ptr, L)
+    fence_async_shared()
+    tma.async_copy_shared_to_global(dqkv, [b, 0, column], tiles.index(0))
+    tma.async_copy_shared_to_global(dqkv, [b, 0, 64 * H + column], tiles.index(1))
+    tma.async_copy_shared_to_global(dqkv, [b, 0, 128 * H + column], tiles.index(2))
+    tma.store_wait(0)
+
+
+def backward(
+    qkv: Tensor, cos: Tensor, sin: Tensor, mixed: Tensor, sums: Tensor, dout: Tensor, heads: int
+) -> Tensor:  # fmt: skip
+    """Gradient of qkv (B, L, 3 D), given what `forward` returned and the gradient of the mixed values (B, L, D)."""
+    dqkv = torch.empty_like(qkv)
+    block = [1, PAD, 64]
+    _short_backward[(qkv.shape[0] * heads,)](
+        descriptor(qkv, block), cos, sin, mixed, sums, descriptor(dout, block), descriptor(dqkv, block),
+        math.log2(math.e) / 8.0, heads, qkv.shape[1], num_warps=8, maxnreg=REGISTERS,
+    )  # fmt: skip
+    return dqkv

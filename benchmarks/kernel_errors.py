@@ -128,19 +128,22 @@ def channel(report: Report) -> None:
 
 
 def attention(report: Report, batch: int, length: int) -> None:
-    """Forward and backward; q and k are rotated in place, so each run gets its own."""
-    qkv, dout = random(batch, length, 3 * WIDTH), random(batch, length, WIDTH)
-    tables = [table.cuda() for table in rotary_tables(length, 64, 10000.0)]
-    mixed, kept = KERNELS.attention.forward(rotated := qkv.clone(), *tables, 8)
+    """Projection and attention, forward and backward; q and k are rotated in place, so each run gets its own."""
+    x, w, dout = random(batch, length, WIDTH), random(3 * WIDTH, WIDTH, scale=WIDTH**-0.5), random(batch, length, WIDTH)
+    cos, sin = (table.cuda() for table in rotary_tables(length, 64, 10000.0))
+    rotary = (cos, sin, 8)
+    part, twin = KERNELS.attention, plain.PlainAttention
+    mixed, kept = part.forward(projected := part.project(x, w, *rotary), *rotary)
+    true = twin.project(edge(x), w.double(), *rotary)
     report.line(
         f"attention {length}",
-        lambda: KERNELS.attention.forward(qkv.clone(), *tables, 8)[0],
-        lambda: plain.PlainAttention.forward(edge(qkv), *tables, 8)[0],
+        lambda: part.forward(part.project(x, w, *rotary), *rotary)[0],
+        lambda: twin.forward(true, *rotary)[0],
     )
     report.line(
         f"attention {length} backward",
-        lambda: KERNELS.attention.backward(rotated, *tables, mixed, kept, dout, 8),
-        lambda: plain.PlainAttention.backward(edge(qkv), *tables, edge(mixed), (), edge(dout), 8),
+        lambda: part.backward(projected, cos, sin, mixed, kept, dout, 8),
+        lambda: twin.backward(true, cos, sin, edge(mixed), (), edge(dout), 8),
     )
 
 

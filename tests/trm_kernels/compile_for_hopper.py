@@ -19,6 +19,7 @@ from triton.runtime.driver import driver
 
 from trm import rng
 from trm.kernels import attention, batch, channel_mlp, digest, embedding, loss, norm, optimizer, token_mixer
+from trm.kernels.specialized import attention as hopper_attention
 from trm.kernels.specialized import channel, mixer
 from trm.layers import rotary_tables
 
@@ -97,6 +98,10 @@ def launch_specialized() -> None:
     up = torch.zeros(3072, 512).bfloat16()
     channel.gate_up(rows, up, False)
     channel.gate_up(rows, up, True)
+    long, rotary = torch.zeros(2, 916, 512).bfloat16(), rotary_tables(916, 64, 10000.0)
+    projected = hopper_attention.project(long, torch.zeros(1536, 512).bfloat16(), *rotary, 8)
+    mixed, kept = hopper_attention.forward(projected, *rotary, 8)
+    hopper_attention.backward(projected, *rotary, mixed, kept, long, 8)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,11 @@ def truth(qkv: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 @pytest.mark.parametrize("part", [attention, plain.PlainAttention], ids=["kernel", "plain"])
 @pytest.mark.parametrize("length", [21, 97, 150])
 def test_attention_and_its_gradient(part: Any, length: int) -> None:
-    qkv, dout = random(2, length, 3 * HEADS * HEAD), random(2, length, HEADS * HEAD, seed=1)
+    x, w = random(2, length, HEADS * HEAD), random(3 * HEADS * HEAD, HEADS * HEAD, seed=2, scale=HEAD**-0.5)
+    dout = random(2, length, HEADS * HEAD, seed=1)
     cos, sin = rotary_tables(length, HEAD, 10000.0)
-    x = qkv.double().requires_grad_()
+    qkv = part.project(x, w, cos, sin, HEADS)
+    x = (x.double() @ w.double().T).requires_grad_()
     true = truth(x, cos, sin)
     (gradient,) = torch.autograd.grad(true, x, dout.double())
     mixed, kept = part.forward(qkv, cos, sin, HEADS)

@@ -8,9 +8,22 @@ import pytest
 import torch
 import triton
 
-from trm.kernels import channel_mlp, parts, token_mixer
+from trm.kernels import attention, channel_mlp, parts, token_mixer
 from trm.kernels.parts import fused_parts
-from trm.kernels.specialized import channel, gate_up, mixer, mixer_forward, mixer_input_grad, mixer_weight_grad
+from trm.kernels.specialized import attention as hopper_attention
+from trm.kernels.specialized import (
+    channel,
+    gate_up,
+    long_forward,
+    long_keys,
+    long_queries,
+    mixer,
+    mixer_forward,
+    mixer_input_grad,
+    mixer_weight_grad,
+    qkv,
+)
+from trm.kernels.specialized.long_tiles import tiles
 
 
 def found_on(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], version: str) -> parts.Parts:
@@ -26,8 +39,8 @@ def found_on(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], versi
 @pytest.mark.parametrize(
     ("capability", "version", "name"),
     [
-        ((9, 0), "3.6.0", "fused-specialized-mixer-channel"),
-        ((9, 0), "3.6.1+git1", "fused-specialized-mixer-channel"),
+        ((9, 0), "3.6.0", "fused-specialized-mixer-attention-channel"),
+        ((9, 0), "3.6.1+git1", "fused-specialized-mixer-attention-channel"),
         ((9, 0), "3.5.1", "fused"),
         ((9, 0), "3.7.0", "fused"),
         ((9, 0), "3.60.0", "fused"),
@@ -83,3 +96,41 @@ def test_the_channel_hands_on_what_it_cannot_take(
     taken: Any = channel.gate_up(torch.empty(3, width), torch.empty(rows, width), True)
     assert taken == (gate_up if own else channel_mlp).__name__
     assert channel.hidden_grad is channel_mlp.hidden_grad
+
+
+@pytest.mark.parametrize(
+    ("length", "width", "heads", "own"),
+    [(129, 512, 8, True), (916, 512, 8, True), (128, 512, 8, False), (916, 512, 4, False), (916, 256, 4, False)],
+)
+def test_the_attention_hands_on_what_it_cannot_take(
+    monkeypatch: pytest.MonkeyPatch, length: int, width: int, heads: int, own: bool
+) -> None:
+    """A projection that turns queries and keys must meet an attention that does not, and the other way round."""
+    x, w, projected = torch.empty(1, length, width), torch.empty(3 * width, width), torch.empty(1, length, 3 * width)
+    answers(monkeypatch, "project", attention, qkv)
+    answers(monkeypatch, "backward", attention)
+    monkeypatch.setattr(attention, "forward", lambda *_: (attention.__name__, ()))
+    monkeypatch.setattr(long_forward, "forward", lambda *_: (long_forward.__name__, x))
+    written: list[str] = []
+    for module in (long_queries, long_keys):
+        monkeypatch.setattr(module, "write", lambda *_, name=module.__name__: written.append(name))
+    rotary: Any = (x, x, heads)
+    taken: Any = hopper_attention.project(x, w, *rotary), hopper_attention.forward(projected, *rotary)[0]
+    gradient: Any = hopper_attention.backward(projected, x, x, x, (x,), x, heads)
+    assert taken == ((qkv if own else attention).__name__, (long_forward if own else attention).__name__)
+    assert written == ([long_queries.__name__, long_keys.__name__] if own else [])
+    assert (gradient == attention.__name__) is not own
+
+
+@pytest.mark.parametrize(
+    ("length", "block", "found"), [(916, 128, (8, 32)), (916, 64, (15, 32)), (1024, 128, (8, 128)), (129, 128, (2, 16))]
+)
+def test_tiles_hold_a_sequence(length: int, block: int, found: tuple[int, int]) -> None:
+    """The last tile is computed as far as it is filled, in a width that the matrix units take."""
+    assert tiles(length, block) == found
+    assert (found[0] - 1) * block + found[1] >= length > (found[0] - 1) * block
+
+
+def test_one_tile_is_too_few() -> None:
+    with pytest.raises(ValueError, match="fills no tile"):
+        tiles(128, 128)

@@ -99,6 +99,11 @@ def _attention_backward(qkv_ptr, cos_ptr, sin_ptr, dout_ptr, dqkv_ptr, scale, L:
     _unrotated(dqkv, tl.dot(dst, qa), tl.dot(dst, qb), cos, sin, rows, width, 3 * width, L, E)
 
 
+def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
+    """x (B, L, D), w (3 D, D) -> what `forward` takes, (B, L, 3 D): here the product alone."""
+    return (x.flatten(0, 1) @ w.T).view(*x.shape[:2], -1)
+
+
 def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:
     """qkv (B, L, 3 D), q then k then v; cos, sin float32 (L, D / heads), half-split -> mixed values (B, L, D) and what
     `backward` needs beside them. May leave q and k rotated."""

@@ -102,7 +102,7 @@ class AttentionMixer:
     def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
         """(B, L, D) -> the same shape, and what `backward` needs."""
         rows = x.flatten(0, 1)
-        qkv = (rows @ self.qkv.T).view(*x.shape[:2], -1)
+        qkv = self.parts.attention.project(x, self.qkv, *self.rotary, self.heads)
         mixed, kept = self.parts.attention.forward(qkv, *self.rotary, self.heads)
         y, _, rstd = self.parts.norm.forward(rows, mixed.flatten(0, 1) @ self.out.T, self.eps)
         return y.view_as(x), (rows, qkv, mixed, y, rstd, *kept)

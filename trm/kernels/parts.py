@@ -58,6 +58,7 @@ def fused_parts() -> Parts:
 
     if not specializes():
         return Parts(token_mixer, attention, channel_mlp, norm, loss, optimizer, embedding)
+    from trm.kernels.specialized import attention as hopper_attention
     from trm.kernels.specialized import channel, mixer
 
-    return Parts(mixer, attention, channel, norm, loss, optimizer, embedding)
+    return Parts(mixer, hopper_attention, channel, norm, loss, optimizer, embedding)

@@ -74,6 +74,11 @@ class PlainAttention:
     """trm/kernels/attention.py."""
 
     @staticmethod
+    def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
+        """x (B, L, D), w (3 D, D) -> (B, L, 3 D)."""
+        return x @ w.T
+
+    @staticmethod
     def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:
         """qkv (B, L, 3 D) -> (B, L, D)."""
         q, k, v = rearrange(qkv, "b l (three h d) -> three b h l d", three=3, h=heads)

@@ -1,0 +1,133 @@
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
+"""The gradient of keys and values of attention over long sequences: one warp loads, three groups take 64 keys each.
+
+Queries and their outputs' gradients stream by in tiles that all groups read. Scores are computed the other way round,
+keys by queries, so that weights and their gradients are left factors straight from registers. Each sum is made by one
+group, tile after tile, so its order is fixed. trm/kernels/specialized/long_queries.py comes before it.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from trm.kernels.specialized.long_tiles import AT_START, FEW, GROUPS, HEAD, LOG2E, MANY, exp2, put, turned_back
+from trm.kernels.specialized.tiles import barriers, descriptor, programs, share
+
+STAGES = 3
+"""Tiles of 64 queries in flight."""
+
+
+@gluon.jit
+def _load(qkv, dout, sums, dots, tiles, bars, start, stop, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
+          S: gl.constexpr):  # fmt: skip
+    qs, ds, ls, rs, ks, vs, _os = tiles
+    kv_full, kv_empty, q_full, q_empty = bars
+    i = 0
+    for t in range(start, stop):
+        head = t // BLOCKS
+        b, column = head // H, (head % H) * HEAD
+        n = t - start
+        full = kv_full.index(n % 2)
+        mbarrier.wait(kv_empty.index(n % 2), ((n // 2) & 1) ^ 1)
+        mbarrier.expect(full, GROUPS * 2 * 64 * HEAD * 2)
+        for g in gl.static_range(GROUPS):
+            row = (t % BLOCKS) * (64 * GROUPS) + 64 * g
+            tma.async_copy_global_to_shared(qkv, [b, row, H * HEAD + column], full, ks.index(n % 2 * GROUPS + g))
+            tma.async_copy_global_to_shared(qkv, [b, row, 2 * H * HEAD + column], full, vs.index(n % 2 * GROUPS + g))
+        for j in range(TILES):
+            slot = i % S
+            mbarrier.wait(q_empty.index(slot), ((i // S) & 1) ^ 1)
+            mbarrier.expect(q_full.index(slot), 2 * 64 * HEAD * 2 + 2 * 64 * 4)
+            tma.async_copy_global_to_shared(qkv, [b, j * 64, column], q_full.index(slot), qs.index(slot))
+            tma.async_copy_global_to_shared(sums, [head, j * 64], q_full.index(slot), ls.index(slot))
+            tma.async_copy_global_to_shared(dout, [b, j * 64, column], q_full.index(slot), ds.index(slot))
+            tma.async_copy_global_to_shared(dots, [head, j * 64], q_full.index(slot), rs.index(slot))
+            i += 1
+
+
+@gluon.jit
+def _by_query(tile, mma: gl.constexpr):
+    """(1, 64) float32 in shared memory, as a row of a product."""
+    flat: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    return tile._reinterpret(gl.float32, (64,), flat).load(gl.SliceLayout(0, mma))[None, :]
+
+
+@gluon.jit
+def _compute(at, GROUP: gl.constexpr, L: gl.constexpr, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
+             S: gl.constexpr):  # fmt: skip
+    dqkv, cos_ptr, sin_ptr, tiles, bars, start, stop, c, scale = at
+    qs, ds, ls, rs, ks, vs, os = tiles
+    kv_full, kv_empty, q_full, q_empty = bars
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD, 16])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    s, dp = gl.zeros((64, 64), gl.float32, mma), gl.zeros((64, 64), gl.float32, mma)
+    i = 0
+    for t in range(start, stop):
+        n = t - start
+        head, first = t // BLOCKS, (t % BLOCKS) * (64 * GROUPS) + 64 * GROUP
+        k = ks.index(n % 2 * GROUPS + GROUP).reshape((64, HEAD))
+        v = vs.index(n % 2 * GROUPS + GROUP).reshape((64, HEAD))
+        dk, dv = gl.zeros((64, HEAD), gl.float32, mma), gl.zeros((64, HEAD), gl.float32, mma)
+        mbarrier.wait(kv_full.index(n % 2), (n // 2) & 1)
+        for _ in range(TILES):
+            q, do = qs.index(i % S).reshape((64, HEAD)), ds.index(i % S).reshape((64, HEAD))
+            mbarrier.wait(q_full.index(i % S), (i // S) & 1)
+            s = warpgroup_mma(k, q.permute((1, 0)), s, use_acc=False, is_async=True)
+            dp = warpgroup_mma(v, do.permute((1, 0)), dp, use_acc=False, is_async=True)
+            s, dp = warpgroup_mma_wait(1, deps=(s, dp))
+            p = exp2(s * c - _by_query(ls.index(i % S), mma))
+            weights = gl.convert_layout(p.to(gl.bfloat16), left)
+            dv = warpgroup_mma(weights, do, dv, is_async=True)
+            dv, dp, weights = warpgroup_mma_wait(1, deps=(dv, dp, weights))
+            g = gl.convert_layout((p * (dp - _by_query(rs.index(i % S), mma))).to(gl.bfloat16), left)
+            dk = warpgroup_mma(g, q, dk, is_async=True)
+            dv, dk, weights, g = warpgroup_mma_wait(0, deps=(dv, dk, weights, g))
+            mbarrier.arrive(q_empty.index(i % S))
+            i += 1
+        mbarrier.arrive(kv_empty.index(n % 2))
+        grad = turned_back(dk * scale, cos_ptr, sin_ptr, first, L).to(gl.bfloat16)
+        column = (head % H) * HEAD
+        put(dqkv, os.index(2 * GROUP), [head // H, first, H * HEAD + column], grad)
+        put(dqkv, os.index(2 * GROUP + 1), [head // H, first, 2 * H * HEAD + column], dv.to(gl.bfloat16))
+    tma.store_wait(0)
+
+
+@gluon.jit
+def _long_keys(qkv, dout, dqkv, sums, dots, cos_ptr, sin_ptr, units, c, scale, L: gl.constexpr, H: gl.constexpr,
+               BLOCKS: gl.constexpr, TILES: gl.constexpr, S: gl.constexpr):  # fmt: skip
+    """The second and the last third of dqkv (B, L, 3 * 64 H)."""
+    qs = gl.allocate_shared_memory(qkv.dtype, [S, 1, 64, HEAD], qkv.layout)
+    ds = gl.allocate_shared_memory(qkv.dtype, [S, 1, 64, HEAD], qkv.layout)
+    ls = gl.allocate_shared_memory(gl.float32, [S, 1, 64], sums.layout)
+    rs = gl.allocate_shared_memory(gl.float32, [S, 1, 64], sums.layout)
+    ks = gl.allocate_shared_memory(qkv.dtype, [2 * GROUPS, 1, 64, HEAD], qkv.layout)
+    vs = gl.allocate_shared_memory(qkv.dtype, [2 * GROUPS, 1, 64, HEAD], qkv.layout)
+    os = gl.allocate_shared_memory(qkv.dtype, [2 * GROUPS, 1, 64, HEAD], qkv.layout)
+    tiles = (qs, ds, ls, rs, ks, vs, os)
+    bars = (barriers(2, 1), barriers(2, GROUPS), barriers(S, 1), barriers(S, GROUPS))
+    start, stop = share(units)
+    at = (dqkv, cos_ptr, sin_ptr, tiles, bars, start, stop, c, scale)
+    gl.warp_specialize([
+        (_compute, (at, 0, L, H, BLOCKS, TILES, S)),
+        (_compute, (at, 1, L, H, BLOCKS, TILES, S)),
+        (_compute, (at, 2, L, H, BLOCKS, TILES, S)),
+        (_load, (qkv, dout, sums, dots, tiles, bars, start, stop, H, BLOCKS, TILES, S)),
+    ], [4, 4, 1], [MANY, MANY, FEW])  # fmt: skip
+
+
+def write(
+    dqkv: Tensor, dots: Tensor, qkv: Tensor, cos: Tensor, sin: Tensor, sums: Tensor, dout: Tensor, heads: int
+) -> None:
+    """Into dqkv (B, L, 3 D): the gradients of keys, before they were turned, and values. dots: of the queries' pass."""
+    batch, length, _ = qkv.shape
+    blocks, scale, one = -(-length // (64 * GROUPS.value)), HEAD.value**-0.5, [1, 64, HEAD.value]
+    plain = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=2)
+    rows = (TensorDescriptor.from_tensor(x, [1, 64], plain) for x in (sums, dots))
+    _long_keys[(programs(qkv.device),)](
+        descriptor(qkv, one), descriptor(dout, one), descriptor(dqkv, one), *rows, cos, sin, batch * heads * blocks,
+        scale * LOG2E, scale, length, heads, blocks, -(-length // 64), STAGES, num_warps=4, maxnreg=AT_START,
+    )  # fmt: skip

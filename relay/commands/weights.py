@@ -17,11 +17,14 @@ from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunO
 from relay.commands.reading import require
 from relay.errors import BadData, UsageError
 from relay.identity import Opened, Pair
+from relay.modelcard import CARD, Told, card
 from relay.outbox import Outbox
+from relay.pinned import difference
 from relay.resting import refuse_deleted
-from relay.restore import fetch_unheld
+from relay.restore import fetch_unheld, read_manifest
 from relay.state import Checkpoint, RunState
 from relay.transfers import showing
+from relay.trouble import speaking
 from relay.wording import counted, duration, metric
 from relay.workload import Workload
 
@@ -36,6 +39,7 @@ class Form(Enum):
     safetensors = "safetensors"
     reference = "reference"
     plain = "reference-plain"
+    hub = "hub"
 
 
 StepOption = Annotated[
@@ -141,7 +145,8 @@ def export(
         typer.Option(
             "--format",
             metavar="FORM",
-            help="safetensors; or the reference's own file step_N: reference, reference-plain.",
+            help="safetensors; hub: the same with a model card, ready for the Hugging Face hub; or the reference's own "
+            "file step_N: reference, reference-plain.",
         ),
     ] = Form.safetensors,
     as_json: JsonOption = False,
@@ -154,10 +159,30 @@ def export(
     place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
         folder = bring(app, chosen, opened, stores, Path(scratch))
-        files = list(app.kind.export(folder, place, opened.ledger.genesis().config, raw, form.value))
+        pinned = opened.ledger.genesis().config
+        files = list(app.kind.export(folder, place, pinned, raw, "safetensors" if form is Form.hub else form.value))
+    if form is Form.hub:
+        files.append(str(write_card(app, opened, stores, chosen, pinned, raw, place)))
     document = {"schema": "relay.export/1", "step": chosen.step, "files": files, "exact": False}
     note = "Weights only: training cannot go on exactly from these files; `fork` does that."
     emit(as_json, document, "\n".join([*files, note]))
+
+
+def write_card(
+    app: App, opened: Opened, stores: Pair, chosen: Checkpoint, pinned: dict[str, Any], raw: bool, place: Path
+) -> Path:
+    """The model card of what was exported to a folder. Raises StorageUnreachable (69)."""
+    state = opened.view.state
+    with speaking(stores.checkpoints):
+        metrics = read_manifest(chosen, state, stores.checkpoints, opened.names).metrics
+    preset = app.kind.preset(str(pinned.get("task"))).model_dump(mode="json")
+    arch = [f"{c.key}={c.mine}" for c in difference(preset, pinned) if c.key.startswith("arch.")]
+    overrides = [f"task={pinned.get('task')}", *arch]
+    averaged = not raw and bool(pinned.get("ema", True))
+    told = Told(state, chosen, role(state, chosen), pinned, averaged, metrics, overrides)
+    path = place / CARD
+    path.write_text(card(told), encoding="utf-8")
+    return path
 
 
 def choose(state: RunState, step: int | None) -> Checkpoint:

@@ -64,15 +64,16 @@ def expanded(commits: Sequence[Committed]) -> list[Committed]:
     each = MOST_EXPANDED // max(1, len(commits))
     if each == 0 or all(one.samples is None for one in commits):
         return list(commits)
-    return [point for one in commits for point in (*_before(one, each), one)]
+    return [point for one in commits for point in _points(one, each)]
 
 
-def _before(commit: Committed, most: int) -> Iterator[Committed]:
-    """What was told before its own step: at most so many points."""
-    rows = [row for row in (commit.samples.rows() if commit.samples else ()) if row.step < commit.step]
-    for row in rows[:: -(-len(rows) // most) or 1]:
-        at = commit.at - max(0.0, commit.seconds - row.at)
-        yield replace(commit, step=row.step, at=at, seconds=row.at, metrics=row.values, validation=None, samples=None)
+def _points(commit: Committed, most: int) -> Iterator[Committed]:
+    """At most so many before its own step, which keeps what only a commit knows."""
+    *before, own = commit.rows()
+    for told in before[:: -(-len(before) // most) or 1]:
+        where = {"step": told.step, "at": told.at, "seconds": told.seconds, "metrics": told.metrics}
+        yield replace(commit, **where, validation=None, samples=None)
+    yield replace(commit, at=own.at, seconds=own.seconds)
 
 
 def chosen(commits: Sequence[Committed]) -> list[str]:

@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from relay.canonical import dumps
 from relay.changes import Commit, Refused, Rewind, parse_change
 from relay.entry import Entry
 from relay.errors import BadData
 from relay.ledger import RunLedger, View
-from relay.samples import Samples
+from relay.samples import Row, Samples
 
 HASH = 16
 """Digits of a state hash that are kept; the whole one is in the ledger."""
+
+
+class Told(NamedTuple):
+    """Metrics at one step; `at` by the store's clock, `seconds` since the session's lease."""
+
+    step: int
+    at: float
+    seconds: float
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,21 @@ class Committed:
     validation: float | None = None
     samples: Samples | None = None
     """Since the commit before; None: not told, as by every commit of the first versions."""
+
+    def rows(self) -> list[Told]:
+        """What was told up to this commit, oldest first, the last of its own step; steps grow and times do not fall.
+
+        A commit lands when its upload is over, while later steps are told: its own step counts from when it was made.
+        """
+        found = (
+            [Told(row.step, self._when(row), row.at, row.values) for row in self.samples.rows()] if self.samples else []
+        )
+        own = found.pop() if found and found[-1].step == self.step else None
+        at, seconds = (own.at, own.seconds) if own else (self.at, self.seconds)
+        return [*found, Told(self.step, at, seconds, self.metrics)]
+
+    def _when(self, row: Row) -> float:
+        return self.at - max(0.0, self.seconds - row.at)
 
 
 @dataclass(frozen=True)
@@ -74,9 +99,11 @@ class Commits:
             self._spans.append((view.entry.seq, self._top))
             self._top = view.entry.seq
         while self._spans and more():
-            cursor, floor = self._spans.pop()
+            cursor, floor = self._spans[-1]
             if cursor > floor:
-                self._spans.append((self._before(cursor), floor))
+                self._spans[-1] = (self._before(cursor), floor)  # what it raises leaves the slot to the next call
+            else:
+                self._spans.pop()
 
     def _before(self, slot: int) -> int:
         """Keep what the slot tells: the slot that it builds on."""

@@ -198,8 +198,8 @@ def test_what_was_told_between_commits_is_drawn_and_what_was_trained_again_is_ho
     assert found["line"]["step"] == [10, 20, 40, 55, 80] and found["redone"]["step"] == [50, 60, 80]
     assert found["line"]["epoch"] == [1, 1, 1, 2, 2] and found["commits"] == 2
     assert found["line"]["values"] == [[1.0, 1.0, 0.5, 1.0, 0.5], [None, None, 0.25, None, 0.25]]
-    assert [at - round(NOW) for at in found["line"]["time"]] == [40 - 240, 40 - 180, 40, 80 - 240, 80]
-    assert found["line"]["hours"][3:] == [1.0, 1.067]
+    assert [at - round(NOW) for at in found["line"]["time"]] == [40 - 240, 40 - 180, 40 - 120, 80 - 240, 80 - 180]
+    assert found["line"]["hours"][3:] == [1.0, 1.017]
 
 
 def test_a_hundred_thousand_steps_told_every_twenty_are_quick() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,8 @@ from relay.dashboard.curves import fold
 from relay.dashboard.history import Commits, Committed, Event, WentBack
 from relay.dashboard.sessions import standing_steps
 from relay.entry import decode
-from storage.base import Ref
+from relay.errors import StorageUnreachable
+from storage.base import Ref, Unavailable
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
 from tests.relay.runs import NAMES, Client, begun, checkpoint, forged, overwrite, raw
@@ -64,6 +66,37 @@ class Counting(Wrapper):
     def read_range(self, ref: Ref, start: int, length: int) -> bytes:
         self.read.append(ref)
         return super().read_range(ref, start, length)
+
+
+class Away(Wrapper):
+    """A store that is away now and then."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.left = 10**9
+        """Reads until it is away for one."""
+
+    def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+        self.left -= 1
+        if self.left < 0:
+            self.left = 10**9
+            raise Unavailable("away for a moment")
+        return super().read_range(ref, start, length)
+
+
+@pytest.mark.parametrize("left", [0, 1, 4, 9])
+def test_a_read_that_fails_is_made_again_and_nothing_before_it_is_lost(left: int) -> None:
+    inner = MemoryStore()
+    rolled_back(inner)
+    whole, store = Commits(Client(inner, 3).ledger), Away(inner)
+    view = Client(inner, 3).ledger.read()
+    whole.read(view, lambda: True)
+    commits = Commits(Client(store, 4).ledger)
+    store.left = left
+    with pytest.raises(StorageUnreachable):
+        commits.read(view, lambda: True)
+    commits.read(view, lambda: True)
+    assert commits.events == whole.events and not commits.unread
 
 
 def test_each_slot_is_read_once_and_then_only_new_ones_bit_by_bit() -> None:

@@ -101,7 +101,7 @@ def sessions_text(links: Sequence[Link], missing: str, width: int | None) -> str
 def _zone(at: float) -> str:
     """The reader's own zone at that time, with its offset where the name does not say it."""
     name = local(at, "%Z")
-    return name if name == "UTC" else local(at, "%Z (UTC%:z)")
+    return name if name.startswith("UTC") else local(at, "%Z (UTC%:z)")
 
 
 Column = tuple[str, bool, Callable[[Link], str]]

@@ -88,6 +88,7 @@ def known_as(name: str, moment: float) -> str:
 
 def _told(moment: float, name: str | None, form: str) -> str:
     there = datetime.fromtimestamp(min(max(moment, 0.0), LATEST), UTC).astimezone(zone(name) if name else None)
-    called, offset = there.tzname() or "UTC", f"{there:%z}"
-    called = f"UTC{called}" if called[:1] in "+-" else called  # zones without letters of their own
-    return there.strftime(form.replace("%:z", f"{offset[:3]}:{offset[3:5]}").replace("%Z", called))
+    offset = f"{there:%z}"
+    offset, called = f"{offset[:3]}:{offset[3:5]}", there.tzname() or "UTC"
+    called = f"UTC{offset}" if called[:1] in "+-" else called  # many zones have no letters of their own
+    return there.strftime(form.replace("%:z", offset).replace("%Z", called))

@@ -167,8 +167,8 @@ def test_a_missing_zone_is_told() -> None:
 
 
 def test_moments_are_shown_in_the_readers_zone() -> None:
-    assert wall(1_800_000_000, "Europe/Berlin") == "Fri 2027-01-15 09:00 (Europe/Berlin)"
-    assert wall(1e18, "no/where").endswith("(UTC)")
+    assert wall(1_800_000_000, "Europe/Berlin") == "Fri 2027-01-15 09:00 CET"
+    assert wall(1e18, "no/where").endswith(" UTC")
 
 
 def test_a_far_future_is_not_walked_to() -> None:

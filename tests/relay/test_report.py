@@ -130,7 +130,7 @@ def test_a_clock_that_is_this_machine_s_is_labelled() -> None:
     told = view(trained())
     assert "this machine's clock" not in draw(told, MACHINE) and report_document(told, MACHINE)["clock"] == "store"
     told = replace(told, clock_is_local=True)
-    assert "Now: 2025-01-15T14:30:00Z (this machine's clock)" in draw(told, MACHINE)
+    assert "Now: Wed 2025-01-15 14:30 UTC (this machine's clock)" in draw(told, MACHINE)
     assert report_document(told, MACHINE)["clock"] == "this machine"
 
 

@@ -146,7 +146,7 @@ def test_times_are_the_reader_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
     try:
         text = sessions_text([link(1)], "", None)
-        assert "2025-01-15 20:15" in text and "(UTC+0545)" in text
+        assert "2025-01-15 20:15" in text and "Times are UTC+05:45." in text
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -2,10 +2,9 @@
 # One session of the relay: set this machine up, prepare the data, train, report, say what comes next.
 # Every variable is optional: ACCOUNT_ID, RUN_NAME, RELAY_STORE, RELAY_BUDGET_MINUTES, ... (config_multi_account.yaml);
 # PYTHON names the interpreter; pip's own variables (PIP_INDEX_URL, ...) decide where packages come from.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
-say() { printf '\n== %s\n' "$*" >&2; }
-stop() { say "$*"; exit 78; }
+# `setup` as the only word ends before a store is needed; other words are for the session, e.g. --replace.
+set -euo pipefail; cd "$(dirname "${BASH_SOURCE[0]}")"
+say() { printf '\n== %s\n' "$*" >&2; }; stop() { say "$*"; exit 78; }
 
 # 1. An interpreter: the active one (Colab, Kaggle, venv, conda), else our own in .venv.
 python=${PYTHON:-python3}
@@ -21,16 +20,18 @@ if [[ -z $active && ! -e /var/colab/hostname ]]; then
 fi
 
 # 2. Packages, if one is missing. A torch or numpy that is here already is pinned, never replaced.
-needed='import einops, filelock, numpy, pydantic, rich, safetensors, tenacity, torch, typer, yaml'
+needed='import einops, filelock, numpy, pydantic, rich, safetensors, tenacity, torch, typer, yaml' extra=train
+case ${RELAY_STORE:-} in s3:*) needed+=', boto3' extra+=,s3 ;; dropbox:*) needed+=', dropbox' extra+=,dropbox ;;
+  drive:*) needed+=', googleapiclient, google_auth_httplib2' extra+=,drive ;; esac
 if ! "$python" -c "$needed" 2>/dev/null; then
   say "Installing packages once: some minutes, most of them for PyTorch (with CUDA several GB). pip says what it does:"
-  pins=$(mktemp)
-  "$python" -m pip list --format=freeze 2>/dev/null | grep -E '^(torch|numpy)==' >"$pins" || true
+  pins=$(mktemp); "$python" -m pip list --format=freeze 2>/dev/null | grep -E '^(torch|numpy)==' >"$pins" || true
   grep -q '^torch==' "$pins" || cat constraints.txt >>"$pins"   # one version for all: exact from machine to machine
-  "$python" -m pip install --disable-pip-version-check -c "$pins" -e '.[train]'
+  "$python" -m pip install --disable-pip-version-check -c "$pins" -e ".[$extra]"
 fi
 relay() { "$python" rotate_accounts.py "$@"; }
 shown=$(command -v python >/dev/null && echo python || echo python3)   # what the next person's shell knows
+[[ ${1:-} != setup ]] || { relay prepare; exit; }
 
 # 3. Without a store of your own the run lives in ./relay_store.
 settings=$(relay config show)
@@ -41,11 +42,10 @@ fi
 
 # 4. Data first (needs no GPU), then one session. A signal to this script is for the session, which commits and ends;
 #    the session is a process group of its own, so that one Ctrl-C reaches it once.
-relay prepare
-session='' early=''
+relay prepare; session='' early=''
 forward() { if [[ $session ]]; then again=1; kill -s "$1" "$session" 2>/dev/null || true; else early=$1; fi; }
 trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1
-set -m; "$python" rotate_accounts.py run --wait 5 & session=$!; set +m
+set -m; "$python" rotate_accounts.py run --wait 5 "$@" & session=$!; set +m
 [[ -z $early ]] || forward "$early"
 again=1
 while [[ $again ]]; do again='' code=0; wait "$session" || code=$?; done   # a signal ends `wait`, not the session

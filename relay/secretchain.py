@@ -18,6 +18,8 @@ from relay.env import Provider
 
 ADDRESSES = ("RELAY_STORE", "RELAY_LEDGER_STORE", "RELAY_CHECKPOINT_STORE")
 OWNER, CACHE_KEY = "RELAY_OWNER", "RELAY_CACHE_KEY"
+ASKED = "RELAY_NOTEBOOK"
+"""Set for the commands of a notebook's cells: its own process has asked, and handed on what there is."""
 
 NO_KERNEL: tuple[type[Exception], ...] = (AttributeError, RuntimeError, OSError)
 """What Colab's library raises where nobody answers; versions differ."""

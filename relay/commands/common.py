@@ -21,7 +21,7 @@ from relay.env import Machine, detect, process_age
 from relay.kind import Kind
 from relay.paragraphs import folded_for
 from relay.redact import harmless
-from relay.secretchain import CACHE_KEY, OWNER, Chain, vault_of
+from relay.secretchain import ASKED, CACHE_KEY, OWNER, Chain, vault_of
 
 RunOption = Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)]
 AccountOption = Annotated[str | None, typer.Option("--account", "-a", help="Id of the account.", show_default=False)]
@@ -59,7 +59,8 @@ class App:
         self.session = self.session or self.runtime.token()
         if not self.started:
             self.started = self.runtime.monotonic() - (process_age(self.root) or 0.0)
-        self.chain = Chain(vault_of(self.machine.provider))
+        asked = bool(self.environ.get(ASKED))
+        self.chain = Chain(None if asked else vault_of(self.machine.provider))
 
     @property
     def machine(self) -> Machine:

@@ -25,12 +25,12 @@ case "$*" in
   "-m pip list"*)
     printf 'numpy==2.1.0\nrequests==2.0\n'
     [ -n "$NO_TORCH" ] || printf 'torch==2.11.0+cu128\ntorchvision==0.1\n' ;;
-  "-m pip install"*) while [ "$1" != -c ]; do shift; done; sed 's/^/pinned /' "$2" >>"$CALLS" ;;
+  "-m pip install"*) echo "wants ${@: -1}" >>"$CALLS"; while [ "$1" != -c ]; do shift; done; sed 's/^/pinned /' "$2" >>"$CALLS" ;;
   *"config show"*)
     [ -z "$CONFIG_CODE" ] || exit "$CONFIG_CODE"
     echo "run = r"; echo "storage.url = ${STORE:-(not set: file:///x/relay_store)}"; echo "storage.ledger_url = " ;;
   *"rotate_accounts.py prepare") exit "${PREPARE_CODE:-0}" ;;
-  *"rotate_accounts.py run --wait 5")
+  *"rotate_accounts.py run --wait 5"*)
     if [ -n "$HOLD" ]; then   # a session that runs until it is told to end
       trap 'echo "got USR1" >>"$CALLS"; exit 75' USR1
       trap 'echo "got TERM" >>"$CALLS"; sleep 0.2; exit 143' TERM
@@ -51,16 +51,16 @@ class Machine:
 
     folder: Path
 
-    def run(self, **environ: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(**environ)
+    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*words, **environ)
         out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def start(self, **environ: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
         """The script in a process group of its own, as from a terminal."""
         surroundings = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CALLS": str(self.folder / "calls")}
         return subprocess.Popen(
-            [shutil.which("bash") or "bash", str(self.folder / SCRIPT.name)],
+            [shutil.which("bash") or "bash", str(self.folder / SCRIPT.name), *words],
             cwd="/",
             env=surroundings | environ,
             stdout=subprocess.PIPE,
@@ -157,6 +157,28 @@ def test_a_failed_preparation_spends_no_session(machine: Machine) -> None:
 def test_it_is_short_and_readable() -> None:
     lines = SCRIPT.read_text().splitlines()
     assert len(lines) <= 65 and max(map(len, lines)) <= 120
+
+
+def test_setting_up_alone_installs_and_makes_the_data_and_needs_no_store(machine: Machine) -> None:
+    done = machine.run("setup", MISSING="1", COLAB_RELEASE_TAG="x")
+    assert done.returncode == 0 and "No store" not in done.stderr
+    assert machine.called("pinned torch==2.11.0+cu128") and machine.called("rotate_accounts.py prepare")
+    assert not machine.called("rotate_accounts.py run") and not machine.called("config show")
+    assert machine.run("setup", PREPARE_CODE="65", VIRTUAL_ENV="/v").returncode == 65
+
+
+@pytest.mark.parametrize(
+    ("store", "extra"),
+    [("", "train"), ("s3://b", "train,s3"), ("drive://F", "train,drive"), ("dropbox:///r", "train,dropbox")],
+)
+def test_what_the_store_needs_is_installed_too(machine: Machine, store: str, extra: str) -> None:
+    machine.run("setup", MISSING="1", VIRTUAL_ENV="/v", RELAY_STORE=store)
+    assert machine.called("wants") == [f"wants .[{extra}]"]
+
+
+def test_other_words_are_the_sessions(machine: Machine) -> None:
+    machine.run("--replace", VIRTUAL_ENV="/v")
+    assert machine.called("rotate_accounts.py run --wait 5 --replace")
 
 
 def test_a_long_installation_says_so_before_it_begins_and_is_not_silent(machine: Machine) -> None:

@@ -1,0 +1,112 @@
+"""The notebooks as a person runs them, cell by cell in a real kernel: each goes on where the last ended, no step is lost.
+
+The services' own modules are doubled (tests/relay/notebook_desk.py); store, sessions and pages are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from relay.clock import RealRuntime
+from relay.ledger import RunLedger
+from relay.state import RunState
+from storage.local import LocalStore
+from tests.acceptance.processes import PROJECT
+from tests.relay.notebook_desk import Service, said
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+
+
+def state_of(store: Path) -> RunState:
+    view = RunLedger(LocalStore(store, read_only=True), PROJECT, "sudoku_rotation", RealRuntime()).peek()
+    assert view is not None
+    return view.state
+
+
+async def run(client: NotebookClient, document: nbformat.NotebookNode, number: int) -> str:
+    """Execute one cell; what it shows. Raises CellExecutionError."""
+    await client.async_execute_cell(document.cells[number], number)
+    return said(document.cells[number])
+
+
+async def interrupted(client: NotebookClient, document: nbformat.NotebookNode, number: int) -> str:
+    """Execute a cell and press stop once steps are made; what it shows."""
+    cell = document.cells[number]
+    running = asyncio.ensure_future(client.async_execute_cell(cell, number))
+    while "step " not in said(cell):
+        assert not running.done(), said(cell)
+        await asyncio.sleep(0.1)
+    await client.km.interrupt_kernel()
+    with pytest.raises(CellExecutionError):
+        await running
+    return said(cell)
+
+
+def inside(cell: nbformat.NotebookNode) -> str:
+    """The page that a cell shows."""
+    return str(
+        next(out.data["text/html"] for out in cell.outputs if "srcdoc=" in out.get("data", {}).get("text/html", ""))
+    )
+
+
+def test_colab_is_interrupted_goes_on_shows_the_curves_and_gives_the_machine_back(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    service = Service("colab", tmp_path / "machine", {"RELAY_STORE": f"file://{store}"}, {"RELAY_EPHEMERAL": "1"})
+    document = service.cells(RELEASE_RUNTIME="True")
+    train = document.cells[3].source
+
+    async def person() -> int:
+        client = service.client(document)
+        async with client.async_setup_kernel(env=service.surroundings):
+            assert "Installing" not in await run(client, document, 1)
+            assert "train: 1,000 puzzles" in said(document.cells[1])
+            assert "RELAY_STORE of Colab's secrets" in await run(client, document, 2)
+            document.cells[3].source = train.replace("earlier=EARLIER", "target_steps=100_000")
+            assert "Run this cell again to go on" in await interrupted(client, document, 3)
+            reached = state_of(store).step
+            document.cells[3].source = train.replace("earlier=EARLIER", f"target_steps={reached + 10}")
+            assert "Target reached" in await run(client, document, 3)
+            assert not service.released
+            await run(client, document, 4)
+            return reached
+
+    reached = asyncio.run(person())
+    assert "account_1" in inside(document.cells[4]) and "http-equiv" in inside(document.cells[4])
+    assert service.released and "Everything is in the store" in said(document.cells[4])
+    first, second = state_of(store).links
+    assert (first.end, first.to_step, second.from_step) == ("interrupted (SIGINT)", reached, reached)
+    assert second.to_step == reached + 10
+
+
+def test_kaggle_names_a_secret_that_is_not_ticked_then_trains_and_is_kept(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    environ = {"RELAY_EPHEMERAL": "1", "RELAY_TARGET_STEPS": "20"}
+    service = Service("kaggle", tmp_path / "machine", {}, environ)
+    document = service.cells(I_CO_AUTHOR_THIS_RUN="True", ACCOUNT='"account_3"')
+
+    async def person() -> None:
+        client = service.client(document)
+        async with client.async_setup_kernel(env=service.surroundings):
+            await run(client, document, 1)
+            with pytest.raises(CellExecutionError, match="No secret RELAY_STORE is attached to this notebook"):
+                await run(client, document, 2)
+            assert "Traceback" not in said(document.cells[2])
+            with pytest.raises(CellExecutionError, match="Run the cell with the settings first"):
+                await run(client, document, 3)
+            service.hold(RELAY_STORE=f"file://{store}")
+            assert "RELAY_STORE of Kaggle's secrets" in await run(client, document, 2)
+            assert "Target reached" in await run(client, document, 3)
+            await run(client, document, 4)
+
+    asyncio.run(person())
+    assert "account_3" in inside(document.cells[4]) and state_of(store).step == 20

@@ -1,0 +1,346 @@
+"""A notebook's cells: what they call does what the page says, each way it fails says what to do, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from relay import cellstore, notebook
+from relay.cellrun import follow
+from relay.cellview import CellView, drawn, page
+from relay.clock import RealRuntime
+from relay.commands.common import App
+from relay.env import Machine
+from relay.errors import StorageUnreachable
+from relay.notebook import Notebook, Stopped
+from relay.releasing import release, why_kept
+from tests.relay.cli import Desk, ToyKind
+
+COLAB, KAGGLE = {"COLAB_RELEASE_TAG": "x"}, {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}
+HERE = Machine("colab", 0.0, 720.0)
+
+
+class Missing(Exception):
+    pass
+
+
+class NoAccess(Exception):
+    pass
+
+
+class Silent(Exception):
+    pass
+
+
+@pytest.fixture
+def secrets(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What both services' secrets hold: values, or what is raised for a name."""
+    held = dict[str, Any]()
+
+    def get(name: str) -> str:
+        value = held.get(name, Missing(name))
+        if isinstance(value, Exception):
+            raise value
+        return str(value)
+
+    userdata = ModuleType("google.colab.userdata")
+    vars(userdata).update(SecretNotFoundError=Missing, NotebookAccessError=NoAccess, TimeoutException=Silent, get=get)
+    colab, kaggle = ModuleType("google.colab"), ModuleType("kaggle_secrets")
+    vars(colab).update(userdata=userdata)
+    vars(kaggle).update(BackendError=Missing, UserSecretsClient=lambda: SimpleNamespace(get_secret=get))
+    for module in (colab, userdata, kaggle):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    in_kernel = SimpleNamespace(get_ipython=lambda: object())
+    monkeypatch.setitem(sys.modules, "IPython", in_kernel)  # type: ignore[arg-type]
+    return held
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A machine whose folder a notebook uses too, and the address of a store where nothing has begun."""
+    monkeypatch.setenv("HOME", str(tmp_path / "here"))
+    return Desk(tmp_path / "here", environ={"RELAY_STORE": f"file://{tmp_path}/store"})
+
+
+def book(desk: Desk, **environ: str) -> Notebook:
+    return Notebook(folder=desk.folder, environ={"HOME": str(desk.folder), **environ})
+
+
+def test_the_store_is_found_among_the_secrets_and_handed_on_to_commands(
+    desk: Desk, secrets: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.train(20, run="sudoku_rotation")
+    secrets |= {"RELAY_STORE": desk.environ["RELAY_STORE"]}
+    one = book(desk, **COLAB)
+    one.settings("account_7", coauthor=True)
+    assert (one.environ["RELAY_STORE"], one.environ["ACCOUNT_ID"]) == (secrets["RELAY_STORE"], "account_7")
+    assert one.environ["RELAY_COAUTHOR"] == "1" and "RELAY_EPHEMERAL" not in one.environ
+    said = capsys.readouterr().out
+    assert "Account: account_7" in said and "sudoku_rotation, at step 20 of 20" in said
+    assert "RELAY_STORE of Colab's secrets" in said
+
+
+@pytest.mark.parametrize(
+    ("environ", "held", "advice"),
+    [
+        (COLAB, {}, "Colab has no secret RELAY_STORE. Add it under the key"),
+        (COLAB, {"RELAY_STORE": NoAccess()}, "no access to the secret RELAY_STORE: switch it on"),
+        (COLAB, {"RELAY_STORE": Silent()}, "only in a notebook that is open in Colab's own page"),
+        (COLAB, {"RELAY_STORE": " "}, "The secret RELAY_STORE is empty"),
+        (KAGGLE, {}, "No secret RELAY_STORE is attached to this notebook. Tick it"),
+        (KAGGLE, {"RELAY_STORE": ConnectionError()}, "Switch the internet on"),
+        ({}, {}, "Set RELAY_STORE, or give store="),
+        (COLAB, {"RELAY_STORE": "ftp://x"}, "ftp"),
+    ],
+    ids=["colab-none", "no-access", "silent", "empty", "kaggle-none", "kaggle-offline", "no-vault", "address"],
+)
+def test_each_way_to_have_no_store_says_what_to_do(
+    desk: Desk, secrets: dict[str, Any], environ: dict[str, str], held: dict[str, Any], advice: str
+) -> None:
+    secrets |= held
+    with pytest.raises(Stopped) as stopped:
+        book(desk, **environ).settings("account_1")
+    assert advice in str(stopped.value)
+    assert stopped.value._render_traceback_() == [str(stopped.value)], "one paragraph, no traceback"
+
+
+def failing(error: Exception) -> Callable[..., Any]:
+    """A function that only raises."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_credentials_that_are_missing_are_named_where_the_store_refuses(
+    desk: Desk, secrets: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets |= {"RELAY_STORE": "s3://bucket/x", "AWS_ACCESS_KEY_ID": "made-up-key"}
+    monkeypatch.setattr(cellstore, "open_stores", failing(StorageUnreachable("The bucket refuses.")))
+    one = book(desk, **COLAB)
+    with pytest.raises(Stopped, match=r"The bucket refuses.*no secret AWS_SECRET_ACCESS_KEY"):
+        one.settings("account_1")
+    assert "AWS_ACCESS_KEY_ID" not in one.environ, "half a pair is handed to nobody"
+    secrets["AWS_SECRET_ACCESS_KEY"] = "made-up-secret"
+    with pytest.raises(Stopped, match="The bucket refuses") as stopped:
+        one.settings("account_1")
+    assert one.environ["AWS_SECRET_ACCESS_KEY"] == "made-up-secret" and "made-up" not in str(stopped.value)
+
+
+def test_a_missing_library_of_the_store_is_installed_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+    monkeypatch.setattr(cellstore, "find_spec", lambda name: None)
+    one = book(desk, RELAY_STORE="s3://nowhere.invalid/x?endpoint=http://127.0.0.1:9")
+    monkeypatch.setattr(one, "set_up", lambda: asked.append("set up"))
+    monkeypatch.setattr(cellstore, "open_stores", failing(StorageUnreachable("later")))
+    with pytest.raises(Stopped, match="later"):
+        one.settings("account_1")
+    assert asked == ["set up"]
+
+
+def test_a_command_of_a_cell_asks_no_secrets_again(secrets: dict[str, Any], tmp_path: Path) -> None:
+    environ = {**COLAB, notebook.ASKED: "1"}
+    assert App(kind=ToyKind(), environ=environ, cwd=tmp_path, root=tmp_path).chain.vault is None
+    assert App(kind=ToyKind(), environ=COLAB, cwd=tmp_path, root=tmp_path).chain.vault is not None
+
+
+def ending_with(monkeypatch: pytest.MonkeyPatch, one: Notebook, code: int, **document: Any) -> list[list[str]]:
+    """From now on every command of this notebook ends so; what it was given."""
+    given = list[list[str]]()
+
+    def instead(words: list[str], *_: Any) -> tuple[int, str]:
+        given.append(words[2:])
+        return code, json.dumps({"exit_code": code, "message": "How it ended.", "unsent": None, **document})
+
+    monkeypatch.setattr(notebook, "follow", instead)
+    return given
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 65, 69, 73, 74, 75, 76, 77, 78, 130, 137, 143])
+def test_only_an_end_as_planned_lets_the_machine_go(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    released = list[bool]()
+    monkeypatch.setattr(notebook, "release", lambda *_: released.append(True))
+    one = book(desk, **desk.environ, **COLAB)
+    one.settings("account_1")
+    given = ending_with(monkeypatch, one, code)
+    if code in (0, 75):
+        one.train(wait_minutes=7, earlier="replace")
+    else:
+        with pytest.raises(Stopped, match="How it ended"):
+            one.train(wait_minutes=7, earlier="replace")
+    assert given[0] == ["run", "--json", "--progress-seconds", "5", "--wait", "7", "--replace"]
+    assert (["next"] in given) == (code == 75)
+    one.release_runtime(False)
+    assert not released and "kept: as chosen" in capsys.readouterr().out
+    one.release_runtime(True)
+    assert bool(released) == (code in (0, 75))
+
+
+def test_an_earlier_good_session_does_not_vouch_for_a_later_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = book(desk, **desk.environ)
+    one.settings("account_1")
+    ending_with(monkeypatch, one, 0)
+    one.train()
+    ending_with(monkeypatch, one, 74)
+    with pytest.raises(Stopped, match="Do not delete this machine"):
+        one.train()
+    assert why_kept(one.ended, HERE, [])
+
+
+def test_what_is_on_the_machine_only_keeps_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.train(20, run="sudoku_rotation")
+    one = book(desk, **desk.environ)
+    one.settings("account_1")
+    assert one.opened is not None and one.opened.unsent() == [], "the copy of a committed checkpoint is no loss"
+    home = desk.folder / "sync" / "sudoku_pretrain_multiaccount" / "sudoku_rotation"
+    shutil.copytree(home / "step_20.e1", home / "step_25.e1")
+    described = json.loads((home / "step_20.e1.json").read_text())
+    (home / "step_25.e1.json").write_text(json.dumps(described | {"step": 25, "parent": [20, 1]}))
+    (kept,) = one.opened.unsent()
+    assert kept.startswith("step 25 of sudoku_rotation is in ") and why_kept({"exit_code": 75}, HERE, [kept]) == kept
+    home.rename(home.with_name("another"))
+    assert "which this store does not hold" in one.opened.unsent()[0]
+    monkeypatch.setattr(cellstore, "open_run", failing(StorageUnreachable("The store is silent.")))
+    assert "cannot be compared with the store: The store is silent." in one.opened.unsent()[0]
+
+
+@pytest.mark.parametrize(
+    ("ended", "machine", "unsent", "why"),
+    [
+        ({"exit_code": 75, "unsent": None}, HERE, [], ""),
+        (None, HERE, [], "no session"),
+        ({"exit_code": 130}, HERE, [], "130"),
+        ({}, HERE, [], "None"),
+        ({"exit_code": 75, "unsent": "/x/step_9"}, HERE, [], "/x/step_9"),
+        ({"exit_code": 0}, HERE, ["a session still runs here"], "still runs"),
+        ({"exit_code": 0}, Machine("kaggle", 0.0, 720.0), [], "kaggle"),
+    ],
+)
+def test_why_a_machine_is_kept(ended: Any, machine: Machine, unsent: list[str], why: str) -> None:
+    found = why_kept(ended, machine, unsent)
+    assert bool(found) == bool(why) and why in found
+
+
+class Pausing(RealRuntime):
+    """Sleeps by being told so."""
+
+    def __init__(self, pause: Callable[[float], None]) -> None:
+        self._pause = pause
+
+    def sleep(self, seconds: float) -> None:
+        self._pause(seconds)
+
+
+def test_the_machine_goes_after_a_notice_that_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = list[str]()
+    colab, runtime = ModuleType("google.colab"), ModuleType("google.colab.runtime")
+    vars(runtime).update(unassign=lambda: order.append("unassigned"))
+    vars(colab).update(runtime=runtime)
+    monkeypatch.setitem(sys.modules, "google.colab", colab)
+    monkeypatch.setitem(sys.modules, "google.colab.runtime", runtime)
+    release(Pausing(lambda s: order.append(f"{s:g} s")), order.append)
+    assert order[0].startswith("Everything is in the store") and order[1:] == ["5 s", "unassigned"]
+    order.clear()
+    release(Pausing(lambda s: (_ for _ in ()).throw(KeyboardInterrupt())), order.append)
+    assert order[-1] == "The machine is kept." and "unassigned" not in order
+
+
+def test_a_setup_that_fails_stops_the_notebook(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "multi_account_workflow.sh").write_text('echo "why: $1" >&2; exit 78')
+    with pytest.raises(Stopped, match="ended with 78: the lines above say why"):
+        Notebook(folder=tmp_path, environ=dict(os.environ)).set_up()
+    assert capsys.readouterr().out == "why: setup\n"
+
+
+SCRIPT = """trap 'echo got; exit 130' INT
+printf 'ready\\nhalf'; echo ' line' >&2; echo '{"a": 1}'; while :; do sleep 0.02; done"""
+
+
+def test_an_interrupt_of_the_kernel_reaches_the_command_once_and_its_end_is_waited_for(tmp_path: Path) -> None:
+    lines = list[str]()
+
+    def line(text: str) -> None:
+        lines.append(text)
+        if text == "ready":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    code, out = follow(["bash", "-c", SCRIPT], os.environ, tmp_path, line, RealRuntime())
+    assert (code, out) == (130, "") and lines == ["ready", "half line", '{"a": 1}', "got"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_standard_output_can_be_a_document_and_a_signal_has_a_code(tmp_path: Path) -> None:
+    lines = list[str]()
+    words = ["bash", "-c", "echo '{}'; echo people >&2; kill -9 $$"]
+    assert follow(words, os.environ, tmp_path, lines.append, RealRuntime(), document=True) == (137, "{}")
+    assert lines == ["people"]
+    assert notebook.read("no json") == notebook.read("[1]") == {}
+
+
+def test_lines_that_only_say_how_far_it_is_share_one_place(capsys: pytest.CaptureFixture[str]) -> None:
+    shown, moved = list[Any](), list[Any]()
+    handle = SimpleNamespace(update=lambda data, raw: moved.append(data))
+
+    def show(data: Any, **options: Any) -> Any:
+        shown.append((data, options))
+        return handle
+
+    view = CellView(show)
+    for text in ("step 5/1,000  9 steps/h", "Step 5 is committed.", "step 6/1,000", "waiting for Ana: 4:30"):
+        view.line(text)
+    assert capsys.readouterr().out == "Step 5 is committed.\n"
+    assert len(shown) == 1 and len(moved) == 2 and shown[0][1] == {"raw": True, "display_id": True}
+    assert 'value="6" max="1000"' in moved[0]["text/html"] and "progress" not in moved[1]["text/html"]
+    CellView(None).line("step 7/1,000")
+    assert capsys.readouterr().out == "step 7/1,000\n"
+    assert "<img" not in drawn("step 1/2 <img src=x>")["text/html"]
+
+
+def test_a_hostile_page_stays_in_its_frame() -> None:
+    tags = list[tuple[str, dict[str, str | None]]]()
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            tags.append((tag, dict(attrs)))
+
+    hostile = """<p title='"'></iframe><script>alert(1)</script>" onload="alert(2)"""
+    Parser().feed(page(hostile, 900)["text/html"])
+    assert [tag for tag, _ in tags] == ["div", "iframe"]
+    frame = tags[1][1]
+    assert frame["srcdoc"] == hostile and frame["sandbox"] == "allow-scripts" and "onload" not in frame
+
+
+def test_the_page_is_a_file_that_a_cell_shows(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, shown = book(desk, **desk.environ), list[Any]()
+    one.settings("account_1")
+    given = ending_with(monkeypatch, one, 0)
+    (desk.folder / "sync").mkdir()
+    (desk.folder / "sync" / "run.html").write_text("<p>curves</p>")
+    one.curves()
+    assert given == [["dashboard", "--export", "sync/run.html", "--json"]]
+    assert capsys.readouterr().out.endswith("run.html\n"), "outside a notebook the file is named"
+    monkeypatch.setattr(notebook, "displays", lambda: lambda data, raw: shown.append(data))
+    one.curves()
+    assert "curves" in shown[0]["text/html"]
+
+
+def test_cells_out_of_order_say_which_comes_first(tmp_path: Path) -> None:
+    for call in (Notebook().train, Notebook().curves, lambda: Notebook().release_runtime(True)):
+        with pytest.raises(Stopped, match="settings first"):
+            call()

@@ -23,6 +23,7 @@ from relay.commands.common import (
     surroundings,
 )
 from relay.commands.reading import connect, look, open_stores, require
+from relay.commands.space import of_disks
 from relay.config import Resolved
 from relay.doctor import Finding
 from relay.endpoint import record
@@ -44,9 +45,6 @@ from relay.verify import lost, quick_look
 from relay.verify import verify as re_read
 from relay.whereabouts import NOWHERE, absent, beside
 from storage.base import Store
-
-LEAST = 100_000_000
-"""Bytes that should be free even where no checkpoint tells how much is needed."""
 
 
 def verify(
@@ -196,13 +194,3 @@ def of_checkpoints(app: App, resolved: Resolved[BaseModel], state: RunState) -> 
     """Every retained checkpoint, by manifest and sizes."""
     store = open_stores(app, resolved, read_only=True).checkpoints
     return checkup.checkpoints(state, quick_look(state, store, Names(state.project, state.run)))
-
-
-def of_disks(resolved: Resolved[BaseModel], state: RunState | None) -> Iterator[Finding]:
-    """Room on this machine and, where it is a folder, in the store."""
-    settings, each = resolved.settings, state.head.bytes if state and state.head else 0
-    sync = resolved.path(settings.sync_dir)
-    yield from examine.disk("disk", sync, max(LEAST, checkup.COPIES_HERE * each), f"{settings.sync_dir}/")
-    folder = examine.folder_of(resolved.checkpoint_url.partition(FRAGMENT)[0])
-    if folder is not None:
-        yield from examine.disk("disk", folder, max(LEAST, 2 * each), "the store")

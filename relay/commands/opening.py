@@ -20,6 +20,7 @@ from relay.commands.entering import ask, enter
 from relay.commands.here import Choice, Here, here
 from relay.commands.leaving import desk_of, successor
 from relay.commands.reading import accounts, open_stores, other_runs, patient
+from relay.commands.space import warnings
 from relay.config import Resolved
 from relay.context import Context, Listener, Plan
 from relay.endpoint import ensure_tested
@@ -123,6 +124,8 @@ class Opening:
             self.tell(note)
         check_config(opened.ledger, opened.view, config, self.resolved.workload.model_dump(mode="json"))
         self.warn_of_clocks()
+        for line in warnings(self.resolved, opened, self.stores.checkpoints):
+            self.tell(line)
         return opened
 
     def warn_of_clocks(self) -> None:

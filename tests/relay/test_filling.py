@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
 from relay.filling import ENTRY, UNKNOWN_FREE, UNKNOWN_GROWTH, sessions_until_full
 from relay.retention import ROOM, Keep
 from relay.state import Checkpoint, Link, RunState
+from tests.relay.cli import Desk
 
 SIZE = 100_000_000
 HASH = "a" * 64
@@ -61,3 +67,15 @@ def test_every_nth_checkpoint_is_kept_until_retention_thins_them_out() -> None:
     assert found == 9, "one checkpoint a session, and its entries"
     bounded, _ = sessions_until_full(state, 24, SIZE * 5 + SIZE * ROOM + 500 * 6 * ENTRY, Keep(every=1000))
     assert bounded == 500, "retention keeps a bounded number, so that only the ledger grows in the end"
+
+
+def test_a_session_says_before_it_trains_that_disk_or_store_are_nearly_full(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.train(3)
+    assert "SPACE" not in desk.train(6).err
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=10**9, used=10**9 - 5000, free=5000))
+    said = desk.train(9).err
+    assert "SPACE: 0.0 MB free for sync/" in said and "SPACE: 0.0 MB free for the store" in said
+    assert "no room for one more" in said and "gc --run r --dry-run" in said and "runs list" in said
+    assert desk.status()["step"] == 9, "a warning only"

@@ -1,0 +1,53 @@
+"""Room on this machine and in the store: what `doctor` tells, and what `run` warns of before it runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from relay import checkup
+from relay import doctor as examine
+from relay.advice import command
+from relay.config import Resolved
+from relay.filling import sessions_until_full
+from relay.identity import Opened
+from relay.names import FRAGMENT
+from relay.retention import Keep
+from relay.state import RunState
+from relay.wording import counted, size
+from storage.base import Store, StoreError
+from storage.room import free
+
+LEAST = 100_000_000
+"""Bytes that should be free even where no checkpoint tells how much is needed."""
+FEW = 10
+"""So many sessions before the store is full, people are told."""
+
+
+def of_disks(resolved: Resolved[Any], state: RunState | None) -> Iterator[examine.Finding]:
+    """Room on this machine and, where it is a folder, in the store."""
+    settings, each = resolved.settings, state.head.bytes if state and state.head else 0
+    sync = resolved.path(settings.sync_dir)
+    yield from examine.disk("disk", sync, max(LEAST, checkup.COPIES_HERE * each), f"{settings.sync_dir}/")
+    folder = examine.folder_of(resolved.checkpoint_url.partition(FRAGMENT)[0])
+    if folder is not None:
+        yield from examine.disk("disk", folder, max(LEAST, 2 * each), "the store")
+
+
+def warnings(resolved: Resolved[Any], opened: Opened, store: Store) -> Iterator[str]:
+    """A line for each place that a session like those before would fill soon; a store that does not tell is silent."""
+    for found in of_disks(resolved, opened.view.state):
+        if not found.ok:
+            yield f"SPACE: {found.text}. {found.advice}"
+    with suppress(StoreError):
+        left, keep = free(store), resolved.settings.checkpoint
+        sessions, _ = sessions_until_full(
+            opened.view.state, opened.view.seq + 1, left, Keep(keep.keep_last, keep.keep_every)
+        )
+        if left is not None and sessions is not None and sessions < FEW:
+            room = f"room for {counted(sessions, 'session')} like those before" if sessions else "no room for one more"
+            yield (
+                f"SPACE: {size(left)} are free in the store: {room}. `{command('gc', opened.names.run, '--dry-run')}` "
+                f"shows what nobody needs; `{command('runs list')}` what each run takes."
+            )

@@ -1,4 +1,4 @@
-"""The notebooks as a person runs them, cell by cell in a real kernel: each goes on where the last ended, no step is lost.
+"""The notebooks as a person runs them, cell by cell in a real kernel: each goes on where the last ended, without loss.
 
 The services' own modules are doubled (tests/relay/notebook_desk.py); store, sessions and pages are real.
 """

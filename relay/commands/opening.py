@@ -104,6 +104,7 @@ class Opening:
         self.slow = bool(mismatch or remarks)
         self.startup.mark("data", self.app.runtime.monotonic())
         self.startup.inside = lambda: kind.timings(workload)
+        self.shown.phase("starting: reading the run")
         return workload
 
     def begin(self, config: dict[str, Any], init: bool = False) -> Opened:
@@ -185,6 +186,7 @@ class Opening:
             self.tell(line)
         plan = self.plan(target)
         self.shown.ends(plan.limits.deadline)
+        self.shown.phase("")
         return Context(
             runtime=app.runtime,
             ledger=opened.ledger,

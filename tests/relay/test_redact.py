@@ -154,6 +154,23 @@ def test_only_the_newest_logs_stay(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.log"))) == KEEP + 1
 
 
+def test_a_log_that_is_full_begins_anew_and_a_session_keeps_two_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.logs.MAX_BYTES", 4000)
+    monkeypatch.setattr("relay.logs.KEEP", 2)
+    for session in range(4):
+        path = open_log(tmp_path, "run", 1_700_000_000.0 + session)
+        assert path is not None
+        for number in range(200):
+            logging.getLogger("relay.x").info("line %d of a session that has much to say", number)
+        close_log()
+    kept = sorted(tmp_path.iterdir())
+    assert len(kept) == 3 * 2, "those before this one, and this one: two files each"
+    assert all(file.stat().st_size <= 4000 for file in kept)
+    assert "line 199" in path.read_text()
+
+
 def test_a_folder_that_cannot_be_written_costs_the_log_not_the_session(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert open_log(tmp_path / "file", "run", 0.0) is None

@@ -21,6 +21,7 @@ from relay.commands.spelling import spelled
 from relay.errors import BadConfig, BadData, Exit, RelayError
 from relay.kind import Refit, Spoken
 from relay.mishaps import explain, log_bug, tell
+from relay.puzzles import Examples
 from relay.redact import secrets_of
 from relay.workload import Kernels, Saved, Workload
 from relay.zones import reading_in, zone_wanted
@@ -158,6 +159,11 @@ class Trm:
         data = _trm(workload).data
         found = data.valid if split == "valid" else data.test
         return found.size if found else 0
+
+    def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
+        """Step by step, decoded; raises BadData."""
+        with _speaking_our_errors():
+            return _trm(workload).examples(split, rows, raw)
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> list[str]:
         """Weights under the reference's names: safetensors, or the reference's own file (step_N); raises BadData."""

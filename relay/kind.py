@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
+from relay.puzzles import Examples
 from relay.workload import Kernels, Saved, Workload
 
 Refit = Callable[[Path, Path], Saved]
@@ -112,6 +113,10 @@ class Kind(Protocol):
 
     def rows(self, workload: Workload, split: str) -> int:
         """Rows in 'valid' or 'test'; 0 if there are none."""
+        ...
+
+    def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
+        """What the averaged (or raw) weights answer to those rows (from 1), step by step. Raises BadData."""
         ...
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> Sequence[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,16 +23,18 @@ from trm.config import TrainConfig
 from trm.device import settle
 from trm.digest import Digest, queued
 from trm.evaluate import EvalProgress, evaluate
+from trm.examples import Examples, examples
 from trm.fingerprint import fingerprint, installed
 from trm.interop_step import begin_from
 from trm.layers import slow_bf16
 from trm.losses import METRICS
 from trm.memory import EVALUATED
 from trm.model import Sizes
+from trm.presets import BOX
 from trm.schedule import lr_scale
 from trm.snapshot import Snapshot, state_digest
 from trm.strategy import Strategy, strategy
-from trm.tasks import GENERATED, Datasets, load_data
+from trm.tasks import GENERATED, Datasets, game, load_data
 from trm.train import Step, TrainState
 
 REPORT_EVERY = 20
@@ -217,6 +219,20 @@ class TrmWorkload:
         found = evaluate(self.state.model.inner, dataset, rows, weights, chunk, progress, judge)
         accuracy = {"exact_accuracy": found.exact_accuracy, "cell_accuracy": found.cell_accuracy, "n": float(found.n)}
         return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
+
+    def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples:
+        """What the averaged (or raw) weights make of those rows (from 1) of 'valid' or 'test', step by step.
+
+        Raises ValueError for a row that there is not.
+        """
+        dataset = self.data.valid if split == "valid" else self.data.test
+        if dataset is None:
+            raise ValueError(f"there are no {split} rows")
+        self._prepare()
+        weights = None if raw else self.state.eval_weights()
+        kind, box = game(self._config.task), BOX.get(self._config.task, 0)
+        puzzles = examples(self.state.model.inner, dataset, rows, kind.characters, box, weights)
+        return Examples("raw" if raw or self.state.ema is None else "averaged", tuple(puzzles))
 
     def fingerprint(self) -> dict[str, str]:
         """The environment, as short strings."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,18 +167,17 @@ def shown(text: str, otherwise: str, inches: float, size: float = 9.0) -> str:
     told = text if known_letters(text) else otherwise
     if _wide(told, size) <= inches:
         return told
-    while told and _wide(f"{told}…", size) > inches:
-        told = told[:-1]
-    return f"{told.rstrip()}…"
+    kept = bisect_right(range(len(told)), inches, key=lambda many: _wide(f"{told[:many]}…", size)) - 1
+    return f"{told[: max(0, kept)].rstrip()}…"
 
 
 def _wide(text: str, size: float) -> float:
-    """Inches."""
+    """Inches, and a little for the rounding of letters to whole points of a screen."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
     font = FontProperties(family=FONT, size=size)
-    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
+    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72 * 1.05
 
 
 def encoded(figure: Figure, suffix: str, title: str) -> bytes:

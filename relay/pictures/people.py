@@ -30,14 +30,13 @@ def people(document: Mapping[str, Any], colours: Palette) -> dict[str, Person]:
     chosen = sorted(given, key=lambda account: -given[account])[: len(colours.people)]
     called = {row["id"]: row["label"] for row in document["accounts"]}
     numbers = {account: place for place, account in enumerate(one for one in given if one in chosen)}
-    return {
-        account: Person(
-            number=str(numbers[account] + 1) if account in numbers else "",
-            label=shown(called.get(account, account), account, LABEL),
-            colour=colours.people[numbers[account]] if account in numbers else colours.others,
-        )
-        for account in given
-    }
+    return {account: _person(account, called.get(account, account), numbers.get(account), colours) for account in given}
+
+
+def _person(account: str, label: str, number: int | None, colours: Palette) -> Person:
+    if number is None:
+        return Person("", account, colours.others)
+    return Person(str(number + 1), shown(label, account, LABEL), colours.people[number])
 
 
 def by_epoch(document: Mapping[str, Any], known: Mapping[str, Person], colours: Palette) -> dict[int, Person]:

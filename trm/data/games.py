@@ -24,6 +24,8 @@ class Game:
     """One kind of puzzle. Tokens are uint8 (N, cells)."""
 
     vocab_size: int
+    characters: str
+    """Of the tokens from 1 on, as the files write them."""
     cells: int | None
     """None: any square."""
     read: Callable[[Path], tuple[Tensor, Tensor]]
@@ -58,6 +60,7 @@ def sudoku_game(box: int) -> Game:
     """Sudoku with boxes of box x box cells."""
     return Game(
         vocab_size=box**2 + 2,
+        characters=".123456789"[: box**2 + 1],
         cells=box**4,
         read=lambda path: sudoku.read_csv(path, box),
         made=generate9.load,
@@ -77,6 +80,7 @@ def _about_mazes(inputs: Tensor, labels: Tensor) -> str:
 
 MAZE = Game(
     vocab_size=maze.VOCABULARY,
+    characters=maze.CHARACTERS,
     cells=None,
     read=maze.read_csv,
     made=generate_maze.load,

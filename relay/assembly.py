@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from relay.budget import BELIEVED, Budget, Measured
+from relay.changes import Noted
 from relay.checkpoint import Verdict, Writer
 from relay.collect import Housekeeper
 from relay.committer import Committer
@@ -13,6 +15,7 @@ from relay.ending import Ending, NotSent
 from relay.errors import Exit, RelayError
 from relay.heartbeat import Heartbeat
 from relay.lease import Lease
+from relay.sinks.follow import END_S, HURRIED_S
 from relay.training import Trainer
 from relay.warm import forget_all
 
@@ -65,6 +68,25 @@ class Parts:
         """Without the lease: let what is on its way arrive, as long as nobody is in a hurry."""
         if self.ctx.warm is not None:
             self.ctx.warm.finish(self._spare_s(), lambda: not self.ctx.signal.hurry)
+
+    def start_trackers(self) -> None:
+        """What is committed from now on is shown elsewhere too, where somebody asked for that."""
+        trackers, lease = self.ctx.trackers, self.lease
+
+        def note(text: str) -> None:
+            with suppress(RelayError):
+                lease.note(Noted(cause="tracker", text=text, step=lease.state.step))
+
+        if trackers is not None:
+            trackers.start(lease.view.seq, note)
+
+    def finish_trackers(self) -> None:
+        """Without the lease: let them show the newest commit, for as long as there is time."""
+        ctx = self.ctx
+        if ctx.trackers is not None:
+            left = self.budget.deadline - ctx.runtime.monotonic() - 0.5
+            longest = 0.0 if ctx.signal.at_once else HURRIED_S if ctx.signal.hurry else END_S
+            ctx.trackers.close(max(0.0, min(longest, left)))
 
     def _spare_s(self) -> float:
         """Seconds beyond what the end needs."""
@@ -130,6 +152,8 @@ def _writer(ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, housek
         else:
             ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
             ctx.listener.committed(lease.state.step)
+            if ctx.trackers is not None:
+                ctx.trackers.notice()
         housekeeper(short_of_space)
 
     return Writer(

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from relay.errors import BadConfig
 from relay.names import FRAGMENT, check_name
@@ -22,6 +22,11 @@ NAMES = ("project", "run", "account")
 
 Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 366)]
 Count = Annotated[int, Field(ge=0)]
+
+
+def listed(value: object) -> object:
+    """A text with commas as the list that it means: environment variables and options are texts."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 class Section(BaseModel):
@@ -96,6 +101,10 @@ class Settings(Section):
     """Slug of the competition that the run is for: then only accounts that confirmed to be of its one team train."""
     load_checkpoint: str | None = None
     """A file of weights that a new run begins from, as `import` does it; a run that has begun must be of this file."""
+    trackers: Annotated[tuple[Literal["wandb", "tensorboard", "trackio"], ...], BeforeValidator(listed)] = ()
+    """Trackers that a session feeds with what the ledger says, and `track` without one; may be a comma-separated text."""
+    tensorboard_dir: str = "tensorboard"
+    """Folder for TensorBoard's event files."""
     data_dir: str = "data"
     sync_dir: str = "sync"
 

@@ -19,6 +19,7 @@ from relay.retention import Keep
 from relay.samehost import HostLocks
 from relay.sessionreport import SessionReport
 from relay.signals import StopSignal
+from relay.sinks.follow import Trackers
 from relay.startup import Startup
 from relay.state import Certified, RunState
 from relay.transfers import Show, silent
@@ -98,6 +99,8 @@ class Context:
     startup: Startup = field(default_factory=Startup)
     warm: WarmStart | None = None
     """Compiled code by way of the store, where this machine allows it and the workload compiles."""
+    trackers: Trackers | None = None
+    """What shows this run elsewhere, where somebody asked for that."""
     other_runs: Callable[[], Iterable[RunState]] = lambda: ()
     """Newest states of all other registered runs, read afresh."""
     successor: Callable[[RunState], str | None] = lambda state: None

@@ -157,6 +157,7 @@ def _hold(parts: Parts, work: Work) -> Outcome:
     ctx.signal.under_lease = True
     parts.heartbeat.start()
     parts.committer.start()
+    parts.start_trackers()
     holding = _Holding(parts)
     try:
         with holding:
@@ -227,6 +228,7 @@ class _Holding:
                 _release(parts, self.reason)
         parts.heartbeat.stop()
         parts.ctx.locks.drop(parts.ctx.session)
+        parts.finish_trackers()
         if error is None:
             parts.finish_offer()
 

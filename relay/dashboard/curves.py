@@ -71,7 +71,7 @@ def _points(commit: Committed, most: int) -> Iterator[Committed]:
     """At most so many before its own step, which keeps what only a commit knows."""
     *before, own = commit.rows()
     for told in before[:: -(-len(before) // most) or 1]:
-        where = {"step": told.step, "at": told.at, "seconds": told.seconds, "metrics": told.metrics}
+        where: dict[str, Any] = {"step": told.step, "at": told.at, "seconds": told.seconds, "metrics": told.metrics}
         yield replace(commit, **where, validation=None, samples=None)
     yield replace(commit, at=own.at, seconds=own.seconds)
 

@@ -1,0 +1,147 @@
+"""Every tracker shows what the ledger says: one contract, a rollback of 200 steps, kills, two people, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import wandb
+
+from relay.dashboard.curves import curves
+from relay.dashboard.history import Commits
+from relay.errors import Exit
+from relay.retention import Keep
+from relay.sinks.base import Sink
+from relay.sinks.choose import TITLES, Places
+from relay.sinks.feed import Feed
+from tests.relay.sessions import PROJECT, RUN, Lab, Session
+from tests.sinks.readback import Rows, of_tensorboard, of_trackio, of_wandb
+from tests.sinks.relays import committed, ledger_of, tracked, truth
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the trackers' own packages
+KEYS = tuple(TITLES)
+
+
+@dataclass
+class Shown:
+    """One tracker on one machine, and its reader."""
+
+    key: str
+    lab: Lab
+    places: Places
+
+    def rows(self, rewinds: int = 0) -> Rows:
+        """What it holds of that line."""
+        ending = f"-rewind-{rewinds}" if rewinds else ""
+        key = f"{RUN}-{self.lab.state().run_id[:12]}{ending}"
+        if self.key == "tensorboard":
+            return of_tensorboard(self.places.tensorboard / PROJECT / f"{RUN}{ending}")
+        return of_trackio(PROJECT, key) if self.key == "trackio" else of_wandb(self.places.memory.parent, key)
+
+    def session(self, account: str, target: int) -> Session:
+        session = self.lab.session(
+            account, target_steps=target, every_steps=50, evaluate_every=2, keep=Keep(8), wait_s=400.0
+        )
+        return tracked(self.lab, session, self.places, (self.key,))
+
+    def run(self, account: str, target: int) -> Session:
+        session = self.session(account, target)
+        assert self.lab.run(session).exit_code == Exit.OK
+        return session
+
+    def sink(self) -> Sink:
+        return self.places.sink(self.key, None)
+
+
+def same(found: Rows, expected: Rows) -> None:
+    """Each step once, in order, with all that was told; TensorBoard keeps 32 bits of a number."""
+    assert [step for step, _ in found] == [step for step, _ in expected]
+    for (step, values), (_, told) in zip(found, expected, strict=True):
+        assert values == pytest.approx(told, rel=1e-6), step
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    yield lab
+    lab.world.close()
+
+
+@pytest.fixture(params=KEYS)
+def shown(request: pytest.FixtureRequest, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
+    home = tmp_path / "machine"
+    home.mkdir()
+    monkeypatch.setenv("WANDB_DIR", str(home))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    for module in ("trackio.utils", "trackio.sqlite_storage"):
+        monkeypatch.setattr(f"{module}.TRACKIO_DIR", home / "trackio")
+    return Shown(request.param, lab, Places(home / "memory", home / "boards", {"WANDB_MODE": "offline"}))
+
+
+def test_the_same_relay_gives_the_same_curve_in_every_tracker(shown: Shown) -> None:
+    for account, target in (("ana", 150), ("ben", 220), ("ana", 300)):
+        told = shown.run(account, target).told
+        assert any("is up to date with the ledger" in line for line in told), told
+    same(shown.rows(), truth(shown.lab))
+    assert shown.rows()[-1][0] == 300 and {"train/loss", "valid/exact_accuracy", "relay/goodput"} <= {
+        name for _, values in shown.rows() for name in values
+    }
+
+
+def test_a_rollback_of_200_steps_loses_none_and_doubles_none(shown: Shown) -> None:
+    lab = shown.lab
+    shown.run("ana", 400)
+    shown.run("ben", 600)
+    before = truth(lab)
+    for step in (450, 500, 550, 600):
+        if any(c.step == step for c in lab.state().retained):
+            lab.damage(f"step_{step}.e2/state.json", lambda data: data[:-2] + b"9}")
+    shown.run("ana", 700)
+    assert lab.state().links[-1].from_step == 400, "200 steps were lost and done again"
+    shown.run("ben", 750)
+    same(shown.rows(rewinds=1), truth(lab))
+    same(shown.rows(), before)
+    steps = [step for step, _ in shown.rows(rewinds=1)]
+    assert steps == sorted(set(steps)) and steps[-1] == 750
+    assert {step for step in steps if 400 < step <= 600} and before[-1][0] == 600
+
+
+def test_the_dashboard_shows_the_same_rollback(lab: Lab) -> None:
+    for account, target in (("ana", 400), ("ben", 600)):
+        assert lab.run(lab.session(account, target_steps=target, every_steps=50, keep=Keep(8))).exit_code == Exit.OK
+    lost = {step for one in committed(lab) if one.epoch == 2 for step in (one.samples.steps if one.samples else ())}
+    for one in list(lab.state().retained):
+        if one.step > 400:
+            lab.damage(f"step_{one.step}.e2/state.json", lambda data: data[:-2] + b"9}")
+    assert lab.run(lab.session("ana", target_steps=700, every_steps=50)).exit_code == Exit.OK
+    commits = Commits(ledger_of(lab))
+    commits.read(ledger_of(lab).read(), lambda: True)
+    found = curves(commits.events, lab.state().links)
+    line, redone = found["line"]["step"], found["redone"]["step"]
+    assert line == sorted(set(line)) == [step for step, _ in truth(lab)]
+    assert set(redone) == lost and min(redone) > 400, "what was trained again is hollow, all of it"
+
+
+def test_a_kill_in_the_middle_is_caught_up_by_the_next_session(shown: Shown) -> None:
+    session = shown.session("ana", 1000)
+    shown.lab.world.at(shown.lab.world.now + 30.0, session.process.kill)
+    session.start()
+    shown.lab.world.run()
+    assert session.process.outcome is None and shown.lab.state().holder is not None
+    if shown.key == "wandb":
+        wandb.teardown()  # its own process outlives ours, and ends when it sees that
+    shown.run("ben", shown.lab.state().step + 120)
+    same(shown.rows(), truth(shown.lab))
+
+
+def test_a_tracker_is_built_from_the_ledger_alone(shown: Shown) -> None:
+    lab = shown.lab
+    assert lab.run(lab.session("ana", target_steps=120, every_steps=50)).exit_code == Exit.OK
+    for _ in range(2):
+        feed, sink = Feed(ledger_of(lab), shown.places.memory / "feed.json"), shown.sink()
+        feed.update(sink)
+        sink.close()
+    assert feed.told == 0, "what is there already is not written again"
+    same(shown.rows(), truth(lab))

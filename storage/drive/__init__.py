@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from storage.base import BadAddress, Store
 from storage.drive.place import Place
 
+_PROXIES = ("https_proxy", "HTTPS_PROXY")
+
 
 def open_drive(url: str, read_only: bool) -> Store:
     """The store at drive://FOLDER_ID/FIRST_ID, with the credentials of the environment; asks nothing.
@@ -42,3 +44,9 @@ def make_drive(url: str) -> str:
 def _need_packages() -> None:
     if find_spec("googleapiclient") is None or find_spec("google_auth_httplib2") is None:
         raise BadAddress("drive:// addresses need Google's packages: pip install 'trm-relay[drive]'.")
+    if find_spec("socks") is None and any(os.environ.get(name) for name in _PROXIES):
+        # httplib2 goes to the network directly where it has no PySocks, whatever the environment says
+        raise BadAddress(
+            "HTTPS_PROXY names a proxy, which Google's packages use only with PySocks: pip install pysocks. "
+            "Nothing was sent."
+        )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage.base import StoreError, open_store
+from storage.base import BadAddress, Ref, StoreError, open_store
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -68,5 +68,14 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 def test_the_proxy_of_the_environment_is_asked_and_its_refusal_is_told(proxy: Proxy, address: str) -> None:
     with pytest.raises(StoreError):
         store = open_store(address)
-        store.get(store.ref("trm-relay.store.json"), limit=1000)
+        store.get(Ref("trm-relay-store"), limit=1000)
     assert proxy.asked and all(line.startswith(f"CONNECT {CLOUDS[address]}:443") for line in proxy.asked), proxy.asked
+
+
+def test_without_what_speaks_to_proxies_drive_is_refused_and_nothing_goes_round_it(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.drive.find_spec", lambda name: None if name == "socks" else name)
+    with pytest.raises(BadAddress, match="pip install pysocks"):
+        open_store(next(address for address in CLOUDS if address.startswith("drive")))
+    assert not proxy.asked

@@ -15,6 +15,7 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
+from relay.clock import end_process
 from relay.commands import table
 from relay.commands.common import App
 from relay.commands.spelling import spelled
@@ -264,7 +265,11 @@ def main() -> None:
             follow()
             return
         atexit.register(dismiss)
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        end_process(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
 
 
 if __name__ == "__main__":

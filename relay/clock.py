@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Protocol
 
 
@@ -81,3 +84,18 @@ class RealRuntime:
         thread = threading.Thread(target=body, name=name, daemon=True)
         thread.start()
         return thread
+
+
+def end_process(code: int) -> None:
+    """End with that code although a thread of ours is still at work, as where a commit was given up.
+
+    The interpreter ends such a thread by unwinding it, and inside a library in C++ that aborts the process: the code
+    would be lost. Returns where no thread is left; then the usual way out is safe.
+    """
+    if not any(thread.daemon for thread in threading.enumerate()):
+        return
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -138,3 +140,19 @@ def test_without_a_hurry_no_end_is_forced(watched: Watched, number: signal.Signa
 
 def test_the_forced_end_leaves_the_last_commit_its_grace_and_comes_before_sigkill() -> None:
     assert Plan(1).grace_s + 2 < interrupts.LAST_S < 30
+
+
+def test_a_process_ends_with_its_code_whatever_its_threads_are_at() -> None:
+    """An ordered end unwinds a thread inside a C++ library, and so aborts: -6 instead of 130."""
+    script = (
+        "import atexit, threading, sys\n"
+        "from relay.clock import RealRuntime, end_process\n"
+        "atexit.register(print, 'last', flush=True)\n"
+        "end_process(1)\n"
+        "RealRuntime().spawn('at work', threading.Event().wait)\n"
+        "sys.stdout.write('told ')\n"
+        "end_process(130)\n"
+        "print('not reached')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "told last\n", "")

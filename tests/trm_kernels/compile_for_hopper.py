@@ -89,7 +89,7 @@ def launch_all() -> None:
 
 
 def launch_specialized() -> None:
-    """Every launcher of the kernels with loading and computing warps."""
+    """Every launcher of the kernels for Hopper alone."""
     x = torch.zeros(2, 97, 512, dtype=torch.bfloat16)
     rows, wgu, wd = x.flatten(0, 1), torch.zeros(1024, 128).bfloat16(), torch.zeros(512, 128).bfloat16()
     y, rstd = mixer.forward(x, wgu, wd, 1e-5)
@@ -98,10 +98,11 @@ def launch_specialized() -> None:
     up = torch.zeros(3072, 512).bfloat16()
     channel.gate_up(rows, up, False)
     channel.gate_up(rows, up, True)
-    long, rotary = torch.zeros(2, 916, 512).bfloat16(), rotary_tables(916, 64, 10000.0)
-    projected = hopper_attention.project(long, torch.zeros(1536, 512).bfloat16(), *rotary, 8)
-    mixed, kept = hopper_attention.forward(projected, *rotary, 8)
-    hopper_attention.backward(projected, *rotary, mixed, kept, long, 8)
+    for some in (x, torch.zeros(2, 916, 512).bfloat16()):
+        rotary = rotary_tables(some.shape[1], 64, 10000.0)
+        projected = hopper_attention.project(some, torch.zeros(1536, 512).bfloat16(), *rotary, 8)
+        mixed, kept = hopper_attention.forward(projected, *rotary, 8)
+        hopper_attention.backward(projected, *rotary, mixed, kept, some, 8)
 
 
 if __name__ == "__main__":

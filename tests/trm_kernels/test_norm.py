@@ -28,9 +28,18 @@ def test_forward(part: Any, inject: bool, keep: bool) -> None:
 
 
 @BOTH
+def test_a_sum_that_is_made_already(part: Any) -> None:
+    x = random(ROWS, WIDTH)
+    assert error(part.forward(x, None, EPS)[0], rms(x.double(), EPS)) < CLOSE
+
+
+@BOTH
 def test_backward(part: Any) -> None:
     x, m, dy = (random(ROWS, WIDTH, seed=seed) for seed in range(3))
     y, _, rstd = part.forward(x, m, EPS)
     r = (x.double() + m.double()).requires_grad_()
     (true,) = torch.autograd.grad(rms(r, EPS), r, dy.double())
     assert error(part.backward(dy, y, rstd), true) < CLOSE
+    out = torch.empty_like(dy)
+    assert part.backward(dy, y, rstd, out) is out
+    assert error(out, true) < CLOSE

@@ -22,6 +22,8 @@ from trm.kernels.specialized import (
     mixer_input_grad,
     mixer_weight_grad,
     qkv,
+    short_backward,
+    short_forward,
 )
 from trm.kernels.specialized.long_tiles import tiles
 
@@ -100,7 +102,7 @@ def test_the_channel_hands_on_what_it_cannot_take(
 
 @pytest.mark.parametrize(
     ("length", "width", "heads", "own"),
-    [(129, 512, 8, True), (916, 512, 8, True), (128, 512, 8, False), (916, 512, 4, False), (916, 256, 4, False)],
+    [(97, 512, 8, True), (128, 512, 8, True), (129, 512, 8, True), (97, 512, 4, False), (916, 256, 4, False)],
 )
 def test_the_attention_hands_on_what_it_cannot_take(
     monkeypatch: pytest.MonkeyPatch, length: int, width: int, heads: int, own: bool
@@ -110,16 +112,20 @@ def test_the_attention_hands_on_what_it_cannot_take(
     answers(monkeypatch, "project", attention, qkv)
     answers(monkeypatch, "backward", attention)
     monkeypatch.setattr(attention, "forward", lambda *_: (attention.__name__, ()))
-    monkeypatch.setattr(long_forward, "forward", lambda *_: (long_forward.__name__, x))
+    for module in (short_forward, long_forward):
+        monkeypatch.setattr(module, "forward", lambda *_, name=module.__name__: (name, x))
+    answers(monkeypatch, "backward", short_backward)
     written: list[str] = []
     for module in (long_queries, long_keys):
         monkeypatch.setattr(module, "write", lambda *_, name=module.__name__: written.append(name))
     rotary: Any = (x, x, heads)
     taken: Any = hopper_attention.project(x, w, *rotary), hopper_attention.forward(projected, *rotary)[0]
     gradient: Any = hopper_attention.backward(projected, x, x, x, (x,), x, heads)
-    assert taken == ((qkv if own else attention).__name__, (long_forward if own else attention).__name__)
-    assert written == ([long_queries.__name__, long_keys.__name__] if own else [])
-    assert (gradient == attention.__name__) is not own
+    long, short = own and length > 128, own and length <= 128
+    made = short_forward if short else long_forward if long else attention
+    assert taken == ((qkv if own else attention).__name__, made.__name__)
+    assert written == ([long_queries.__name__, long_keys.__name__] if long else [])
+    assert long or gradient == (short_backward if short else attention).__name__
 
 
 @pytest.mark.parametrize(

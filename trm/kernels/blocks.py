@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trm.kernels.layout import PAIR, add_product, pair_rows, unpair_rows
+from trm.kernels.layout import PAIR, add_product, add_to, pair_rows, unpair_rows
 from trm.kernels.mixers import Mixer
 from trm.kernels.parts import Parts
 
@@ -57,13 +57,15 @@ class FastBlock:
     def forward(
         self, x: Tensor, injection: Tensor | None, keep: bool, keep_y: bool = True
     ) -> tuple[Tensor, Tensor, Saved | None]:
-        """x (B, L, D) -> (y, y + injection, what `backward` needs if `keep`). y only if `keep_y`."""
-        y1, mixed = self.mixer.forward(x)
+        """x (B, L, D) -> (y, y + injection, what `backward` needs if `keep`). y only if `keep_y`.
+
+        Unless `keep`, x may be overwritten.
+        """
+        y1, mixed = self.mixer.forward(x, keep)
         rows = y1.flatten(0, 1)
         hidden, gu = self.parts.channel.gate_up(rows, self.wgu, keep)
-        m = hidden @ self.wd.T
         inj = None if injection is None else injection.flatten(0, 1)
-        y2, z, rstd2 = self.parts.norm.forward(rows, m, self.eps, inj, keep or keep_y)
+        y2, z, rstd2 = self.parts.norm.forward(*add_to(rows, hidden, self.wd, keep), self.eps, inj, keep or keep_y)
         saved = Saved(mixed, y1, gu, hidden, y2, rstd2) if keep else None
         return y2.view_as(x), z.view_as(x), saved
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trm.kernels.layout import CHUNK, PAD, add_product, pair_rows, unpair_rows
+from trm.kernels.layout import CHUNK, PAD, add_product, add_to, pair_rows, unpair_rows
 from trm.kernels.parts import Parts
 
 _PARTS = 33
@@ -28,8 +28,8 @@ class Mixer(Protocol):
         """Cast the parameters and forget the last step's gradients."""
         ...
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
-        """(B, L, D) -> the same shape, and what `backward` needs."""
+    def forward(self, x: Tensor, keep: bool) -> tuple[Tensor, Saved]:
+        """(B, L, D) -> the same shape, and what `backward` needs if `keep`; else x may be overwritten."""
         ...
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
@@ -63,8 +63,8 @@ class TokenMixer:
         pair_rows(self.source[0], self.wgu, CHUNK)
         self.wd[:, : len(self.source[1])].copy_(self.source[1].T)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
-        """(B, L, D) -> the same shape, and what `backward` needs."""
+    def forward(self, x: Tensor, keep: bool) -> tuple[Tensor, Saved]:
+        """(B, L, D) -> the same shape, and what `backward` needs if `keep`; else x may be overwritten."""
         y, rstd = self.part.forward(x, self.wgu, self.wd, self.eps)
         return y, (x, y, rstd)
 
@@ -99,23 +99,23 @@ class AttentionMixer:
         for target in self.target:
             target.zero_()
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
-        """(B, L, D) -> the same shape, and what `backward` needs."""
+    def forward(self, x: Tensor, keep: bool) -> tuple[Tensor, Saved]:
+        """(B, L, D) -> the same shape, and what `backward` needs if `keep`; else x may be overwritten."""
         rows = x.flatten(0, 1)
         qkv = self.parts.attention.project(x, self.qkv, *self.rotary, self.heads)
         mixed, kept = self.parts.attention.forward(qkv, *self.rotary, self.heads)
-        y, _, rstd = self.parts.norm.forward(rows, mixed.flatten(0, 1) @ self.out.T, self.eps)
+        y, _, rstd = self.parts.norm.forward(*add_to(rows, mixed.flatten(0, 1), self.out, keep), self.eps)
         return y.view_as(x), (rows, qkv, mixed, y, rstd, *kept)
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
         """Write the input's gradient into dx; go on summing the weights' gradients (`pack` starts the sum)."""
         rows, qkv, mixed, y, rstd, *kept = saved
-        dr = self.parts.norm.backward(dy.flatten(0, 1), y, rstd)
+        dr = self.parts.norm.backward(dy.flatten(0, 1), y, rstd, dx.flatten(0, 1))
         add_product(self.target[1], dr, mixed.flatten(0, 1))
         dmixed = (dr @ self.out).view_as(mixed)
         dqkv = self.parts.attention.backward(qkv, *self.rotary, mixed, kept, dmixed, self.heads).flatten(0, 1)
         add_product(self.target[0], dqkv, rows)
-        torch.addmm(dr, dqkv, self.qkv, out=dx.view_as(dr))
+        dr.addmm_(dqkv, self.qkv)
 
     def finish(self) -> None:
         """Nothing: the flat gradients are the sums."""

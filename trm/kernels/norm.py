@@ -13,14 +13,21 @@ ROWS = 8
 
 
 @triton.jit
+def _from_the_end(R: tl.constexpr):
+    """A program's rows, the first program's the last ones: those were written last and are in the cache still."""
+    return (tl.num_programs(0) - 1 - tl.program_id(0)).to(tl.int64) * R + tl.arange(0, R)
+
+
+@triton.jit
 def _norm_forward(x_ptr, m_ptr, inj_ptr, y_ptr, z_ptr, rstd_ptr, eps, T, D: tl.constexpr, R: tl.constexpr,
-                  Y: tl.constexpr, Z: tl.constexpr):  # fmt: skip
-    rows = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+                  M: tl.constexpr, Y: tl.constexpr, Z: tl.constexpr):  # fmt: skip
+    rows = _from_the_end(R)
     real = (rows < T)[:, None]
     at = rows[:, None] * D + tl.arange(0, D)[None, :]
     kind: tl.constexpr = x_ptr.dtype.element_ty
-    r = tl.load(x_ptr + at, mask=real, other=0.0).to(tl.float32) + tl.load(m_ptr + at, mask=real, other=0.0)
-    r = r.to(kind).to(tl.float32)
+    r = tl.load(x_ptr + at, mask=real, other=0.0).to(tl.float32)
+    if M:
+        r = (r + tl.load(m_ptr + at, mask=real, other=0.0)).to(kind).to(tl.float32)
     rstd = 1.0 / tl.sqrt(tl.sum(r * r, axis=1) / D + eps)
     y = (r * rstd[:, None]).to(kind)
     tl.store(rstd_ptr + rows, rstd, mask=rows < T)
@@ -33,7 +40,7 @@ def _norm_forward(x_ptr, m_ptr, inj_ptr, y_ptr, z_ptr, rstd_ptr, eps, T, D: tl.c
 
 @triton.jit
 def _norm_backward(dy_ptr, y_ptr, rstd_ptr, dr_ptr, T, D: tl.constexpr, R: tl.constexpr):
-    rows = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    rows = _from_the_end(R)
     real = (rows < T)[:, None]
     at = rows[:, None] * D + tl.arange(0, D)[None, :]
     y = tl.load(y_ptr + at, mask=real, other=0.0).to(tl.float32)
@@ -44,11 +51,11 @@ def _norm_backward(dy_ptr, y_ptr, rstd_ptr, dr_ptr, T, D: tl.constexpr, R: tl.co
 
 
 def forward(
-    x: Tensor, m: Tensor, eps: float, injection: Tensor | None = None, keep: bool = True
+    x: Tensor, m: Tensor | None, eps: float, injection: Tensor | None = None, keep: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(y, z, rstd): y = rms(x + m) over the last axis, z = y + injection, rstd float32 (rows,).
 
-    x, m: (rows, D), D a power of two. Without injection z is y; with it and without `keep`, y is not stored (z again).
+    x, m: (rows, D), D a power of two; m None: nothing is added. Without injection z is y; with it and without `keep`, y is not stored (z again).
     """
     rows, width = x.shape
     wants_y = keep or injection is None
@@ -56,15 +63,15 @@ def forward(
     y = torch.empty_like(x) if wants_y else z
     rstd = x.new_empty(rows, dtype=torch.float32)
     _norm_forward[(triton.cdiv(rows, ROWS),)](
-        x, m, x if injection is None else injection, y, z, rstd, eps, rows, width, ROWS, wants_y,
-        injection is not None, num_warps=4,
+        x, x if m is None else m, x if injection is None else injection, y, z, rstd, eps, rows, width, ROWS,
+        m is not None, wants_y, injection is not None, num_warps=4,
     )  # fmt: skip
     return y, (y if injection is None else z), rstd
 
 
-def backward(dy: Tensor, y: Tensor, rstd: Tensor) -> Tensor:
-    """Gradient of x + m, (rows, D)."""
+def backward(dy: Tensor, y: Tensor, rstd: Tensor, out: Tensor | None = None) -> Tensor:
+    """Gradient of x + m, (rows, D), written to `out` if that is given."""
     rows, width = dy.shape
-    dr = torch.empty_like(dy)
+    dr = torch.empty_like(dy) if out is None else out
     _norm_backward[(triton.cdiv(rows, ROWS),)](dy, y, rstd, dr, rows, width, ROWS, num_warps=4)
     return dr

@@ -118,19 +118,20 @@ class PlainNorm:
 
     @staticmethod
     def forward(
-        x: Tensor, m: Tensor, eps: float, injection: Tensor | None = None, keep: bool = True
+        x: Tensor, m: Tensor | None, eps: float, injection: Tensor | None = None, keep: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(y, z, rstd): y = rms(x + m), z = y + injection."""
-        r = x + m
+        r = x if m is None else x + m
         wide = torch.promote_types(x.dtype, torch.float32)
         rstd = torch.rsqrt(r.to(wide).square().mean(-1) + eps)
         y = rms_norm(r, eps)
         return y, (y if injection is None else y + injection), rstd
 
     @staticmethod
-    def backward(dy: Tensor, y: Tensor, rstd: Tensor) -> Tensor:
+    def backward(dy: Tensor, y: Tensor, rstd: Tensor, out: Tensor | None = None) -> Tensor:
         """Gradient of x + m."""
-        return norm_grad(dy, y, rstd)
+        dr = norm_grad(dy, y, rstd)
+        return dr if out is None else out.copy_(dr)
 
 
 def loss_and_grad(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trm.kernels import attention
 from trm.kernels.layout import PAD
-from trm.kernels.specialized import long_forward, long_keys, long_queries
+from trm.kernels.specialized import long_forward, long_keys, long_queries, short_backward, short_forward
 from trm.kernels.specialized import qkv as projection
 
 SPECIALIZED = True
@@ -18,22 +18,22 @@ WIDTH, HEAD = 512, 64
 """The widths they ran at; token rows of the first fit into shared memory."""
 
 
-def takes_long(length: int, width: int, heads: int) -> bool:
-    """Whether a sequence goes to the kernels for long ones, whose projection turns queries and keys already."""
-    return length > PAD and (width, width // heads) == (WIDTH, HEAD)
+def takes(width: int, heads: int) -> bool:
+    """Whether so many channels in so many heads go to the kernels here, whose projection turns queries and keys."""
+    return (width, width // heads) == (WIDTH, HEAD)
 
 
 def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
     """x (B, L, D), w (3 D, D) -> what `forward` takes, (B, L, 3 D)."""
-    if takes_long(x.shape[1], x.shape[2], heads):
+    if takes(x.shape[2], heads):
         return projection.project(x, w, cos, sin)
     return attention.project(x, w, cos, sin, heads)
 
 
 def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:
     """What `project` made -> mixed values (B, L, D) and what `backward` needs. May leave q and k turned."""
-    if takes_long(qkv.shape[1], qkv.shape[2] // 3, heads):
-        mixed, sums = long_forward.forward(qkv, heads)
+    if takes(qkv.shape[2] // 3, heads):
+        mixed, sums = (short_forward if qkv.shape[1] <= PAD else long_forward).forward(qkv, heads)
         return mixed, (sums,)
     return attention.forward(qkv, cos, sin, heads)
 
@@ -42,9 +42,11 @@ def backward(
     qkv: Tensor, cos: Tensor, sin: Tensor, mixed: Tensor, kept: Sequence[Tensor], dout: Tensor, heads: int
 ) -> Tensor:  # fmt: skip
     """Gradient of the projection before anything was turned, given what `forward` left and that of the mixed values."""
-    if takes_long(qkv.shape[1], qkv.shape[2] // 3, heads):
-        dqkv, dots = torch.empty_like(qkv), torch.empty_like(kept[0])
-        long_queries.write(dqkv, dots, qkv, cos, sin, mixed, kept[0], dout, heads)
-        long_keys.write(dqkv, dots, qkv, cos, sin, kept[0], dout, heads)
-        return dqkv
-    return attention.backward(qkv, cos, sin, mixed, kept, dout, heads)
+    if not takes(qkv.shape[2] // 3, heads):
+        return attention.backward(qkv, cos, sin, mixed, kept, dout, heads)
+    if qkv.shape[1] <= PAD:
+        return short_backward.backward(qkv, cos, sin, mixed, kept[0], dout, heads)
+    dqkv, dots = torch.empty_like(qkv), torch.empty_like(kept[0])
+    long_queries.write(dqkv, dots, qkv, cos, sin, mixed, kept[0], dout, heads)
+    long_keys.write(dqkv, dots, qkv, cos, sin, kept[0], dout, heads)
+    return dqkv

@@ -55,7 +55,8 @@ def forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(y, z, rstd): y = rms(x + m) over the last axis, z = y + injection, rstd float32 (rows,).
 
-    x, m: (rows, D), D a power of two; m None: nothing is added. Without injection z is y; with it and without `keep`, y is not stored (z again).
+    x, m: (rows, D), D a power of two; m None: nothing is added. Without injection z is y; with it and without `keep`,
+    y is not stored (z again).
     """
     rows, width = x.shape
     wants_y = keep or injection is None

@@ -75,8 +75,10 @@ def _short_forward(qkv, out, sums_ptr, scale, H: gl.constexpr, L: gl.constexpr):
 
 
 def forward(qkv: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    """qkv (B, L, 3 D), q and k turned, heads of 64 -> mixed values (B, L, D) and minus the logarithms of the softmax's sums, in units
-    of q @ k, float32 (B heads, PAD)."""
+    """qkv (B, L, 3 D), q and k turned, heads of 64 -> mixed values (B, L, D) and the softmax's sums.
+
+    Those are minus their logarithms in units of q @ k, float32 (B heads, PAD).
+    """
     batch, length, triple = qkv.shape
     out = qkv.new_empty(batch, length, triple // 3)
     sums = qkv.new_empty(batch * heads, PAD, dtype=torch.float32)

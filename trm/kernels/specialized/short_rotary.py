@@ -6,7 +6,6 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-
 ROWS, WARPS = gl.constexpr(64), gl.constexpr(8)
 """Rows that all warps take at once."""
 

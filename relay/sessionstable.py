@@ -18,6 +18,8 @@ from relay.zones import local
 UNTOLD = "unknown"
 LONGEST = 24
 """Columns of an id, and the least that is left for how a session ended."""
+ROOM = 20
+"""Columns for how a session ended, before others go: `interrupted (SIGINT)`."""
 OPTIONAL = ("link", "start", "GPU", "min")
 """Columns that go first where the terminal is narrow."""
 
@@ -123,7 +125,7 @@ def _table(links: Sequence[Link], width: int | None) -> list[str]:
     columns = list(COLUMNS)
     for title in (*OPTIONAL, ""):
         sizes = _sizes(columns, links)
-        if width is None or sum(sizes[:-1]) + 2 * (len(sizes) - 1) + min(sizes[-1], 12) <= width:
+        if width is None or sum(sizes[:-1]) + 2 * (len(sizes) - 1) + min(sizes[-1], ROOM) <= width:
             break
         columns = [column for column in columns if column[0] != title]
     if width is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace as with_parts
-from functools import partial
 from statistics import median
 from typing import Annotated, Any
 
@@ -57,6 +57,8 @@ PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""
 WORDS_S = 0.5
 """Longest that the last words of a process may take."""
+CURSOR = "\x1b[?25h"
+"""Shows it again: lines that move hide it."""
 
 
 def run(
@@ -142,10 +144,14 @@ def push(
 def leaving(app: App, as_json: bool) -> Callable[[RelayError], None]:
     """How a process ends that a signal could not end: it says why, and is gone, whatever hangs in it."""
 
+    def words(code: int, text: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(CURSOR)
+        tell(code, text, None, as_json, secrets_of(app.environ))
+
     def leave(error: RelayError) -> None:
         code, text = explain(error)
-        words = partial(tell, code, text, None, as_json, secrets_of(app.environ))
-        app.runtime.spawn("last words", words).join(WORDS_S)  # whoever holds the stream may hang as well
+        app.runtime.spawn("last words", lambda: words(code, text)).join(WORDS_S)  # whoever has the stream may hang too
         os._exit(code)
 
     return leave

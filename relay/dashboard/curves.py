@@ -29,6 +29,7 @@ TITLES = {
     "accuracy": "training, cells right",
     "q_halt_accuracy": "halting right",
     VALIDATION: "validation, exactly right",
+    "valid/cell_accuracy": "validation, cells right",
     "lr": "learning rate",
 }
 

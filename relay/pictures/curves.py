@@ -18,15 +18,25 @@ if TYPE_CHECKING:
 
 AXES = {"step": "step", "time": "time (UTC)", "hours": "hours of lease, everybody's added up"}
 GROUPS = {"loss": "Loss", "accuracy": "Accuracy", "rate": "Learning rate", "other": "Other numbers"}
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (6, 1.6, 1.2, 1.6)))
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 2)),
+    (0, (1.2, 1.6)),
+    (0, (6, 1.6, 1.2, 1.6)),
+    (0, (3, 1.5, 1, 1.5, 1, 1.5)),
+    (0, (9, 3)),
+    (0, (1, 3)),
+    (0, (2, 1)),
+)
+"""As many as there are series at most."""
 LEFT, RIGHT, ROW, STRIP, FOOT = 0.7, 0.32, 0.21, 0.17, 0.7
 """Inches, as are the next."""
 HIGH = {"loss": 1.8, "accuracy": 1.8, "rate": 0.8, "other": 1.3}
 FEW, MANY = 40, 60
 """Points of which each is marked; hand-offs of which each is seen well."""
-SIGNS, SIGNED = ("", "s", "^", "v"), 9
+SIGNS, SIGNED = ("", "s", "^", "v", "P", "X", "D", "p"), 9
 """Where sessions are short dashes cannot be told apart: lines but the first also carry a few signs."""
-REDONE = "Hollow points were trained again after damage; the lines leave them out."
+REDONE = "Hollow points were lost to damage and done again; the lines leave them out."
 
 
 @dataclass(frozen=True)
@@ -140,16 +150,17 @@ def _lines(axes: Axes, chart: Chart, one: Series, number: int) -> None:
             [stroke.points for stroke in one.line],
             colors=[chart.owners[stroke.epoch].colour for stroke in one.line],
             linestyles=[DASHES[number % len(DASHES)]],
-            linewidths=1.0 if one.name == VALIDATION else 1.5,
+            linewidths=1.0 if number else 1.6,
             gid=f"line:{one.name}",
         )
     )
     dots, colours = _dots(chart, one.line, joined=True)
     validated = one.name == VALIDATION
-    if len(dots) <= FEW or validated:
+    sign = SIGNS[number % len(SIGNS)]
+    if validated or (not sign and len(dots) <= FEW):
         every = slice(None, None, 1 + len(dots) // (2 * FEW))
         axes.scatter(*_columns(dots[every]), s=20 if validated else 9, c=colours[every], linewidths=0, zorder=3)
-    elif sign := SIGNS[number % len(SIGNS)]:
+    elif sign:
         every = slice(len(dots) // SIGNED // 2, None, max(1, len(dots) // SIGNED))
         axes.scatter(*_columns(dots[every]), s=16, marker=sign, c=chart.colours.ink, linewidths=0, zorder=3)
 
@@ -183,7 +194,7 @@ def _key(figure: Figure, one: Series, number: int, top: float, colours: Palette)
     left = LEFT + (WIDTH - LEFT) / 2 * (number % 2)
     across, up = [left / wide, (left + 0.3) / wide], [1 - top / high] * 2
     style = DASHES[number % len(DASHES)]
-    sign = "o" if one.name == VALIDATION else SIGNS[number % len(SIGNS)] if len(one.points) > FEW else ""
+    sign = "o" if one.name == VALIDATION else SIGNS[number % len(SIGNS)]
     line = Line2D(across, up, color=colours.quiet, linestyle=style, linewidth=1.4, marker=sign or None)
     line.set(markersize=4, markevery=[1], markerfacecolor=colours.ink, markeredgewidth=0)
     figure.add_artist(line)

@@ -14,10 +14,10 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
-from relay.dashboard.curves import VALIDATION
+from relay.dashboard.curves import MOST_SERIES, VALIDATION
 from relay.dashboard.data import Seen, document
 from relay.dashboard.history import Committed, Event, WentBack
-from relay.pictures.curves import AXES, draw_curves, told
+from relay.pictures.curves import AXES, DASHES, SIGNS, draw_curves, told
 from relay.pictures.paper import DARK, LIGHT, WIDTH, drawing, encoded, shown
 from relay.pictures.strokes import DAY
 from relay.pictures.timeline import ENDS, draw_timeline
@@ -99,6 +99,10 @@ def test_every_point_of_the_dashboard_is_drawn_once_and_no_other(page: dict[str,
                 found = [point for place, part in enumerate(segments) for point in part[1 if place else 0 :]]
             assert close(found, wanted), (side, one["name"])
     assert page["curves"]["redone"]["step"] == [600, 700]
+
+
+def test_every_series_a_dashboard_has_room_for_can_be_told_apart_without_colour() -> None:
+    assert len(set(map(str, DASHES))) == len(set(SIGNS)) == len(DASHES) == MOST_SERIES
 
 
 def test_each_session_has_its_accounts_colour_and_handoffs_are_where_sessions_began(page: dict[str, Any]) -> None:

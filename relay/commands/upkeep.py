@@ -62,6 +62,7 @@ def init(
     state = opened.view.state
     address = str(Address(resolved.ledger_url.partition("#")[0], state.ledger_store))
     second = str(Address(resolved.checkpoint_url.partition("#")[0], state.checkpoint_store))
+    say(f"A message to invite somebody with: {command('invite', state.run)}")
     document = {"schema": "relay.init/1", "run": state.run, "begun": opened.begun, "address": address}
     emit(as_json, {**document, "checkpoint_address": second}, addresses(address, second))
 

@@ -1,0 +1,29 @@
+"""`invite`: a message to send to somebody who may join a run; writes nothing."""
+
+from __future__ import annotations
+
+import typer
+
+from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, surroundings
+from relay.commands.opening import target_of
+from relay.commands.reading import accounts, require
+from relay.invitation import commands, document, free_id, text
+from relay.storeid import Address
+
+
+def invite(
+    context: typer.Context, run: RunOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Print a message that invites somebody: the address and the commands to copy, no secret."""
+    app = surroundings(context)
+    resolved = app.settle(config=config, flags={"run": run})
+    opened, stores = require(app, resolved)
+    state = opened.view.state
+    ledger = str(Address(resolved.ledger_url.partition("#")[0], state.ledger_store))
+    second = str(Address(resolved.checkpoint_url.partition("#")[0], state.checkpoint_store))
+    where = {"RELAY_LEDGER_STORE": ledger, "RELAY_CHECKPOINT_STORE": second}
+    where = {"RELAY_STORE": ledger} if ledger == second else where
+    account = free_id(accounts(app, stores).ids())
+    words = commands(state.run, account, where)
+    message = text(state.run, state.step, target_of(app, resolved, state), words, where)
+    emit(as_json, document(state.run, account, words, where), message)

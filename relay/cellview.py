@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 MOVES = re.compile(
-    r"step [\d,]+/[\d,]+|starting: |waiting for |looking whether |process \d+ commits and|\w+ step [\d,]+: \d+% of "
+    r"step [\d,]+/[\d,]+|\w+ step [\d,]+: \d+% of |waiting for |looking whether |process \d+ commits and "
+    r"|starting: |restoring|first step, which |evaluating|finishing: "
 )
 """How a line begins that the next one of its kind replaces."""
 STEPS = re.compile(r"step ([\d,]+)/([\d,]+)")

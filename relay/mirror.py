@@ -91,8 +91,14 @@ def read_now(path: Path) -> Now | None:
 class View:
     """Shows what is new each time it looks."""
 
-    def __init__(self, path: Path, step: Callable[[Progress], None], tell: Callable[[str], None]) -> None:
-        self._path, self._step, self._tell = path, step, tell
+    def __init__(
+        self,
+        path: Path,
+        step: Callable[[Progress], None],
+        tell: Callable[[str], None],
+        aim: Callable[[int], None] = lambda target: None,
+    ) -> None:
+        self._path, self._step, self._tell, self._aim = path, step, tell, aim
         self._seen = Now()
 
     def look(self) -> Now | None:
@@ -102,6 +108,8 @@ class View:
             return now
         for line in now.lines[max(0, len(now.lines) - (now.told - self._seen.told)) :]:
             self._tell(line)
+        if now.target != self._seen.target:
+            self._aim(now.target)
         if now.step != self._seen.step:
             self._step(Progress(now.step, now.metrics))
         self._seen = now

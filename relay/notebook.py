@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,12 +28,14 @@ CHECKOUT = Path(__file__).parent.parent
 ENDED = (Exit.OK, Exit.HANDOFF)
 """Exit codes after which everything is where others find it."""
 GO_ON: dict[int, str] = {
-    Exit.LEASE_HELD: "Run this cell again later, or with what it proposes: earlier='attach' or earlier='replace'.",
+    Exit.LEASE_HELD: "Run this cell again later.",
     Exit.UPLOAD_FAILED: "Do not delete this machine: run this cell again, which sends the checkpoint first.",
     Exit.SIGINT: "Run this cell again to go on from there.",
     Exit.SIGTERM: "Run this cell again to go on from there.",
 }
 """What to do in the notebook, by exit code."""
+OURS = "Choose EARLIER in this cell, 'attach' or 'replace', and run it again."
+"""The same where it is this machine's own earlier session."""
 
 
 class Stopped(Exception):
@@ -101,7 +103,7 @@ class Notebook:
         code, out = self._relay(*words, document=True)
         document = read(out)
         if code not in ENDED:
-            raise Stopped(f"{document.get('message', f'The session ended with {code}.')} {GO_ON.get(code, '')}".strip())
+            raise Stopped(f"{reason(code, document)} {advice(code, document)}".strip())
         self.ended = document
         print(document.get("message", ""))
         if code == Exit.HANDOFF:
@@ -114,7 +116,7 @@ class Notebook:
         (self.folder / "sync").mkdir(exist_ok=True)
         code, out = self._relay("dashboard", "--export", str(file), "--json", document=True)
         if code:
-            raise Stopped(read(out).get("message", f"The page could not be made (exit {code})."))
+            raise Stopped(f"The page could not be made. {reason(code, read(out))}")
         display = displays()
         if display is None:
             print(self.folder / file)
@@ -141,6 +143,21 @@ class Notebook:
     def _follow(self, words: list[str], document: bool = False) -> tuple[int, str]:
         environ = {**self.environ, ASKED: "1", "PYTHONUNBUFFERED": "1"}
         return follow(words, environ, self.folder, CellView(displays()).line, self.runtime, document)
+
+
+def reason(code: int, document: Mapping[str, Any]) -> str:
+    """Why a command ended, unless it has told that itself, as it does for every error (relay.error/1)."""
+    if document.get("schema") == "relay.error/1":
+        return f"It ended with {code}; the reason is above."
+    return str(document.get("message") or f"It ended with {code}.")
+
+
+def advice(code: int, document: Mapping[str, Any]) -> str:
+    """What to do in the notebook."""
+    message = str(document.get("message"))
+    if message.startswith("Detached"):
+        return "Choose 'attach' again to look on."
+    return OURS if code == Exit.LEASE_HELD and "--attach" in message else GO_ON.get(code, "")
 
 
 def read(out: str) -> dict[str, Any]:

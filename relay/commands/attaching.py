@@ -51,10 +51,10 @@ def choices(opening: Opening, other: Earlier) -> str:
 
 
 def process(other: Earlier) -> str:
-    """`process 123, 5 min old`."""
+    """`process 123 (started 5 min ago)`."""
     if not other.reachable:
         return f"process {other.who.pid} of another container that shares this home"
-    return f"process {other.who.pid}, started {duration(other.age_s)} ago"
+    return f"process {other.who.pid} (started {duration(other.age_s)} ago)"
 
 
 def met(opening: Opening) -> Outcome | None:
@@ -104,11 +104,10 @@ def look_on(opening: Opening, other: Earlier) -> None:
     """Until it has ended. Raises Detached (130)."""
     here = opening.here
     opening.shown.tell(f"Looking on at {process(other)}. Ctrl-C leaves it running.")
-    view = View(here.locks.path(other.session, "now"), opening.shown.step, opening.shown.tell)
+    shown = opening.shown
+    view = View(here.locks.path(other.session, "now"), shown.step, shown.tell, shown.aim)
     while here.neighbours.lives(other):
-        now = view.look()
-        if now is not None and now.target:
-            opening.shown.aim(now.target)
+        view.look()
         try:
             heed(opening.stop)
         except Interrupted as interrupted:

@@ -101,7 +101,8 @@ def run(
     }
     app, stop = surroundings(context), StopSignal()
     shown = display(0, app.runtime, progress_seconds)
-    with closing(shown), listening(stop, app.runtime, leaving(app, as_json), shown.tell):
+    heard = (lambda text: None) if attach else shown.tell  # who looks on ends nothing
+    with closing(shown), listening(stop, app.runtime, leaving(app, as_json), heard):
         resolved = app.settle(overrides, config, flags)
         tell_secrets(app)
         webhook = address_of(app.environ)

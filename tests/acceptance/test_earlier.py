@@ -37,7 +37,7 @@ def test_refused_with_both_choices_then_looked_on_at_then_replaced_then_killed(r
 
     refused = relay.call(*ENDLESS, "--json", code=73)
     text = json.loads(refused)["message"]
-    assert f"process {first.pid}, started" in text and "--attach" in text and "--replace" in text
+    assert f"process {first.pid} (started" in text and "--attach" in text and "--replace" in text
 
     looking = relay.start(*ENDLESS, "--attach")
     assert isinstance(looking, Forked)
@@ -45,6 +45,7 @@ def test_refused_with_both_choices_then_looked_on_at_then_replaced_then_killed(r
     looking.send_signal(signal.SIGINT)
     looking.communicate(timeout=30)
     assert looking.returncode == 130 and "Detached" in words(looking)
+    assert "Ctrl-C: " not in words(looking), "nothing was ended"
     assert first.poll() is None
 
     looking = relay.start(*ENDLESS, "--attach", "--json")

@@ -42,6 +42,7 @@ async def run(client: NotebookClient, document: nbformat.NotebookNode, number: i
 async def interrupted(client: NotebookClient, document: nbformat.NotebookNode, number: int) -> str:
     """Execute a cell and press stop once steps are made; what it shows."""
     cell = document.cells[number]
+    cell.outputs = []
     running = asyncio.ensure_future(client.async_execute_cell(cell, number))
     while "step " not in said(cell):
         assert not running.done(), said(cell)

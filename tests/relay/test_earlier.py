@@ -124,19 +124,19 @@ def test_without_proc_or_a_folder_nothing_is_found_and_nothing_fails(tmp_path: P
 
 def test_what_a_session_leaves_is_shown_once_and_only_what_is_new(tmp_path: Path) -> None:
     path, shown = tmp_path / f"{THEIRS}.now", list[Any]()
-    mirror, view = Mirror(RealRuntime(), path), View(path, shown.append, shown.append)
+    mirror, view = Mirror(RealRuntime(), path), View(path, shown.append, shown.append, shown.append)
     assert view.look() is None
     mirror.aim(40)
     mirror.step(Progress(3, {"lm_loss": 1.5}))
     view.look()
-    assert shown == [Progress(3, {"lm_loss": 1.5})]
+    assert shown == [40, Progress(3, {"lm_loss": 1.5})], "first where it goes"
     mirror.step(Progress(4, {}))
     assert read_now(path) == Now(step=3, target=40, metrics={"lm_loss": 1.5}), "a mere step is not written each time"
     for number in range(LINES + 5):
         mirror.tell(f"line {number}")
     view.look()
     view.look()
-    assert shown[1:] == [*(f"line {number}" for number in range(5, LINES + 5)), Progress(4, {})]
+    assert shown[2:] == [*(f"line {number}" for number in range(5, LINES + 5)), Progress(4, {})]
     mirror.step(Progress(40, {}))
     assert view.look() is not None and shown[-1] == Progress(40, {}), "the last step is always written"
 

@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -189,6 +191,28 @@ def test_only_an_end_as_planned_lets_the_machine_go(
     assert bool(released) == (code in (0, 75))
 
 
+@pytest.mark.parametrize(
+    ("code", "document", "said"),
+    [
+        (73, {"schema": "relay.error/1", "message": "Ana trains."}, "the reason is above. Run this cell again later."),
+        (73, {"schema": "relay.error/1", "message": "Here: `run --attach`"}, "Choose EARLIER in this cell"),
+        (74, {"schema": "relay.error/1", "message": "Not sent."}, "Do not delete this machine"),
+        (130, {"schema": "relay.run/1", "message": "Interrupted; step 9 is committed."}, "step 9 is committed. Run th"),
+        (130, {"schema": "relay.error/1", "message": "Detached. Process 7 …"}, "Choose 'attach' again"),
+        (137, {"message": ""}, "It ended with 137."),
+    ],
+)
+def test_each_end_says_what_to_do_in_the_notebook(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, code: int, document: dict[str, Any], said: str
+) -> None:
+    one = book(desk, **desk.environ)
+    one.settings("account_1")
+    ending_with(monkeypatch, one, code, **document)
+    with pytest.raises(Stopped) as stopped:
+        one.train()
+    assert said in str(stopped.value)
+
+
 def test_an_earlier_good_session_does_not_vouch_for_a_later_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     one = book(desk, **desk.environ)
     one.settings("account_1")
@@ -281,6 +305,30 @@ def test_an_interrupt_of_the_kernel_reaches_the_command_once_and_its_end_is_wait
     code, out = follow(["bash", "-c", SCRIPT], os.environ, tmp_path, line, RealRuntime())
     assert (code, out) == (130, "") and lines == ["ready", "half line", '{"a": 1}', "got"]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+KERNEL = """
+import os, pathlib, sys
+from relay.cellrun import follow
+from relay.clock import RealRuntime
+wait = "while ! test -e told; do sleep 0.02; done"
+words = ["bash", "-c", f"echo ready; {wait}; for i in $(seq 2000); do echo $i; done && touch done"]
+follow(words, os.environ, pathlib.Path(sys.argv[1]), lambda text: print(text, flush=True), RealRuntime())
+"""
+
+
+def test_a_session_outlives_the_kernel_and_goes_on_talking_to_nobody(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    words = [sys.executable, "-c", KERNEL, str(tmp_path)]
+    with subprocess.Popen(words, cwd=root, stdout=subprocess.PIPE, text=True) as kernel:
+        assert kernel.stdout and kernel.stdout.readline() == "ready\n"
+        kernel.kill()
+    (tmp_path / "told").touch()
+    for _ in range(500):
+        if (tmp_path / "done").exists():
+            return
+        time.sleep(0.02)
+    raise AssertionError("the session ended with its kernel")
 
 
 def test_standard_output_can_be_a_document_and_a_signal_has_a_code(tmp_path: Path) -> None:

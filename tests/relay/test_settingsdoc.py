@@ -33,7 +33,8 @@ OTHERS: dict[str, str] = {
     "sync_dir": "other_sync",
     "target_steps": "9",
 }
-"""Another value of each free setting; `competition` asks for a word of each person and has tests of its own."""
+"""Another value of each free setting. `competition` asks for a word of each person, `trackers` for packages: they have
+tests of their own."""
 PINNED: dict[str, Any] = {
     "task": "sudoku",
     "arch.hidden_size": 64,
@@ -53,7 +54,7 @@ def test_the_page_is_what_the_program_says_now() -> None:
 def test_every_setting_is_in_one_class() -> None:
     assert list(CLASSES) == leaves(Settings)
     free = {key for key, (change, _) in CLASSES.items() if change is Change.FREE}
-    assert free - {"competition"} == OTHERS.keys()
+    assert free - {"competition", "trackers"} == OTHERS.keys()
 
 
 def test_every_free_setting_changes_between_two_sessions(desk: Desk) -> None:

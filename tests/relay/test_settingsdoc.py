@@ -29,6 +29,7 @@ OTHERS: dict[str, str] = {
     "device": "cpu",
     "ephemeral": "true",
     "spot": "off",
+    "tensorboard_dir": "boards",
     "data_dir": "elsewhere",
     "sync_dir": "other_sync",
     "target_steps": "9",

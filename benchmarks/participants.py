@@ -12,15 +12,20 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, str(ROOT / "rotate_accounts.py")]
+TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 
 @dataclass(frozen=True)
 class Participant:
-    """One person's machine below `folder`; `gpu` is the number of its card, None for what is visible."""
+    """One person's machine below `folder`; `gpu` is the number of its card, None for what is visible.
+
+    `processes`: how many share a training session, one a GPU, through torchrun.
+    """
 
     folder: Path
     name: str
     gpu: int | None = None
+    processes: int = 1
 
     def environment(self) -> dict[str, str]:
         """Nobody's relay settings, no cache that another participant has filled."""
@@ -42,8 +47,10 @@ class Participant:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """A command in the background; its lines for people come through stderr."""
         env = self.environment()
+        together = self.processes > 1 and words[0] == "run"
+        command = [*TOGETHER, str(self.processes), "--", COMMAND[1]] if together else COMMAND
         return subprocess.Popen(
-            [*COMMAND, *words], cwd=env["HOME"], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*command, *words], cwd=env["HOME"], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
 
     def call(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:

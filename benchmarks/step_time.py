@@ -8,6 +8,9 @@ Each row runs in its own process, one after another, on the same batches: augmen
 every cycle run. Prints the table of DESIGN section 8 for this machine and writes step_time.json. The share is of the
 matrix-product rate measured in the same run. `--check` runs the fused step twice in separate processes and compares
 digests; losses of the fused step are compared with each twin's over the steps that both have run.
+
+`--upstream PATH`, a checkout of TinyRecursiveModels, adds the reference's own step, eager and compiled, from the same
+weights on the same batches (benchmarks/upstream.py says what stands in for what).
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trm.config import Arch, TrainConfig
 from trm.data.augment import sudoku
@@ -41,9 +45,11 @@ from trm.train import EagerStep, Step, TrainState
 SIZES = Sizes(seq_len=81, vocab_size=11, num_identifiers=1)
 """Of 9x9 Sudoku."""
 ROWS = ("plain", "compiled", "fused")
+UPSTREAM = ("upstream", "upstream-compiled")
+EAGER = ("plain", "upstream")
 MATMUL = 8192
 PLAIN_STEPS = 40
-"""The eager step is slow and its time steady: more would only cost."""
+"""An eager step is slow and its time steady: more would only cost."""
 
 
 @dataclass(frozen=True)
@@ -139,16 +145,33 @@ def compile_model(state: TrainState) -> None:
     state.model.inner.compile()
 
 
-def one_row(name: str, timed: Case, steps: int) -> dict[str, Any]:
-    """Time one implementation in this process."""
-    config, batch_at, state = timed.config, timed.batches(), TrainState(timed.config, timed.sizes, "cuda")
+def stepper(name: str, state: TrainState, upstream: Path | None) -> tuple[str, Callable[[Batch], Tensor]]:
+    """The path of an implementation, and what takes its next step."""
+    if name in UPSTREAM:
+        from upstream import UpstreamStep  # beside this file, and needed by these rows alone
+
+        assert upstream is not None, "no such row is asked for without it"
+        theirs = UpstreamStep(upstream, state, compiled=name == "upstream-compiled")
+
+        def take(batch: Batch) -> Tensor:
+            state.step += 1
+            return theirs(batch)
+
+        return name, take
     step: Step = FastStep() if name == "fused" else EagerStep()
     if name == "compiled":
         compile_model(state)
-    losses: list[torch.Tensor] = []
+    return step.name, partial(step, state)
+
+
+def one_row(name: str, timed: Case, steps: int, upstream: Path | None = None) -> dict[str, Any]:
+    """Time one implementation in this process."""
+    config, batch_at, state = timed.config, timed.batches(), TrainState(timed.config, timed.sizes, "cuda")
+    path, step = stepper(name, state, upstream)
+    losses: list[Tensor] = []
 
     def run() -> None:
-        losses.append(step(state, batch_at(state.step)))
+        losses.append(step(batch_at(state.step)))
 
     began = time.perf_counter()
     run()
@@ -158,7 +181,7 @@ def one_row(name: str, timed: Case, steps: int) -> dict[str, Any]:
     times = sorted(event_times(run, steps, 4))
     return {
         "name": name,
-        "path": step.name,
+        "path": path,
         "n": steps,
         "ms": times[steps // 2],
         "ms_p10": times[steps // 10],
@@ -166,14 +189,15 @@ def one_row(name: str, timed: Case, steps: int) -> dict[str, Any]:
         "first_step_s": first,
         "peak_gib": torch.cuda.max_memory_reserved() / 2**30,
         "lm_loss": (torch.stack(losses)[:, 5] / config.batch_size).tolist(),
-        "digest": state_hash(state.canonical(), state.step, config.seed),
+        "digest": None if name in UPSTREAM else state_hash(state.canonical(), state.step, config.seed),
     }
 
 
 def child(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
     """Run one row in a fresh process; None, with its last words on stderr, if it fails."""
-    steps = min(args.steps, PLAIN_STEPS) if name == "plain" else args.steps
+    steps = min(args.steps, PLAIN_STEPS) if name in EAGER else args.steps
     command = [sys.executable, __file__, "--row", name, "--task", args.task, "--steps", str(steps)]
+    command += ["--upstream", str(args.upstream)] if args.upstream else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"{name} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
@@ -186,13 +210,13 @@ def print_table(rows: list[dict[str, Any]], tflop: float, ceiling: float) -> Non
     """One line a row; ratios are to the compiled plain model."""
     base = next((row["ms"] for row in rows if row["name"] == "compiled"), None)
     print(
-        f"{'step':10} {'ms':>8} {'p10':>8} {'p90':>8} {'TFLOP/s':>8} {'share':>6} {'ratio':>6} {'GiB':>6} {'1st s':>6}"
+        f"{'step':17} {'ms':>8} {'p10':>8} {'p90':>8} {'TFLOP/s':>8} {'share':>6} {'ratio':>6} {'GiB':>6} {'1st s':>6}"
     )
     for row in rows:
         rate = tflop / row["ms"] * 1000
         ratio = f"{base / row['ms']:.2f}" if base else "-"
         print(
-            f"{row['name']:10} {row['ms']:8.2f} {row['ms_p10']:8.2f} {row['ms_p90']:8.2f} {rate:8.0f}"
+            f"{row['name']:17} {row['ms']:8.2f} {row['ms_p10']:8.2f} {row['ms_p90']:8.2f} {rate:8.0f}"
             f" {rate / ceiling:6.1%} {ratio:>6} {row['peak_gib']:6.1f} {row['first_step_s']:6.1f}"
         )
 
@@ -215,6 +239,7 @@ def measure(args: argparse.Namespace) -> None:
     config, sizes = timed.config, timed.sizes
     why_not = unavailable("cuda", config.arch, sizes)
     names = [name for name in args.rows if name != "fused" or why_not is None]
+    names += UPSTREAM if args.upstream else ()
     if why_not is not None:
         print(f"no fused step: {why_not}")
     rows = [row for row in (child(name, args) for name in names) if row is not None]
@@ -243,12 +268,13 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "results")))
-    parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
+    parser.add_argument("--upstream", type=Path, help="a checkout of TinyRecursiveModels, timed too")
+    parser.add_argument("--row", choices=(*ROWS, *UPSTREAM), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not torch.cuda.is_available():
         parser.exit(69, "step_time measures GPUs, and torch sees none here\n")
     if args.row:
-        print(json.dumps(one_row(args.row, case(args.task), args.steps)))
+        print(json.dumps(one_row(args.row, case(args.task), args.steps, args.upstream)))
     else:
         measure(args)
 

@@ -91,7 +91,7 @@ def machine(found: Machine, device: str, environ_names: list[str]) -> Iterator[F
     limit = "no known limit" if left is None else f"{duration(left)} left of its known limit"
     yield Finding("machine", True, f"{found.provider}, {limit}, device {device}")
     if "WANDB_DISABLED" in environ_names:
-        text = "any value of WANDB_DISABLED, even false, turns W&B off"
+        text = "any value of WANDB_DISABLED, even false, turns W&B off here and in other tools"
         yield Finding("machine", False, text, "Unset it if you want W&B.")
     for name in environ_names:
         if any(word in name.lower() for word in UNWANTED_NAMES) and not name.startswith("RELAY_"):
@@ -103,6 +103,13 @@ def compiled(environ: Mapping[str, str], allowed: bool) -> Iterator[Finding]:
     on = secret_of(environ, allowed) is not None
     text = f"on: what was compiled elsewhere and signed with {VARIABLE} runs here" if on else "off"
     yield Finding("compile cache", True, text)
+
+
+def trackers(found: Iterable[tuple[str, str, str]]) -> Iterator[Finding]:
+    """(title, where it writes, what keeps it from that) of each tracker; training goes on without it."""
+    for title, where, trouble in found:
+        what, _, advice = trouble.partition(". ")
+        yield Finding("trackers", not trouble, f"{title}: {what.rstrip('.') or where}", advice)
 
 
 def secrets(title: str, found: Iterable[str], advice: Iterable[str]) -> Iterator[Finding]:

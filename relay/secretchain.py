@@ -17,7 +17,7 @@ from relay.advice import in_a_cell
 from relay.env import Provider
 
 ADDRESSES = ("RELAY_STORE", "RELAY_LEDGER_STORE", "RELAY_CHECKPOINT_STORE")
-OWNER, CACHE_KEY = "RELAY_OWNER", "RELAY_CACHE_KEY"
+OWNER, CACHE_KEY, WANDB_KEY = "RELAY_OWNER", "RELAY_CACHE_KEY", "WANDB_API_KEY"
 ASKED = "RELAY_NOTEBOOK"
 """Set for the commands of a notebook's cells: its own process has asked, and handed on what there is."""
 

@@ -24,6 +24,7 @@ from relay.commands.common import (
 )
 from relay.commands.reading import connect, look, open_stores, require
 from relay.commands.space import of_disks
+from relay.commands.trackers import places_of
 from relay.config import Resolved
 from relay.doctor import Finding
 from relay.endpoint import record
@@ -37,6 +38,7 @@ from relay.policy import shipped
 from relay.reach import Reach, reach
 from relay.redact import redact
 from relay.retention import Keep
+from relay.sinks.choose import described
 from relay.state import RunState
 from relay.status import View
 from relay.storetable import document, table
@@ -101,6 +103,7 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found, settings = examine.Examination(), resolved.settings
     found.look("machine", lambda: examine.machine(app.machine, app.kind.device(settings.device), sorted(app.environ)))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
+    found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
     stores: list[Reach] = []
     if examine_stores(app, resolved, found, stores):

@@ -21,7 +21,7 @@ from relay.env import Machine, detect, process_age
 from relay.kind import Kind
 from relay.paragraphs import folded_for
 from relay.redact import harmless
-from relay.secretchain import ASKED, CACHE_KEY, OWNER, Chain, vault_of
+from relay.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
 
 RunOption = Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)]
 AccountOption = Annotated[str | None, typer.Option("--account", "-a", help="Id of the account.", show_default=False)]
@@ -80,7 +80,8 @@ class App:
             return resolved
         if not resolved.addresses and self._learn(self.chain.addresses(self.environ)):
             resolved = self._settle(overrides, config, flags)
-        extras = (OWNER, CACHE_KEY) if resolved.settings.cache.allow else (OWNER,)
+        of = resolved.settings
+        extras = (OWNER, *((CACHE_KEY,) * of.cache.allow), *((WANDB_KEY,) * ("wandb" in of.trackers)))
         self._learn(self.chain.credentials(self.environ, (resolved.ledger_url, resolved.checkpoint_url), extras))
         return self._told(resolved)
 

@@ -21,6 +21,7 @@ from relay.commands.here import Choice, Here, here
 from relay.commands.leaving import desk_of, successor
 from relay.commands.reading import accounts, open_stores, other_runs, patient
 from relay.commands.space import warnings
+from relay.commands.trackers import of_session
 from relay.config import Resolved
 from relay.context import Context, Listener, Plan
 from relay.endpoint import ensure_tested
@@ -205,6 +206,7 @@ class Opening:
             listener=self._listener(),
             startup=self.startup,
             warm=self.warm(workload),
+            trackers=of_session(app, self.resolved, self.stores.ledger, self.tell),
             other_runs=others,
             successor=lambda state: successor(known, state, settings.account),
             desk=desk_of(app.machine, known, settings.account, others, self.resolved.addresses),

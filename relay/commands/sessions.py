@@ -85,6 +85,10 @@ def run(
     coauthor: Annotated[
         bool, typer.Option("--coauthor", help="I, whose account it is, co-author this run (also RELAY_COAUTHOR=1).")
     ] = False,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TRACKER", help="Also feed wandb, tensorboard or trackio.", show_default=False),
+    ] = None,
     progress_seconds: Annotated[float, typer.Option(help="Seconds between plain progress lines.")] = 30.0,
     redact: Annotated[bool, typer.Option("--redact", help="RELAY_WEBHOOK is told ids in place of labels.")] = False,
     as_json: JsonOption = False,
@@ -98,6 +102,7 @@ def run(
         "checkpoint.every_steps": checkpoint_every,
         "ephemeral": True if ephemeral else None,
         "device": "cpu" if cpu else None,
+        "trackers": ",".join(track) if track else None,
     }
     app, stop = surroundings(context), StopSignal()
     shown = display(0, app.runtime, progress_seconds)

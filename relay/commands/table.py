@@ -24,6 +24,7 @@ from relay.commands import (
     settings,
     shelf,
     showing,
+    trackers,
     upkeep,
     weights,
     words,
@@ -52,6 +53,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "fork": upkeep.fork,
     "import": importing.import_weights,
     "gc": clearing.gc,
+    "track": trackers.track,
     "demo": demonstration.demo,
 }
 RUNS: dict[str, Callable[..., None]] = {

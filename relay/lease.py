@@ -248,6 +248,7 @@ def _take(
         beat = place_of_beats(store)
 
     def build(state: RunState) -> changes.Lease:
+        refuse_halted(state)  # it may have been halted or archived since it was looked at
         if state.epoch != seen.epoch or (state.holder is None) != (gone is None):
             raise _Faster
         return changes.Lease(

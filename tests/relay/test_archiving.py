@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from relay import lease
 from relay.archiving import archive, mark_deleted, unarchive
 from relay.chain import Chain
 from relay.changes import Archive, By, Delete, Noted, Refused, TookOver, Unarchive
@@ -74,6 +76,24 @@ def test_an_archived_run_takes_no_lease_and_comes_back() -> None:
     unarchive(client.ledger, session=id_of(9))
     assert client.lease().state.step == 10
     assert "archived" not in client.ledger.read().state.model_dump(mode="json"), "it left no trace in later states"
+
+
+def test_who_is_about_to_take_the_lease_is_told_of_an_archive_that_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entry lands between a session's look at the run and its own entry."""
+    store = MemoryStore(clock=Clock())
+    _, client = begun(store)
+    client.release()
+    late, locks = Client(store, 2), NoLocks()
+    real = lease._take
+
+    def meanwhile(*args: Any) -> Any:
+        put_away(client, store)
+        return real(*args)
+
+    monkeypatch.setattr(lease, "_take", meanwhile)
+    wish = lease.Wish(late.session, late.account, 180.0, 100)
+    with pytest.raises(PolicyRefused, match="runs unarchive"):
+        lease.acquire(late.ledger, store, late.ledger.names, late.runtime, locks, wish)
 
 
 def test_deletion_waits_a_day_of_the_stores_clock_whatever_is_asked() -> None:

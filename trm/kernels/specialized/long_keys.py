@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""The gradient of keys and values of attention over long sequences: one warp loads, three groups take 64 keys each.
+"""The gradient of keys and values of attention over long sequences: one warp loads, two groups take 64 keys each.
 
 Queries and their outputs' gradients stream by in tiles that all groups read. Scores are computed the other way round,
 keys by queries, so that weights and their gradients are left factors straight from registers. Each sum is made by one
@@ -14,10 +14,12 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from trm.kernels.specialized.long_tiles import AT_START, FEW, GROUPS, HEAD, LOG2E, MANY, exp2, put, turned_back
-from trm.kernels.specialized.tiles import barriers, descriptor, programs, share
+from trm.kernels.specialized.long_tiles import HEAD, LOG2E, exp2, put, turned_back
+from trm.kernels.specialized.tiles import AT_START, CONSUMER, PRODUCER, barriers, descriptor, programs, share
 
-STAGES = 3
+GROUPS = gl.constexpr(2)
+"""Computing groups of warps: two, whose registers hold keys and values as left factors too."""
+STAGES = 4
 """Tiles of 64 queries in flight."""
 
 
@@ -57,6 +59,22 @@ def _by_query(tile, mma: gl.constexpr):
 
 
 @gluon.jit
+def _products(k, v, q, do, s, dp):
+    """Begin a tile's scores and the gradient of its weights, in the place of s and dp."""
+    s = warpgroup_mma(k, q.permute((1, 0)), s, use_acc=False, is_async=True)
+    return s, warpgroup_mma(v, do.permute((1, 0)), dp, use_acc=False, is_async=True)
+
+
+@gluon.jit
+def _factors(s, dp, sums, dots, c, mma: gl.constexpr):
+    """A tile's weights and the gradient of its scores, as left factors."""
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    p = exp2(s * c - _by_query(sums, mma))
+    weights = gl.convert_layout(p.to(gl.bfloat16), left)
+    return weights, gl.convert_layout((p * (dp - _by_query(dots, mma))).to(gl.bfloat16), left)
+
+
+@gluon.jit
 def _compute(at, GROUP: gl.constexpr, L: gl.constexpr, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
              S: gl.constexpr):  # fmt: skip
     dqkv, cos_ptr, sin_ptr, tiles, bars, start, stop, c, scale = at
@@ -73,22 +91,28 @@ def _compute(at, GROUP: gl.constexpr, L: gl.constexpr, H: gl.constexpr, BLOCKS: 
         v = vs.index(n % 2 * GROUPS + GROUP).reshape((64, HEAD))
         dk, dv = gl.zeros((64, HEAD), gl.float32, mma), gl.zeros((64, HEAD), gl.float32, mma)
         mbarrier.wait(kv_full.index(n % 2), (n // 2) & 1)
-        for _ in range(TILES):
-            q, do = qs.index(i % S).reshape((64, HEAD)), ds.index(i % S).reshape((64, HEAD))
-            mbarrier.wait(q_full.index(i % S), (i // S) & 1)
-            s = warpgroup_mma(k, q.permute((1, 0)), s, use_acc=False, is_async=True)
-            dp = warpgroup_mma(v, do.permute((1, 0)), dp, use_acc=False, is_async=True)
-            s, dp = warpgroup_mma_wait(1, deps=(s, dp))
-            p = exp2(s * c - _by_query(ls.index(i % S), mma))
-            weights = gl.convert_layout(p.to(gl.bfloat16), left)
-            dv = warpgroup_mma(weights, do, dv, is_async=True)
-            dv, dp, weights = warpgroup_mma_wait(1, deps=(dv, dp, weights))
-            g = gl.convert_layout((p * (dp - _by_query(rs.index(i % S), mma))).to(gl.bfloat16), left)
-            dk = warpgroup_mma(g, q, dk, is_async=True)
-            dv, dk, weights, g = warpgroup_mma_wait(0, deps=(dv, dk, weights, g))
+        k, v = k.load(left), v.load(left)
+        q, do = qs.index(i % S).reshape((64, HEAD)), ds.index(i % S).reshape((64, HEAD))
+        mbarrier.wait(q_full.index(i % S), (i // S) & 1)
+        s, dp = _products(k, v, q, do, s, dp)
+        s, dp = warpgroup_mma_wait(0, deps=(s, dp))
+        for _ in range(TILES - 1):
+            weights, g = _factors(s, dp, ls.index(i % S), rs.index(i % S), c, mma)
+            mbarrier.wait(q_full.index((i + 1) % S), ((i + 1) // S) & 1)
+            dv = warpgroup_mma(weights, ds.index(i % S).reshape((64, HEAD)), dv, is_async=True)
+            dk = warpgroup_mma(g, qs.index(i % S).reshape((64, HEAD)), dk, is_async=True)
+            q, do = qs.index((i + 1) % S).reshape((64, HEAD)), ds.index((i + 1) % S).reshape((64, HEAD))
+            s, dp = _products(k, v, q, do, s, dp)
+            dv, dk, s, dp, weights, g = warpgroup_mma_wait(0, deps=(dv, dk, s, dp, weights, g))
             mbarrier.arrive(q_empty.index(i % S))
             i += 1
         mbarrier.arrive(kv_empty.index(n % 2))
+        weights, g = _factors(s, dp, ls.index(i % S), rs.index(i % S), c, mma)
+        dv = warpgroup_mma(weights, ds.index(i % S).reshape((64, HEAD)), dv, is_async=True)
+        dk = warpgroup_mma(g, qs.index(i % S).reshape((64, HEAD)), dk, is_async=True)
+        dv, dk, weights, g = warpgroup_mma_wait(0, deps=(dv, dk, weights, g))
+        mbarrier.arrive(q_empty.index(i % S))
+        i += 1
         grad = turned_back(dk * scale, cos_ptr, sin_ptr, first, L).to(gl.bfloat16)
         column = (head % H) * HEAD
         put(dqkv, os.index(2 * GROUP), [head // H, first, H * HEAD + column], grad)
@@ -114,9 +138,8 @@ def _long_keys(qkv, dout, dqkv, sums, dots, cos_ptr, sin_ptr, units, c, scale, L
     gl.warp_specialize([
         (_compute, (at, 0, L, H, BLOCKS, TILES, S)),
         (_compute, (at, 1, L, H, BLOCKS, TILES, S)),
-        (_compute, (at, 2, L, H, BLOCKS, TILES, S)),
         (_load, (qkv, dout, sums, dots, tiles, bars, start, stop, H, BLOCKS, TILES, S)),
-    ], [4, 4, 1], [MANY, MANY, FEW])  # fmt: skip
+    ], [4, 1], [CONSUMER, PRODUCER])  # fmt: skip
 
 
 def write(

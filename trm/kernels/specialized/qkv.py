@@ -32,20 +32,25 @@ def _angles(table_ptr, first, L: gl.constexpr, other, turned):
 
 
 @gluon.jit
+def _halves(x, WIDTH: gl.constexpr):
+    """(64, 2 WIDTH) -> its halves of columns; no data moves."""
+    return gl.split(gl.permute(gl.reshape(x, (64, 2, WIDTH)), (0, 2, 1)))
+
+
+@gluon.jit
 def _turned(x, cos, sin):
-    """(64, 128), two heads, each turned."""
-    a, b = gl.split(gl.permute(gl.reshape(x, (64, 2, 2, 32)), (0, 1, 3, 2)))
-    flat: gl.constexpr = gl.SliceLayout(1, a.type.layout)
-    cos = gl.expand_dims(gl.convert_layout(cos, flat, assert_trivial=True), 1)
-    sin = gl.expand_dims(gl.convert_layout(sin, flat, assert_trivial=True), 1)
+    """(64, 64), a head, turned."""
+    a, b = _halves(x, 32)
+    cos = gl.convert_layout(cos, a.type.layout, assert_trivial=True)
+    sin = gl.convert_layout(sin, a.type.layout, assert_trivial=True)
     both = gl.join(a * cos - b * sin, b * cos + a * sin)
-    return gl.convert_layout(gl.reshape(gl.permute(both, (0, 1, 3, 2)), (64, 128)), x.type.layout, assert_trivial=True)
+    return gl.reshape(gl.permute(both, (0, 2, 1)), (64, 64))
 
 
 @gluon.jit
 def _store(out, tile, at, value):
-    """Through shared memory, once the store before has read it."""
-    tma.store_wait(0)
+    """Through shared memory, once the last store but one has read it."""
+    tma.store_wait(1)
     tile.store(value)
     fence_async_shared()
     tma.async_copy_shared_to_global(out, at, tile)
@@ -82,9 +87,14 @@ def _compute(out, cos_ptr, sin_ptr, xs, ws, hs, bars, start, stop, GROUP: gl.con
         mbarrier.arrive(w_empty.index((i - 1) % S))
         mbarrier.arrive(x_empty.index(KT - 1), pred=last)
         loads += fresh.to(gl.int32)
-        low, high = gl.split(gl.permute(gl.reshape(acc, (64, 2, 128)), (0, 2, 1)))
-        _store(out, hs.index(GROUP), [row, n * 256], _turned(low, cos, sin).to(out.dtype))
-        _store(out, hs.index(GROUP), [row, n * 256 + 128], _turned(high, cos, sin).to(out.dtype))
+        low, high = _halves(acc, 128)
+        first, second = _halves(low, 64)
+        third, fourth = _halves(high, 64)
+        at, one, other = n * 256, hs.index(2 * GROUP), hs.index(2 * GROUP + 1)
+        _store(out, one, [row, at], _turned(first, cos, sin).to(out.dtype))
+        _store(out, other, [row, at + 64], _turned(second, cos, sin).to(out.dtype))
+        _store(out, one, [row, at + 128], _turned(third, cos, sin).to(out.dtype))
+        _store(out, other, [row, at + 192], _turned(fourth, cos, sin).to(out.dtype))
     tma.store_wait(0)
 
 
@@ -94,7 +104,7 @@ def _qkv(x, w, out, cos_ptr, sin_ptr, rows, L: gl.constexpr, TURNED: gl.constexp
     """out (rows, 256 NT) = x @ w.T; the first 256 TURNED columns, heads of 64, are turned. Rows: sequences of L."""
     xs = gl.allocate_shared_memory(x.dtype, [2 * KT, 64, BK], x.layout)
     ws = gl.allocate_shared_memory(w.dtype, [S, 256, BK], w.layout)
-    hs = gl.allocate_shared_memory(out.dtype, [2, 64, 128], out.layout)
+    hs = gl.allocate_shared_memory(out.dtype, [4, 64, 64], out.layout)
     bars = (barriers(KT, 1), barriers(KT, 2), barriers(S, 1), barriers(S, 2), barriers(1, 1))
     start, stop = share(gl.cdiv(rows, 128) * NT)
     gl.warp_specialize([
@@ -110,7 +120,7 @@ def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     out = x.new_empty(batch, length, len(w))
     _qkv[(programs(x.device),)](
         descriptor(x.view(-1, width), [64, DEPTH]), descriptor(w, [256, DEPTH]),
-        descriptor(out.view(-1, len(w)), [64, 128]), cos, sin, batch * length, length, 2 * len(w) // 3 // 256,
+        descriptor(out.view(-1, len(w)), [64, 64]), cos, sin, batch * length, length, 2 * len(w) // 3 // 256,
         len(w) // 256, width // DEPTH, DEPTH, STAGES, num_warps=4, maxnreg=AT_START,
     )  # fmt: skip
     return out

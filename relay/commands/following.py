@@ -45,8 +45,8 @@ class FollowedReport:
 
     @property
     def over(self) -> bool:
-        """At the target."""
-        return self._now().phase == "finished"
+        """At the target, or put away."""
+        return self._now().phase in ("finished", "archived", "deleted")
 
     def look(self) -> None:
         """As `Source`."""
@@ -83,7 +83,7 @@ class FollowedSessions:
 
     @property
     def over(self) -> bool:
-        """At the target, with nobody left who holds the lease."""
+        """At the target, with nobody left who holds the lease; or put away."""
         return self._over
 
     def look(self) -> None:
@@ -95,7 +95,8 @@ class FollowedSessions:
         links, missing = every_link(self._ledger, state)
         names = names_in(self._app, self._stores) if self._redacted else {}
         self._text = nameless(sessions_text(links, missing, terminal_width()), names)
-        self._seq, self._over = found.seq, state.step >= (state.target_steps or self._target) and state.holder is None
+        there = state.step >= (state.target_steps or self._target) and state.holder is None
+        self._seq, self._over = found.seq, there or state.archived is not None
 
     def text(self) -> str:
         """As `Source`."""

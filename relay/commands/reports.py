@@ -20,6 +20,7 @@ from relay.commands.common import (
     surroundings,
 )
 from relay.commands.reading import look
+from relay.commands.space import of_store, told
 from relay.commands.tracking import show_account, show_session, show_sessions
 from relay.config import Resolved
 from relay.errors import UsageError
@@ -81,6 +82,7 @@ def report(
     else:
         view = look(app, resolved, redact)
         box = draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
+        tell_space(resolved, view)
         emit(as_json, report_document(view, app.machine), box)
 
 
@@ -115,7 +117,14 @@ def status(
     view = look(app, resolved, redact)
     if line := clock_warning(view.skew_s):
         say(line)
+    tell_space(resolved, view)
     emit(as_json, status_document(view), status_line(view))
+
+
+def tell_space(resolved: Resolved[BaseModel], view: View) -> None:
+    """A line on stderr if the store is a folder on a disk that is nearly full."""
+    for line in told(of_store(resolved, view.state)):
+        say(line)
 
 
 def status_line(view: View) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -30,16 +30,25 @@ def of_disks(resolved: Resolved[Any], state: RunState | None) -> Iterator[examin
     settings, each = resolved.settings, state.head.bytes if state and state.head else 0
     sync = resolved.path(settings.sync_dir)
     yield from examine.disk("disk", sync, max(LEAST, checkup.COPIES_HERE * each), f"{settings.sync_dir}/")
+    yield from of_store(resolved, state)
+
+
+def of_store(resolved: Resolved[Any], state: RunState | None) -> Iterator[examine.Finding]:
+    """Room in the store where it is a folder: asking costs no request."""
+    each = state.head.bytes if state and state.head else 0
     folder = examine.folder_of(resolved.checkpoint_url.partition(FRAGMENT)[0])
     if folder is not None:
         yield from examine.disk("disk", folder, max(LEAST, 2 * each), "the store")
 
 
+def told(found: Iterable[examine.Finding]) -> Iterator[str]:
+    """A line for each place that is nearly full."""
+    return (f"SPACE: {one.text}. {one.advice}" for one in found if not one.ok)
+
+
 def warnings(resolved: Resolved[Any], opened: Opened, store: Store) -> Iterator[str]:
     """A line for each place that a session like those before would fill soon; a store that does not tell is silent."""
-    for found in of_disks(resolved, opened.view.state):
-        if not found.ok:
-            yield f"SPACE: {found.text}. {found.advice}"
+    yield from told(of_disks(resolved, opened.view.state))
     with suppress(StoreError):
         left, keep = free(store), resolved.settings.checkpoint
         sessions, _ = sessions_until_full(

@@ -34,9 +34,14 @@ class Parts:
     committer: Committer
     trainer: Trainer
     ending: Ending
-    from_step: int
     follows: int | None
     """Epoch of the checkpoint that was head when the lease was taken."""
+
+    @property
+    def from_step(self) -> int:
+        """Where this session's steps begin, by its link in the ledger: where it went back to, if it had to."""
+        links = (link for link in reversed(self.lease.state.links) if link.epoch == self.lease.epoch)
+        return next((link.from_step for link in links), self.lease.state.step)
 
     def outcome(self, code: Exit, message: str, error: RelayError | None = None) -> Outcome:
         """What the session has come to, with an exit code."""
@@ -126,7 +131,6 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         committer,
         trainer,
         ending,
-        from_step=lease.state.step,
         follows=lease.state.head.epoch if lease.state.head else None,
     )
 

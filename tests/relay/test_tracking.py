@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,21 @@ def test_a_report_that_contradicts_the_ledger_is_left_aside(desk: Desk) -> None:
     stored.write_bytes(encode(told.model_copy(update={"to_step": 999_999})))
     out = desk("report", "--run", "r", "--session", "1").out
     assert "contradicts the ledger" in out and "999,999" not in out
+
+
+def test_a_session_that_went_back_reports_the_steps_that_the_ledger_counts(desk: Desk) -> None:
+    """It reported those since the damaged checkpoint, and its report was left aside as contradicting the ledger."""
+    before = desk.status()["links_total"]
+    desk.train(44)
+    desk.train(48)
+    (newest,) = (desk.folder.parent / "store").rglob("step_48.*/state.json")
+    newest.write_bytes(b"x" + newest.read_bytes()[1:])
+    shutil.rmtree(desk.folder / "sync")
+    done = desk.train(52, "--json").json
+    link = desk.status()["links"][-1]
+    assert (done["from_step"], link["from_step"]) == (44, 44)
+    document = desk("report", "--run", "r", "--session", str(before + 3), "--json").json
+    assert (document["report"]["from_step"], document["report"]["to_step"], document["why"]) == (44, 52, None)
 
 
 def test_a_session_that_never_was_is_told_with_those_that_were(desk: Desk) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import copy
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -258,15 +257,16 @@ table.attach(app)
 
 def main() -> None:
     """Entry point of trm-relay and rotate_accounts.py; exits. Under torchrun only the first process has a session."""
-    if launched() > 1:
-        from trm.together import dismiss, follow
-
-        if is_follower():
-            follow()
-            return
-        atexit.register(dismiss)
     try:
-        app()
+        with ExitStack() as at_the_end:
+            if launched() > 1:
+                from trm.together import dismiss, follow
+
+                if is_follower():
+                    follow()
+                    return
+                at_the_end.callback(dismiss)  # not atexit's: what a library does there may be cut short
+            app()
     except SystemExit as end:
         end_process(end.code if isinstance(end.code, int) else int(end.code is not None))
         raise

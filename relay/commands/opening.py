@@ -37,6 +37,7 @@ from relay.progress import Display
 from relay.redact import redact, secrets_of
 from relay.retention import Keep
 from relay.signals import StopSignal
+from relay.sinks.follow import Trackers
 from relay.skew import clock_warning, skew
 from relay.startup import Startup
 from relay.state import RunState
@@ -74,11 +75,13 @@ class Opening:
     here: Here = field(init=False)
     stores: Pair = field(init=False)
     startup: Startup = field(init=False)
+    trackers: Trackers | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.startup = Startup(self.app.started)
         self.stores = open_stores(self.app, self.resolved, read_only=False)
         self.here = here(self.app, self.resolved.settings, self.resolved.ledger_url)
+        self.trackers = of_session(self.app, self.resolved, self.stores.ledger, self.tell)
 
     def tell(self, line: str) -> None:
         """For people, for the log, and for whoever looks on."""
@@ -206,7 +209,7 @@ class Opening:
             listener=self._listener(),
             startup=self.startup,
             warm=self.warm(workload),
-            trackers=of_session(app, self.resolved, self.stores.ledger, self.tell),
+            trackers=self.trackers,
             other_runs=others,
             successor=lambda state: successor(known, state, settings.account),
             desk=desk_of(app.machine, known, settings.account, others, self.resolved.addresses),

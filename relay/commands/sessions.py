@@ -29,6 +29,7 @@ from relay.commands.here import followed
 from relay.commands.importing import begin_or_check
 from relay.commands.opening import Opening, target_of
 from relay.commands.planning import announce
+from relay.commands.trackers import leave_behind
 from relay.config import Settings
 from relay.context import Context, Outcome
 from relay.errors import Exit, RelayError
@@ -120,6 +121,8 @@ def run(
     finally:
         if webhook and outcome.epoch and outcome.exit_code in (Exit.OK, Exit.HANDOFF):
             announce(app, resolved, webhook, redact)
+        if opening.trackers and opening.trackers.left:
+            leave_behind(int(outcome.exit_code))
 
 
 def spot_look(app: App, settings: Settings) -> Look | None:

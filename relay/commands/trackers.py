@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -91,6 +95,21 @@ def of_session(app: App, resolved: Resolved[Any], store: Store, tell: Callable[[
 
     wanted = places_of(app, resolved).wanted(settings.trackers, ledger)
     return Trackers(app.runtime, wanted, tell) if wanted else None
+
+
+def leave_behind(code: int) -> None:
+    """The interpreter ends with that code at once, not when a tracker's library lets it: what is left is caught up.
+
+    Registered last, so it is the first thing that the interpreter does at its end.
+    """
+
+    def leave() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+    atexit.register(leave)
 
 
 class Feeding:

@@ -29,6 +29,7 @@ ADVICE = {
     "resumed": "Nothing: a person cleared the halt.",
     "killed": "Nothing is lost but the steps since its last commit. Shorter sessions or more commits lose less.",
     "fenced": "Another session took over while this one was silent. Check that machine's network.",
+    "tracker": "Nothing is lost: the next session or track brings that tracker up to date from the ledger.",
     "failed": "Read that session's report: it says what failed and what to do.",
 }
 

@@ -46,6 +46,7 @@ class Follower:
     _task: Task | None = field(init=False, default=None)
     _over: bool = field(init=False, default=False)
     _failed: int = field(init=False, default=0)
+    _greeted: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self._wake = self.runtime.event()
@@ -74,8 +75,11 @@ class Follower:
         while self._failed < TRIES:
             last = self._over
             try:
-                sink = sink or self._made()
+                if sink is None:
+                    sink = self.wanted.make(self.own)
+                    self._feed = self.wanted.feed(lambda: True)
                 self._feed.update(sink)
+                self._greet(sink)
                 self._failed = 0
                 if last:
                     sink.close()
@@ -85,20 +89,27 @@ class Follower:
             except (RelayError, StoreError) as error:
                 LOG.info("%s: the ledger could not be read: %s", self.wanted.key, error)
             except Exception as error:  # noqa: BLE001 - somebody else's library: training goes on whatever it raises
-                sink = None
                 self._tell(error)
+                self._drop(sink)
+                sink = None
             if last:
                 return
             self._wake.wait()
             self._wake.clear()
 
-    def _made(self) -> Sink:
-        """A new one after each failure: what the old one holds is not trusted, its marks are."""
-        self._feed = self.wanted.feed(lambda: True)
-        sink = self.wanted.make(self.own)
-        self._feed.update(sink)
-        self.tell(f"{self.wanted.title} is up to date with the ledger: {sink.where()}")
-        return sink
+    def _greet(self, sink: Sink) -> None:
+        """Once, when the tracker has all that the ledger said."""
+        if not self._greeted:
+            self._greeted = True
+            self.tell(f"{self.wanted.title} is up to date with the ledger: {sink.where()}")
+
+    def _drop(self, sink: Sink | None) -> None:
+        """What failed is let go before another is made; what it holds is not trusted, its marks are."""
+        try:
+            if sink is not None:
+                sink.close()
+        except Exception as error:
+            LOG.info("%s could not be closed", self.wanted.key, exc_info=error)
 
     def _tell(self, error: Exception) -> None:
         """Once to people and once to the ledger, which is told of no text that a library made."""
@@ -117,6 +128,8 @@ class Trackers:
     runtime: Runtime
     wanted: Sequence[Wanted] = ()
     tell: Callable[[str], None] = lambda line: None
+    left: bool = False
+    """Whether one was left behind: its library may make the interpreter's end wait for it."""
     _followers: list[Follower] = field(default_factory=list)
 
     def start(self, own: int, note: Callable[[str], None]) -> None:
@@ -137,6 +150,7 @@ class Trackers:
         until = self.runtime.monotonic() + seconds
         for follower in self._followers:
             if not follower.wait(until - self.runtime.monotonic()):
+                self.left = True
                 again = f"the next session or `track --to {follower.wanted.key}` goes on from there"
                 self.tell(f"{follower.wanted.title} has not taken everything yet; {again}.")
         self._followers = []

@@ -71,6 +71,7 @@ class Wandb:
         self.close()
         self._line, self._step = line, 0
         known = self._wandb.Settings.model_fields
+        self._wandb.setup(self._wandb.Settings(silent=True))  # its login speaks before the run's own settings count
         self._run = self._wandb.init(
             entity=self._environ.get("WANDB_ENTITY") or None,
             project=self._environ.get("WANDB_PROJECT") or line.project,

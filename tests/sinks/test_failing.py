@@ -125,7 +125,7 @@ def test_it_is_left_alone_after_some_failures_and_comes_back_after_fewer(lab: La
 
     tries.clear()
     assert lab.run(session(lab, Kept({}, {}, always), "ben", 200)).exit_code == Exit.OK
-    assert tries == ["begin"] * TRIES
+    assert tries == ["begin", "close"] * TRIES, "each is let go before another is made"
 
 
 def test_several_people_on_several_machines_feed_one_tracker(lab: Lab) -> None:

@@ -29,7 +29,7 @@ def plain(work: AtWork) -> str:
     """All of it in one line without a bar, for where nothing moves."""
     pace = f"  {_speed(work)}  {_left(work.pace, work.target)}" if work.pace.rate else ""
     training = f"step {work.pace.step:,}/{work.target:,}{pace}{numbers(work.metrics)}" if work.stepped else ""
-    return "; ".join(filter(None, [_doing(work) or training, work.transfer, _session(work)]))
+    return "; ".join(filter(None, [_doing(work) or training, work.transfer or _safe(work), _session(work)]))
 
 
 def numbers(metrics: Mapping[str, float]) -> str:

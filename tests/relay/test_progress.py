@@ -211,6 +211,8 @@ def test_a_plain_line_has_everything_once() -> None:
     )
     work.phase("evaluating step 1,310: 45%")
     assert plain(work) == "evaluating step 1,310: 45%; session: 30 min left"
+    work.committed(1300)
+    assert plain(work) == "evaluating step 1,310: 45%; step 1,300 safe 0 s ago; session: 30 min left"
 
 
 def test_without_a_terminal_there_is_no_bar(capsys: pytest.CaptureFixture[str]) -> None:

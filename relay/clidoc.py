@@ -32,7 +32,7 @@ EXITS = {
     Exit.UPLOAD_FAILED: "the last checkpoint is on this machine only; `push` sends it",
     Exit.HANDOFF: "clean hand-off, there is more to do",
     Exit.FENCED: "another session took over while this one was silent",
-    Exit.POLICY: "refused by a provider's rule",
+    Exit.POLICY: "refused by a provider's rule, or the run is archived or deleted",
     Exit.BAD_CONFIG: "configuration, environment or address does not fit",
     Exit.SIGINT: "interrupted",
     Exit.SIGTERM: "terminated",

@@ -154,7 +154,8 @@ def replace(opening: Opening, other: Earlier) -> None:
         if gone > PATIENCE_S:
             raise LeaseHeld(
                 f"Process {other.who.pid} was asked to end {duration(gone)} ago and still runs: it may hang. What it "
-                f"committed is safe; end it with `kill -9 {other.who.pid}` and run this again."
+                f"committed is safe. End it with `kill -9 {other.who.pid}` and run this again, or run with "
+                f"`--wait 5`, which takes over from one that gives no sign of life."
             )
         opening.shown.transfer(f"process {other.who.pid} commits and ends: {duration(gone)} so far")
         runtime.sleep(LOOK_S)

@@ -25,7 +25,7 @@ KERNELS = fused_parts()
 """What a training step on this GPU takes."""
 LIMIT = 5e-3
 """bfloat16 rounding of inputs, inner values and outputs stays below; a wrong index does not."""
-BATCH, LENGTH, LONG, WIDTH, INNER, CHANNEL, EDGE = 768, 97, 916, 512, 512, 1536, 3
+BATCH, LENGTH, MIDDLE, LONG, WIDTH, INNER, CHANNEL, EDGE = 768, 97, 305, 916, 512, 512, 1536, 3
 ROWS = BATCH * LENGTH
 Outputs = tuple[Tensor, ...]
 
@@ -162,7 +162,8 @@ def others(report: Report) -> None:
         lambda: plain.PlainNorm.backward(edge(m), edge(x), edge(rstd)),
     )
     attention(report, BATCH, LENGTH)
-    attention(report, 12, LONG)
+    for length in (LONG, MIDDLE):
+        attention(report, 12, length)
     logits, labels = random(BATCH, LENGTH, 16), torch.randint(0, 11, (BATCH, 81), device="cuda", dtype=torch.int32)
     report.line(
         "loss",

@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,14 +14,11 @@ from typing import Any
 import pytest
 
 from relay import cellstore, notebook
-from relay.cellrun import follow
-from relay.cellview import CellView, drawn, page
-from relay.clock import RealRuntime
 from relay.commands.common import App
 from relay.env import Machine
 from relay.errors import StorageUnreachable
 from relay.notebook import Notebook, Stopped
-from relay.releasing import release, why_kept
+from relay.releasing import why_kept
 from tests.relay.cli import Desk, ToyKind
 
 COLAB, KAGGLE = {"COLAB_RELEASE_TAG": "x"}, {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}
@@ -241,135 +234,11 @@ def test_what_is_on_the_machine_only_keeps_it(desk: Desk, monkeypatch: pytest.Mo
     assert "cannot be compared with the store: The store is silent." in one.opened.unsent()[0]
 
 
-@pytest.mark.parametrize(
-    ("ended", "machine", "unsent", "why"),
-    [
-        ({"exit_code": 75, "unsent": None}, HERE, [], ""),
-        (None, HERE, [], "no session"),
-        ({"exit_code": 130}, HERE, [], "130"),
-        ({}, HERE, [], "None"),
-        ({"exit_code": 75, "unsent": "/x/step_9"}, HERE, [], "/x/step_9"),
-        ({"exit_code": 0}, HERE, ["a session still runs here"], "still runs"),
-        ({"exit_code": 0}, Machine("kaggle", 0.0, 720.0), [], "kaggle"),
-    ],
-)
-def test_why_a_machine_is_kept(ended: Any, machine: Machine, unsent: list[str], why: str) -> None:
-    found = why_kept(ended, machine, unsent)
-    assert bool(found) == bool(why) and why in found
-
-
-class Pausing(RealRuntime):
-    """Sleeps by being told so."""
-
-    def __init__(self, pause: Callable[[float], None]) -> None:
-        self._pause = pause
-
-    def sleep(self, seconds: float) -> None:
-        self._pause(seconds)
-
-
-def test_the_machine_goes_after_a_notice_that_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = list[str]()
-    colab, runtime = ModuleType("google.colab"), ModuleType("google.colab.runtime")
-    vars(runtime).update(unassign=lambda: order.append("unassigned"))
-    vars(colab).update(runtime=runtime)
-    monkeypatch.setitem(sys.modules, "google.colab", colab)
-    monkeypatch.setitem(sys.modules, "google.colab.runtime", runtime)
-    release(Pausing(lambda s: order.append(f"{s:g} s")), order.append)
-    assert order[0].startswith("Everything is in the store") and order[1:] == ["5 s", "unassigned"]
-    order.clear()
-    release(Pausing(lambda s: (_ for _ in ()).throw(KeyboardInterrupt())), order.append)
-    assert order[-1] == "The machine is kept." and "unassigned" not in order
-
-
 def test_a_setup_that_fails_stops_the_notebook(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "multi_account_workflow.sh").write_text('echo "why: $1" >&2; exit 78')
     with pytest.raises(Stopped, match="ended with 78: the lines above say why"):
         Notebook(folder=tmp_path, environ=dict(os.environ)).set_up()
     assert capsys.readouterr().out == "why: setup\n"
-
-
-SCRIPT = """trap 'echo got; exit 130' INT
-printf 'ready\\nhalf'; echo ' line' >&2; echo '{"a": 1}'; while :; do sleep 0.02; done"""
-
-
-def test_an_interrupt_of_the_kernel_reaches_the_command_once_and_its_end_is_waited_for(tmp_path: Path) -> None:
-    lines = list[str]()
-
-    def line(text: str) -> None:
-        lines.append(text)
-        if text == "ready":
-            os.kill(os.getpid(), signal.SIGINT)
-
-    before = signal.getsignal(signal.SIGINT)
-    code, out = follow(["bash", "-c", SCRIPT], os.environ, tmp_path, line, RealRuntime())
-    assert (code, out) == (130, "") and lines == ["ready", "half line", '{"a": 1}', "got"]
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-KERNEL = """
-import os, pathlib, sys
-from relay.cellrun import follow
-from relay.clock import RealRuntime
-wait = "while ! test -e told; do sleep 0.02; done"
-words = ["bash", "-c", f"echo ready; {wait}; for i in $(seq 2000); do echo $i; done && touch done"]
-follow(words, os.environ, pathlib.Path(sys.argv[1]), lambda text: print(text, flush=True), RealRuntime())
-"""
-
-
-def test_a_session_outlives_the_kernel_and_goes_on_talking_to_nobody(tmp_path: Path) -> None:
-    root = Path(__file__).parents[2]
-    words = [sys.executable, "-c", KERNEL, str(tmp_path)]
-    with subprocess.Popen(words, cwd=root, stdout=subprocess.PIPE, text=True) as kernel:
-        assert kernel.stdout and kernel.stdout.readline() == "ready\n"
-        kernel.kill()
-    (tmp_path / "told").touch()
-    for _ in range(500):
-        if (tmp_path / "done").exists():
-            return
-        time.sleep(0.02)
-    raise AssertionError("the session ended with its kernel")
-
-
-def test_standard_output_can_be_a_document_and_a_signal_has_a_code(tmp_path: Path) -> None:
-    lines = list[str]()
-    words = ["bash", "-c", "echo '{}'; echo people >&2; kill -9 $$"]
-    assert follow(words, os.environ, tmp_path, lines.append, RealRuntime(), document=True) == (137, "{}")
-    assert lines == ["people"]
-    assert notebook.read("no json") == notebook.read("[1]") == {}
-
-
-def test_lines_that_only_say_how_far_it_is_share_one_place(capsys: pytest.CaptureFixture[str]) -> None:
-    shown, moved = list[Any](), list[Any]()
-    handle = SimpleNamespace(update=lambda data, raw: moved.append(data))
-
-    def show(data: Any, **options: Any) -> Any:
-        shown.append((data, options))
-        return handle
-
-    view = CellView(show)
-    for text in ("step 5/1,000  9 steps/h", "Step 5 is committed.", "step 6/1,000", "waiting for Ana: 4:30"):
-        view.line(text)
-    assert capsys.readouterr().out == "Step 5 is committed.\n"
-    assert len(shown) == 1 and len(moved) == 2 and shown[0][1] == {"raw": True, "display_id": True}
-    assert 'value="6" max="1000"' in moved[0]["text/html"] and "progress" not in moved[1]["text/html"]
-    CellView(None).line("step 7/1,000")
-    assert capsys.readouterr().out == "step 7/1,000\n"
-    assert "<img" not in drawn("step 1/2 <img src=x>")["text/html"]
-
-
-def test_a_hostile_page_stays_in_its_frame() -> None:
-    tags = list[tuple[str, dict[str, str | None]]]()
-
-    class Parser(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            tags.append((tag, dict(attrs)))
-
-    hostile = """<p title='"'></iframe><script>alert(1)</script>" onload="alert(2)"""
-    Parser().feed(page(hostile, 900)["text/html"])
-    assert [tag for tag, _ in tags] == ["div", "iframe"]
-    frame = tags[1][1]
-    assert frame["srcdoc"] == hostile and frame["sandbox"] == "allow-scripts" and "onload" not in frame
 
 
 def test_the_page_is_a_file_that_a_cell_shows(

@@ -13,7 +13,6 @@ from relay.dashboard.curves import curves
 from relay.dashboard.history import Commits
 from relay.errors import Exit
 from relay.retention import Keep
-from relay.sinks.base import Sink
 from relay.sinks.choose import TITLES, Places
 from relay.sinks.feed import Feed
 from tests.relay.sessions import PROJECT, RUN, Lab, Session
@@ -26,40 +25,37 @@ KEYS = tuple(TITLES)
 
 @dataclass
 class Shown:
-    """One tracker on one machine, and its reader."""
+    """All trackers on one machine, fed by the same sessions, and their readers."""
 
-    key: str
     lab: Lab
     places: Places
 
-    def rows(self, rewinds: int = 0) -> Rows:
-        """What it holds of that line."""
+    def rows(self, key: str, rewinds: int = 0) -> Rows:
+        """What a tracker holds of that line."""
         ending = f"-rewind-{rewinds}" if rewinds else ""
-        key = f"{RUN}-{self.lab.state().run_id[:12]}{ending}"
-        if self.key == "tensorboard":
+        name = f"{RUN}-{self.lab.state().run_id[:12]}{ending}"
+        if key == "tensorboard":
             return of_tensorboard(self.places.tensorboard / PROJECT / f"{RUN}{ending}")
-        return of_trackio(PROJECT, key) if self.key == "trackio" else of_wandb(self.places.memory.parent, key)
+        return of_trackio(PROJECT, name) if key == "trackio" else of_wandb(self.places.memory.parent, name)
+
+    def show(self, expected: Rows, rewinds: int = 0) -> None:
+        """Each step once, in order, with all that was told, in every tracker; TensorBoard keeps 32 bits of a number."""
+        for key in KEYS:
+            found = self.rows(key, rewinds)
+            assert [step for step, _ in found] == [step for step, _ in expected], key
+            for (step, values), (_, told) in zip(found, expected, strict=True):
+                assert values == pytest.approx(told, rel=1e-6), (key, step)
 
     def session(self, account: str, target: int) -> Session:
         session = self.lab.session(
             account, target_steps=target, every_steps=50, evaluate_every=2, keep=Keep(8), wait_s=400.0
         )
-        return tracked(self.lab, session, self.places, (self.key,))
+        return tracked(self.lab, session, self.places, KEYS)
 
     def run(self, account: str, target: int) -> Session:
         session = self.session(account, target)
         assert self.lab.run(session).exit_code == Exit.OK
         return session
-
-    def sink(self) -> Sink:
-        return self.places.sink(self.key, None)
-
-
-def same(found: Rows, expected: Rows) -> None:
-    """Each step once, in order, with all that was told; TensorBoard keeps 32 bits of a number."""
-    assert [step for step, _ in found] == [step for step, _ in expected]
-    for (step, values), (_, told) in zip(found, expected, strict=True):
-        assert values == pytest.approx(told, rel=1e-6), step
 
 
 @pytest.fixture
@@ -69,25 +65,25 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     lab.world.close()
 
 
-@pytest.fixture(params=KEYS)
-def shown(request: pytest.FixtureRequest, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
+@pytest.fixture
+def shown(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     home = tmp_path / "machine"
     home.mkdir()
     monkeypatch.setenv("WANDB_DIR", str(home))
     monkeypatch.setenv("WANDB_MODE", "offline")
     for module in ("trackio.utils", "trackio.sqlite_storage"):
         monkeypatch.setattr(f"{module}.TRACKIO_DIR", home / "trackio")
-    return Shown(request.param, lab, Places(home / "memory", home / "boards", {"WANDB_MODE": "offline"}))
+    return Shown(lab, Places(home / "memory", home / "boards", {"WANDB_MODE": "offline"}))
 
 
 def test_the_same_relay_gives_the_same_curve_in_every_tracker(shown: Shown) -> None:
     for account, target in (("ana", 150), ("ben", 220), ("ana", 300)):
         told = shown.run(account, target).told
-        assert any("is up to date with the ledger" in line for line in told), told
-    same(shown.rows(), truth(shown.lab))
-    assert shown.rows()[-1][0] == 300 and {"train/loss", "valid/exact_accuracy", "relay/goodput"} <= {
-        name for _, values in shown.rows() for name in values
-    }
+        assert len([line for line in told if "is up to date with the ledger" in line]) == len(KEYS), told
+    expected = truth(shown.lab)
+    shown.show(expected)
+    names = {name for _, values in expected for name in values}
+    assert expected[-1][0] == 300 and {"train/loss", "valid/exact_accuracy", "relay/goodput"} <= names
 
 
 def test_a_rollback_of_200_steps_loses_none_and_doubles_none(shown: Shown) -> None:
@@ -101,9 +97,9 @@ def test_a_rollback_of_200_steps_loses_none_and_doubles_none(shown: Shown) -> No
     shown.run("ana", 700)
     assert lab.state().links[-1].from_step == 400, "200 steps were lost and done again"
     shown.run("ben", 750)
-    same(shown.rows(rewinds=1), truth(lab))
-    same(shown.rows(), before)
-    steps = [step for step, _ in shown.rows(rewinds=1)]
+    shown.show(truth(lab), rewinds=1)
+    shown.show(before)
+    steps = [step for step, _ in truth(lab)]
     assert steps == sorted(set(steps)) and steps[-1] == 750
     assert {step for step in steps if 400 < step <= 600} and before[-1][0] == 600
 
@@ -130,18 +126,18 @@ def test_a_kill_in_the_middle_is_caught_up_by_the_next_session(shown: Shown) -> 
     session.start()
     shown.lab.world.run()
     assert session.process.outcome is None and shown.lab.state().holder is not None
-    if shown.key == "wandb":
-        wandb.teardown()  # its own process outlives ours, and ends when it sees that
+    wandb.teardown()  # its own process outlives ours, and ends when it sees that
     shown.run("ben", shown.lab.state().step + 120)
-    same(shown.rows(), truth(shown.lab))
+    shown.show(truth(shown.lab))
 
 
 def test_a_tracker_is_built_from_the_ledger_alone(shown: Shown) -> None:
     lab = shown.lab
     assert lab.run(lab.session("ana", target_steps=120, every_steps=50)).exit_code == Exit.OK
-    for _ in range(2):
-        feed, sink = Feed(ledger_of(lab), shown.places.memory / "feed.json"), shown.sink()
-        feed.update(sink)
-        sink.close()
-    assert feed.told == 0, "what is there already is not written again"
-    same(shown.rows(), truth(lab))
+    for key in KEYS:
+        for _ in range(2):
+            feed, sink = Feed(ledger_of(lab), shown.places.memory / f"{key}.json"), shown.places.sink(key, None)
+            feed.update(sink)
+            sink.close()
+        assert feed.told == 0, "what is there already is not written again"
+    shown.show(truth(lab))

@@ -125,7 +125,7 @@ def _role(state: RunState, checkpoint: Checkpoint) -> str:
 def _may_go(state: RunState, stat: Stat, key: Key, now: float, short_of_space: bool) -> tuple[bool, str]:
     """Whether a file that no retained checkpoint names may go (P8), and the rule."""
     if state.deleted is not None:
-        return True, "the run was deleted"  # nothing may be appended any more, so no commit can land (decisions/0013)
+        return True, "of a deleted run"  # nothing may be appended any more, so no commit can land (decisions/0013)
     epoch = key[1]
     retired = next((r for r in state.retired if r.key == key), None)
     if retired is None and epoch >= state.epoch:

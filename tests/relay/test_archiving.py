@@ -111,6 +111,22 @@ def test_deletion_waits_a_day_of_the_stores_clock_whatever_is_asked() -> None:
         unarchive(client.ledger, session=id_of(9))
 
 
+def test_two_who_delete_at_once_both_see_it_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    store, client = resting(clock)
+    clock.now += WAIT_S
+    other = Client(store, 2)
+    real = other.ledger.check_epochs
+
+    def meanwhile(checkpoints: Store) -> Any:
+        seen = real(checkpoints)
+        mark_deleted(client.ledger, store, session=id_of(8))
+        return seen
+
+    monkeypatch.setattr(other.ledger, "check_epochs", meanwhile)
+    assert mark_deleted(other.ledger, store, session=id_of(9)) == client.ledger.read().state
+
+
 def test_i6_nothing_follows_the_entry_that_deletes() -> None:
     deleted = apply(
         apply(_idle(), "archive", _plain(Archive()), _by(NOW)), "delete", _plain(Delete()), _by(NOW + WAIT_S)

@@ -20,6 +20,7 @@ from relay.errors import PolicyRefused, UsageError
 from relay.gc_text import document_of, grouped, text_of
 from relay.identity import Opened, Pair
 from relay.lease import Held
+from relay.redact import redact, secrets_of
 from relay.resting import deletable_at
 from relay.retention import FileVerdict, going
 from relay.samehost import FileHostLocks, default_folder
@@ -42,7 +43,13 @@ def archive(
     locks = FileHostLocks(default_folder())
     ledger, session = opened.ledger, app.session
     state = archive_run(
-        ledger, ledger.store, app.runtime, locks, session=session, why=why, notice=partial(_waiting, name)
+        ledger,
+        ledger.store,
+        app.runtime,
+        locks,
+        session=session,
+        why=redact(why, secrets_of(app.environ)),
+        notice=partial(_waiting, name),
     )
     text = (
         f"Run {name} is archived: nobody trains it. `{command(f'runs unarchive {name}')}` brings it back; from "

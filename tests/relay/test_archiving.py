@@ -206,7 +206,8 @@ def a_day_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_archived_run_trains_no_more_but_can_be_read_and_forked(trained: Desk) -> None:
-    told = trained("runs", "archive", "r", "--why", "done with it").out
+    told = trained("runs", "archive", "r", "--why", "done, key=hunter2hunter2", HF_TOKEN="hunter2hunter2").out
+    assert not any(b"hunter2" in path.read_bytes() for path in trained.folder.rglob("*") if path.is_file())
     assert "runs unarchive r" in told
     for words in (("run", "--run", "r", "--target-steps", "20"), ("push", "--run", "r")):
         refused = trained(*words, code=77)

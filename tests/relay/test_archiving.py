@@ -13,16 +13,18 @@ from relay import lease
 from relay.archiving import archive, mark_deleted, unarchive
 from relay.chain import Chain
 from relay.changes import Archive, By, Delete, Noted, Refused, TookOver, Unarchive
-from relay.errors import Fenced, LeaseHeld, PolicyRefused
-from relay.ledger import MACHINE, NewerFormat
+from relay.errors import Exit, Fenced, LeaseHeld, PolicyRefused
+from relay.ledger import MACHINE, NewerFormat, RunLedger
 from relay.resting import WAIT_S
 from relay.rules import apply, succeeds
+from relay.session import push
 from relay.state import RunState
 from storage.base import Denied, Ref, Store
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores
-from tests.relay.runs import Client, Clock, begun, genesis, id_of
+from tests.relay.runs import Client, Clock, QuietRuntime, begun, genesis, id_of
+from tests.relay.sessions import PROJECT, RUN, Lab, down
 
 NOW = 1.7e9
 
@@ -181,6 +183,26 @@ def _plain(change: object) -> dict[str, object]:
 
 def _by(at: float) -> By:
     return By(id_of(9), None, 0, at)
+
+
+def test_what_waits_on_a_machine_is_neither_sent_into_an_archived_run_nor_lost(lab: Lab) -> None:
+    session = lab.session("alice", machine="a", budget_s=40, target_steps=1000, every_steps=50)
+    lab.world.at(lab.world.now + 20, lambda: setattr(session.store, "fail", down))
+    kept = lab.run(session)
+    assert kept.exit_code == Exit.UPLOAD_FAILED and kept.unsent is not None
+    lab.world.now += 1000
+    desk = lab.world.process()
+    ledger = RunLedger(lab.shared, PROJECT, RUN, desk)
+    state = archive(ledger, lab.shared, QuietRuntime(), NoLocks(), session=id_of(9))
+    assert state.archived and state.step == kept.durable_step
+    pusher = lab.session("alice", machine="a").start(push)
+    lab.world.run()
+    assert pusher.outcome.exit_code == Exit.POLICY and (kept.unsent / "state.json").exists()
+    assert lab.state() == state, "half a run is not brought back"
+    unarchive(ledger, session=id_of(9))
+    again = lab.session("alice", machine="a").start(push)
+    lab.world.run()
+    assert again.outcome.exit_code == Exit.OK and lab.state().step > state.step
 
 
 # As people type it.

@@ -25,6 +25,7 @@ from relay.changes import (
 )
 from relay.resting import WAIT_S
 from relay.rules import apply, links_to_archive
+from relay.samples import Samples
 from relay.state import MAX_GPUS, Failure, History, RunState
 from relay.usage import by_gpu
 from tests.relay.runs import NAMES, checkpoint, genesis, id_of
@@ -71,6 +72,8 @@ class Histories(RuleBasedStateMachine):
         if kind == "commit":
             assert change.checkpoint.key not in self.committed, "P5: a pair is committed once"
             self.committed.add(change.checkpoint.key)
+            told = change.samples.steps if change.samples else ()
+            assert all(before.step < step <= after.step for step in told), "samples are of a commit's own steps"
         if kind == "lease":
             self.leases += 1
             assert before.halted is None, "P10"
@@ -81,7 +84,7 @@ class Histories(RuleBasedStateMachine):
             assert after.head is not None or before.head is None, "I6: never back to nothing"
         assert before.deleted is None, "nothing follows a deletion"
         assert before.archived is None or kind in ("unarchive", "delete"), "nobody trains an archived run"
-        if kind not in ("lease", "commit", "release"):
+        if kind not in ("lease", "commit", "release") and not (kind == "archive" and change.took_over):
             assert (after.usage, after.gpus) == (before.usage, before.gpus), "usage is changed by sessions alone"
         assert after.gpus[: len(before.gpus)] == before.gpus, "a kind of GPU keeps its place"
 
@@ -93,10 +96,12 @@ class Histories(RuleBasedStateMachine):
         history = History(ref="x", sha256="0" * 64, links=total) if moved else None
         self.send("lease", Lease(took_over=gone, target_steps=50, history=history, gpu=gpu), session, shift)
 
-    @rule(session=sessions, shift=shifts, step=steps, metric=st.none() | st.floats(0, 1))
-    def commit(self, session: int, shift: int, step: int, metric: float | None) -> None:
+    @rule(session=sessions, shift=shifts, step=steps, metric=st.none() | st.floats(0, 1), told=st.none() | steps)
+    def commit(self, session: int, shift: int, step: int, metric: float | None, told: int | None) -> None:
         key = max(0, self.state.step + step), max(0, self.state.epoch + shift)
-        self.send("commit", Commit(checkpoint=checkpoint(*key, metric=metric)), session, shift)
+        rows = (max(0, self.state.step + (told or 0)),)
+        samples = None if told is None else Samples(steps=rows, seconds=(0,), columns={"loss": (1.0,)})
+        self.send("commit", Commit(checkpoint=checkpoint(*key, metric=metric), samples=samples), session, shift)
 
     @rule(session=sessions, shift=shifts, going=places, gone=places)
     def retire(self, session: int, shift: int, going: list[int], gone: list[int]) -> None:

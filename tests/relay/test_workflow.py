@@ -25,7 +25,9 @@ case "$*" in
   "-m pip list"*)
     printf 'numpy==2.1.0\nrequests==2.0\n'
     [ -n "$NO_TORCH" ] || printf 'torch==2.11.0+cu128\ntorchvision==0.1\n' ;;
-  "-m pip install"*) echo "wants ${@: -1}" >>"$CALLS"; while [ "$1" != -c ]; do shift; done; sed 's/^/pinned /' "$2" >>"$CALLS" ;;
+  "-m pip install"*)
+    echo "wants ${@: -1}" >>"$CALLS"
+    while [ "$1" != -c ]; do shift; done; sed 's/^/pinned /' "$2" >>"$CALLS" ;;
   *"config show"*)
     [ -z "$CONFIG_CODE" ] || exit "$CONFIG_CODE"
     echo "run = r"; echo "storage.url = ${STORE:-(not set: file:///x/relay_store)}"; echo "storage.ledger_url = " ;;

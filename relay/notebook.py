@@ -57,6 +57,8 @@ class Notebook:
     """The store and the settings, once they were found to fit."""
     ended: dict[str, Any] | None = None
     """How this notebook's newest session ended (relay.run/1)."""
+    typed: dict[str, str] = field(default_factory=dict, repr=False)
+    """Variables that the settings' cell set when it ran last."""
 
     def set_up(self) -> None:
         """Install what is missing and make the data; keeps the torch and numpy that are there. Raises Stopped."""
@@ -75,7 +77,7 @@ class Notebook:
         """
         named = {"ACCOUNT_ID": account, "RELAY_STORE": store, "RUN_NAME": run}
         named |= {"RELAY_EPHEMERAL": "1" if trial else "", "RELAY_COAUTHOR": "1" if coauthor else ""}
-        self.environ.update({name: value.strip() for name, value in named.items() if value.strip()})
+        self._hand_on({name: value.strip() for name, value in named.items() if value.strip()})
         from relay.cellstore import open_here
 
         try:
@@ -131,6 +133,13 @@ class Notebook:
             print(f"The machine is kept: {kept}")
         else:
             release(self.runtime, print)
+
+    def _hand_on(self, variables: dict[str, str]) -> None:
+        """What was typed before and is no more does not stay."""
+        for name in self.typed:
+            self.environ.pop(name, None)
+        self.environ.update(variables)
+        self.typed = variables
 
     def _opened(self) -> Opened:
         if self.opened is None:

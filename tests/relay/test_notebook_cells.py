@@ -85,6 +85,14 @@ def test_the_store_is_found_among_the_secrets_and_handed_on_to_commands(
     assert "RELAY_STORE of Colab's secrets" in said
 
 
+def test_what_is_typed_no_more_is_forgotten(desk: Desk, secrets: dict[str, Any]) -> None:
+    one = book(desk, **COLAB)
+    one.settings("account_1", store=desk.environ["RELAY_STORE"], trial=True)
+    with pytest.raises(Stopped, match="no secret RELAY_STORE"):
+        one.settings("account_2")
+    assert "RELAY_EPHEMERAL" not in one.environ and one.environ["ACCOUNT_ID"] == "account_2"
+
+
 @pytest.mark.parametrize(
     ("environ", "held", "advice"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -70,6 +72,12 @@ def test_set_up_is_a_cell_of_its_own_and_the_machine_goes_last_and_only_by_choic
     assert (place.page == "colab") == ("release_runtime(RELEASE_RUNTIME)" in last)
     assert "RELEASE_RUNTIME = True" not in text_of(place)
     assert "pip install" not in text_of(place), "what is installed is decided where torch is pinned"
+
+
+def test_what_the_first_cell_imports_needs_no_package() -> None:
+    """It runs before anything is installed."""
+    code = f"import sys; sys.path.insert(0, {str(FOLDER.parent)!r}); import relay.notebook"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
 
 
 def test_the_notebooks_are_beside_the_program() -> None:

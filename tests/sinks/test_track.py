@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import Exit
+from relay.secretchain import Chain
 from tests.relay.cli import Desk
 from tests.sinks.readback import of_tensorboard
 
@@ -104,3 +105,13 @@ def test_what_hangs_in_a_tracker_s_library_does_not_keep_the_process(
     monkeypatch.setattr("relay.commands.trackers.os._exit", ended.append)
     at_the_end[0]()
     assert ended == [int(Exit.OK)]
+
+
+def test_a_notebook_s_secret_is_asked_for_w_and_b_s_key_only_where_w_and_b_is_wanted(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(Chain, "credentials", lambda _, environ, urls, extras: asked.append(tuple(extras)) or {})
+    desk("status", "--run", "r")
+    desk("status", "--run", "r", "trackers=[wandb]")
+    assert [("WANDB_API_KEY" in names) for names in asked] == [False, True]

@@ -102,7 +102,7 @@ class Settings(Section):
     load_checkpoint: str | None = None
     """A file of weights that a new run begins from, as `import` does it; a run that has begun must be of this file."""
     trackers: Annotated[tuple[Literal["wandb", "tensorboard", "trackio"], ...], BeforeValidator(listed)] = ()
-    """Trackers that a session feeds with what the ledger says, and `track` without one; may be a comma-separated text."""
+    """Trackers that a session feeds with what the ledger says, and `track` without one; may be a text with commas."""
     tensorboard_dir: str = "tensorboard"
     """Folder for TensorBoard's event files."""
     data_dir: str = "data"

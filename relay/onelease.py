@@ -44,8 +44,8 @@ def refuse_second_lease(
         if _alive(state, holder, store, locks):
             raise LeaseHeld(
                 f"Account {account} already trains run {state.run} (since {local(holder.since)}), and one account "
-                f"trains one run at a time. Wait for that session, stop it with `{command('stop', state.run)}`, or use an "
-                f"account of another person."
+                f"trains one run at a time. Wait for that session, stop it with `{command('stop', state.run)}`, or use "
+                f"an account of another person."
             )
 
 

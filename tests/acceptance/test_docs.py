@@ -88,9 +88,3 @@ def test_every_command_of_the_page_runs_as_written(
 def test_continuous_integration_runs_the_readmes_test_command() -> None:
     assert "make ci" in commands(ROOT / "README.md")
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make ci")
-
-
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
-        for link in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
-            assert (page.parent / link).exists(), f"{page.name} links to {link}"

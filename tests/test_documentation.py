@@ -1,0 +1,136 @@
+"""What the pages say is there: links, anchors, options, and messages that are quoted as the program prints them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from relay import clidoc
+from relay.cli import app
+from relay.config import Settings, leaves
+from relay.origins import READ_ELSEWHERE, variable
+
+ROOT = Path(__file__).parent.parent
+GUIDES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+TOLD = [*GUIDES, ROOT / "docs" / "concepts.md"]
+"""Where a reader looks before the reference."""
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SOURCES = [path for package in ("relay", "storage", "trm") for path in (ROOT / package).rglob("*.py")]
+OF_ALL = "command-line.md"
+"""Explains once the options that mean the same everywhere."""
+EVERYWHERE = {"--run", "--account", "--config", "--json", "--redact"}
+BY_THE_REFERENCE_ALONE: dict[tuple[str, str], str] = {}
+"""Options that no other page needs to name, and why."""
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings: lower case, no punctuation, hyphens for blanks."""
+    headings = re.findall(r"^#+ (.*)", FENCED.sub("", page.read_text()), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    text = FENCED.sub("", page.read_text())
+    for target in re.findall(r"\]\((?!https?:|mailto:)([^)\s]+)\)", text):
+        file, _, anchor = target.partition("#")
+        there = page.parent / file if file else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
+
+
+def test_the_readme_is_one_page_and_leads_to_every_guide() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) <= 110
+    assert [page.name for page in GUIDES if f"docs/how-to/{page.name}" not in readme] == []
+
+
+def options() -> list[tuple[str, str, str]]:
+    """(command, option, its help) of everything that can be typed."""
+    return [
+        (command, clidoc.spelled(name, kind, info).split(",")[0].split()[0], info.help or "")
+        for command, body in clidoc.commands(app)
+        for name, kind, info, _ in clidoc.parameters(body)
+    ]
+
+
+def test_every_option_says_what_it_does() -> None:
+    assert [row for row in options() if not row[2].strip()] == []
+
+
+@pytest.mark.parametrize("command", dict(clidoc.commands(app)))
+def test_every_option_is_on_a_page_that_shows_its_command(command: str) -> None:
+    def shows(text: str, option: str) -> bool:
+        named = re.search(rf"(?:rotate_accounts\.py|`|`\S+ )\s?{re.escape(command)}\b", text)
+        return bool(named and re.search(rf"(?<![\w-]){option}(?![\w-])", text))
+
+    own = {option for of, option, _ in options() if of == command and option.startswith("--")} - EVERYWHERE
+    texts = [page.read_text() for page in TOLD]
+    untold = {option for option in own if not any(shows(text, option) for text in texts)}
+    assert untold == {option for of, option in BY_THE_REFERENCE_ALONE if of == command}
+
+
+def test_what_all_commands_share_is_explained_once() -> None:
+    text = (ROOT / "docs" / "how-to" / OF_ALL).read_text()
+    assert all(f"`{option}" in text for option in EVERYWHERE)
+
+
+def test_every_variable_that_is_read_is_on_a_page_and_no_other() -> None:
+    known = READ_ELSEWHERE | {variable(key) for key in leaves(Settings)}
+    pages = [*TOLD, *(ROOT / "docs" / "reference").glob("*.md"), ROOT / "README.md"]
+    named = set(re.findall(r"\bRELAY_[A-Z_]+\b", "\n".join(page.read_text() for page in pages)))
+    assert named - known <= {"RELAY_MODEL"}, "the tests' own"
+    assert known - named <= {"ACCOUNT_ID", "RUN_NAME", *INTERNAL}
+
+
+INTERNAL = {"RELAY_NOTEBOOK", "RELAY_SEED"}
+"""What our own parts tell each other, and the tests."""
+
+
+@cache
+def printed() -> list[str]:
+    """Every text in the code but docstrings, `…` for what is filled in."""
+    found = []
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                found.append("".join(str(p.value) if isinstance(p, ast.Constant) else "…" for p in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner | prose:
+                found.append(node.value)
+    return found
+
+
+def test_messages_are_quoted_as_the_program_prints_them() -> None:
+    text = FENCED.sub("", (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text())
+    quotes = [
+        quote for bold in re.findall(r"\*\*(.+?)\*\*", text, re.DOTALL) for quote in re.findall(r'"([^"]+)"', bold)
+    ]
+    assert len(quotes) > 25
+    assert [quote for quote in quotes if not is_printed(quote)] == []
+
+
+@pytest.mark.parametrize("page", ["colab", "dropbox", "drive", "s3"])
+def test_tables_of_messages_quote_them_too(page: str) -> None:
+    text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text()
+    (table,) = re.findall(r"^\| (?:it says|message) \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    quotes = [row.split("|")[1].strip() for row in table.splitlines()]
+    assert [quote for quote in quotes if not is_printed(quote)] == []
+
+
+def is_printed(quote: str) -> bool:
+    parts = [re.escape(part.strip()) for part in " ".join(quote.split()).split("…") if part.strip()]
+    wanted = re.compile(r".{0,300}?".join(parts), re.DOTALL)
+    return any(wanted.search(text) for text in printed())

@@ -25,9 +25,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 def files(desk: Desk, run: str, step: int) -> dict[str, torch.Tensor]:
     (folder,) = (desk.folder / "relay_store" / "checkpoints").glob(f"*/{run}/step_{step}.e*")
-    return {
-        name: value for file in sorted(folder.glob("*.safetensors")) for name, value in load_file(file).items()
-    }
+    return {name: value for file in sorted(folder.glob("*.safetensors")) for name, value in load_file(file).items()}
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,8 @@ def test_importing_relay_and_storage_needs_no_extra() -> None:
     ]
     code = f"""
 import importlib, sys
-for name in ("torch", "numpy", "safetensors", "einops", "numba", "boto3", "googleapiclient", "dropbox", "starlette"):
+for name in ("torch", "numpy", "safetensors", "einops", "numba", "boto3", "googleapiclient", "dropbox", "starlette",
+             "tensorboard", "trackio", "wandb"):
     sys.modules[name] = None
 for name in {modules!r}:
     importlib.import_module(name)

@@ -96,7 +96,7 @@ class Service:
 
     def client(self, document: nbformat.NotebookNode, **options: Any) -> NotebookClient:
         """What runs its cells, one by one or all."""
-        return NotebookClient(document, timeout=120, kernel_name="python3", resources={}, **options)
+        return NotebookClient(document, timeout=200, kernel_name="python3", resources={}, **options)
 
     @property
     def surroundings(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ help:            ## list the commands
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
 install: $(BIN)/.installed   ## a virtual environment with everything the tests need

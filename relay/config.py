@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from relay.errors import BadConfig
-from relay.names import FRAGMENT, check_name
-from relay.origins import Given, Value, deleted, from_command_line, from_environment, from_file, hint, variable
+from relay.names import FRAGMENT
+from relay.origins import Given, deleted, from_command_line, from_environment, from_file, variable
 from relay.state import MAX_RETAINED, Name, Step
+from relay.validating import check_known, submodel, validate
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_STORE = "relay_store"
 DEFAULT_TASK = "sudoku4"
-NAMES = ("project", "run", "account")
 
 Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 366)]
 Count = Annotated[int, Field(ge=0)]
@@ -41,16 +39,20 @@ class Storage(Section):
     url: str | None = None
     """Address of the store; unset means the folder relay_store where the command runs."""
     ledger_url: str | None = None
+    """Another address for the ledger alone, small and written often."""
     checkpoint_url: str | None = None
+    """Another address for the checkpoints alone, which are large."""
 
 
 class Checkpointing(Section):
     """When a commit is due (whichever comes first) and which commits stay (P8)."""
 
     every_steps: Annotated[int, Field(gt=0)] = 500
+    """A commit is due after so many steps, or earlier by the minutes."""
     every_minutes: Minutes = 10.0
+    """A commit is due after so many minutes, or earlier by the steps."""
     keep_last: Annotated[int, Field(ge=2, le=MAX_RETAINED - 8)] = 3
-    """The ledger holds few checkpoints; the best, every Nth and damaged ones need room too."""
+    """How many of the newest checkpoints stay. The ledger holds few; the best and every Nth need room too."""
     keep_every: Count = 0
     """Also keep every checkpoint whose step is a multiple of this; 0 keeps none."""
 
@@ -59,40 +61,47 @@ class Evaluation(Section):
     """Validation of the EMA weights during training; it chooses the best checkpoint."""
 
     every_commits: Count = 4
-    """0 never evaluates."""
+    """Evaluate at every Nth commit; 0 never evaluates."""
     rows: Annotated[int, Field(gt=0)] = 128
+    """Validation puzzles of one evaluation; the best checkpoint is chosen by them."""
 
 
 class Lease(Section):
     """How long a silent session keeps the run (P5)."""
 
     ttl_s: Annotated[float, Field(gt=0, le=86400)] = 180.0
+    """Seconds that a silent session keeps the run to itself."""
 
 
 class Cache(Section):
     """Compiled code in the store. It is executable: this machine alone may allow it, no run and no store can (P11)."""
 
     allow: bool = False
+    """Run kernels that others compiled and signed, and store ours."""
 
 
 class Settings(Section):
     """Everything the relay itself can be told. None of it decides the state at step n, so all may change any time."""
 
     project: Name = "sudoku_pretrain_multiaccount"
+    """The group of runs that the run belongs to."""
     run: Name = "sudoku_rotation"
+    """The run's name, the same for everybody."""
     account: Name = "account_1"
+    """Whose session it is: an id as it was registered."""
     storage: Storage = Storage()
     target_steps: Annotated[Step, Field(gt=0)] | None = None
-    """Unset means the run's own target, and for a new run the task's."""
+    """Train to this step; unset means the run's own target, and for a new run the task's."""
     budget_minutes: Minutes | None = None
-    """From process start to process exit; unset means no limit of our own."""
+    """Minutes from process start to process exit; unset means no limit of our own."""
     session_limit_minutes: Minutes | None = None
-    """The provider's limit, from machine start; unset means what is known of this environment."""
+    """The provider's limit in minutes from machine start; unset means what is known of this environment."""
     checkpoint: Checkpointing = Checkpointing()
     evaluation: Evaluation = Evaluation()
     lease: Lease = Lease()
     cache: Cache = Cache()
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    """auto, cpu, cuda or cuda:N."""
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""
     spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"
@@ -106,7 +115,9 @@ class Settings(Section):
     tensorboard_dir: str = "tensorboard"
     """Folder for TensorBoard's event files."""
     data_dir: str = "data"
+    """Folder for data that is made or downloaded."""
     sync_dir: str = "sync"
+    """Folder for what belongs to this machine: logs, the newest checkpoint, what was not sent yet."""
 
 
 WorkloadConfig = TypeVar("WorkloadConfig", bound=BaseModel)
@@ -193,15 +204,15 @@ def resolve(
     ]
     merged = {g.key: g for g in given}
     for g in merged.values():
-        _check_known(g, keys)
+        check_known(g, keys)
     task = merged.get("task", Given("task", DEFAULT_TASK, "default"))
     base = {k: Given(k, v, f"preset {task.value}") for k, v in flat(preset(str(task.value)).model_dump(mode="json"))}
     known = set(leaves(Settings))
     relay_part = {k: g for k, g in merged.items() if k in known}
     workload_part = {**base, **{k: g for k, g in merged.items() if k not in known}, "task": task}
     return Resolved(
-        settings=_validate(Settings, relay_part),
-        workload=_validate(model, workload_part),
+        settings=validate(Settings, relay_part),
+        workload=validate(model, workload_part),
         folder=folder.absolute(),
         origins={k: g.origin for k, g in (relay_part | workload_part).items()},
     )
@@ -211,7 +222,7 @@ def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:
     """Dotted names of all plain fields of a model, nested models opened."""
     found = []
     for name, info in model.model_fields.items():
-        nested = _submodel(info.annotation)
+        nested = submodel(info.annotation)
         found.extend(leaves(nested, f"{prefix}{name}.") if nested else [prefix + name])
     return found
 
@@ -223,70 +234,3 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
-
-
-def _submodel(annotation: Any) -> type[BaseModel] | None:
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
-
-
-def _check_known(given: Given, keys: Sequence[str]) -> None:
-    if given.key in keys:
-        return
-    inside = [k for k in keys if k.startswith(given.key + ".")]
-    if inside:
-        raise BadConfig(
-            f"{given.key} is a group of settings ({given.origin}). Set one of {', '.join(inside[:6])} instead."
-        )
-    raise BadConfig(f"Unknown setting {given.key} ({given.origin}).{hint(given.key, keys)}")
-
-
-def _validate(model: type[WorkloadConfig], given: Mapping[str, Given]) -> WorkloadConfig:
-    tree: dict[str, Any] = {}
-    for key, item in given.items():
-        *parents, last = key.split(".")
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = _value(model, key, item.value)
-    try:
-        return model.model_validate(tree)
-    except ValidationError as error:
-        raise BadConfig(_explain(error, given)) from error
-
-
-def _value(model: type[BaseModel], key: str, value: Value) -> Value:
-    """A null where null means nothing is the text 'null' (a run may be called so)."""
-    return "null" if value is None and not _accepts_none(model, key) else value
-
-
-def _accepts_none(model: type[BaseModel], key: str) -> bool:
-    *parents, last = key.split(".")
-    for parent in parents:
-        model = _submodel(model.model_fields[parent].annotation) or model
-    annotation = model.model_fields[last].annotation
-    return get_origin(annotation) in (Union, UnionType) and type(None) in get_args(annotation)
-
-
-def _explain(error: ValidationError, given: Mapping[str, Given]) -> str:
-    parts = []
-    for problem in error.errors(include_url=False):
-        key = ".".join(str(p) for p in problem["loc"])
-        item = given.get(key)
-        if problem["type"] == "string_pattern_mismatch" and key in NAMES:
-            _refuse_name(key, item)
-        got = f", not {item.value!r} ({item.origin})" if item else ""
-        parts.append(f"{key or 'The configuration'}: {_wish(problem['msg'])}{got}.")
-    return " ".join(parts) + " Correct it and run the same command again."
-
-
-def _refuse_name(key: str, item: Given | None) -> None:
-    try:
-        check_name(key, str(item.value) if item else "")
-    except BadConfig as error:
-        raise BadConfig(f"{error} It was given by {item.origin if item else 'nobody'}.") from None
-
-
-def _wish(message: str) -> str:
-    """Pydantic's message without what the value itself shows."""
-    wish = message.removeprefix("Input ").removeprefix("Value error, ").partition(", unable to parse")[0]
-    return wish.replace("should be", "must be")

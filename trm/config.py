@@ -25,23 +25,35 @@ class Arch(Strict):
     """The network, in the reference's spelling (T = H_cycles and n = L_cycles in the paper)."""
 
     hidden_size: Positive = 512
+    """Width of a position."""
     num_heads: Positive = 8
+    """Heads of attention."""
     expansion: Annotated[float, Field(gt=0)] = 4.0
+    """Inner width of a SwiGLU: two thirds of this times its width, up to a multiple of 256."""
     L_layers: Positive = 2
+    """Layers of the one network."""
     H_cycles: Positive = 3
+    """T: times that the answer is improved in a step; only the last has a gradient."""
     L_cycles: Positive = 6
+    """n: updates of the latent state for each of the answer."""
     puzzle_emb_ndim: Annotated[int, Field(ge=0)] = 512
+    """Numbers of a puzzle's embedding; 0 is none."""
     puzzle_emb_len: Annotated[int, Field(ge=0)] = 16
-    """0 means ceil(puzzle_emb_ndim / hidden_size)."""
+    """Positions that hold it; 0 means ceil(puzzle_emb_ndim / hidden_size)."""
     pos_encodings: Literal["rope", "learned", "none"] = "rope"
+    """How a position is told: rope, learned or none."""
     mlp_t: bool = False
     """Mix over the sequence with a SwiGLU instead of attention."""
     forward_dtype: Literal["bfloat16", "float32", "float64"] = "bfloat16"
-    """Type of activations; weights are float32 always. float64 serves to measure rounding (trm/parity.py)."""
+    """Type of activations: bfloat16, float32, or float64 to measure rounding. Weights are float32 always."""
     halt_max_steps: Positive = 16
+    """Steps of recursion that a puzzle gets at most in training, and always in evaluation."""
     halt_exploration_prob: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share of puzzles that go on to a step drawn at random although the model would halt."""
     rms_norm_eps: Annotated[float, Field(gt=0)] = 1e-5
+    """Added below the root of the RMS norm."""
     rope_theta: Annotated[float, Field(gt=0)] = 10000.0
+    """Base of the rotary frequencies."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Arch:
@@ -60,7 +72,9 @@ class Data(Strict):
     in the reference's layout."""
 
     train: str = "generated"
+    """Training puzzles: generated, hub (Sudoku-Extreme), a CSV file, or a folder in the reference's layout."""
     test: str = "generated"
+    """Test puzzles, named in the same way."""
     train_rows: Positive = 1000
     """How many to train on: generated, or drawn by the seed from a file (a folder: groups) that holds more."""
     augment: bool = True
@@ -72,24 +86,37 @@ class TrainConfig(Strict):
     """Everything that decides the state at step n. Defaults are the published Sudoku settings (reference/trm.md 13)."""
 
     task: str
+    """Preset, which puzzles and which network: sudoku4, sudoku4_att, sudoku, sudoku_att or maze."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Of the initial weights, the data and its order, and what is drawn in a step."""
     batch_size: Positive = 768
+    """Puzzles a step."""
     arch: Arch = Arch()
     data: Data = Data()
     lr: Rate = 1e-4
+    """Learning rate after the warm-up."""
     lr_min_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Where the cosine ends, as a share of lr; 1 keeps the rate."""
     lr_warmup_steps: Annotated[int, Field(ge=0)] = 2000
+    """Steps over which the rate rises from 0."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Of Adam-atan2: decay of the first moment."""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    """Of Adam-atan2: decay of the second moment."""
     weight_decay: Rate = 0.1
+    """Decoupled, of the network's weights."""
     puzzle_emb_lr: Rate = 1e-4
+    """Learning rate of the puzzle embeddings (sign-SGD)."""
     puzzle_emb_weight_decay: Rate = 0.1
+    """Decoupled, of the puzzle embeddings."""
     ema: bool = True
+    """Average the weights; averaged ones are evaluated and exported."""
     ema_rate: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """Share of the old average that stays at each step."""
     total_steps: Positive | None = None
     """Length of the cosine; matters (and is pinned) only if lr_min_ratio < 1."""
     threads: Positive = 2
-    """CPU threads of every session (I7): another number changes the order of sums."""
+    """CPU threads of every session: another number changes the order of sums."""
 
     def plain(self) -> dict[str, Any]:
         """Plain JSON values, for hashing and storing."""

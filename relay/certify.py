@@ -9,6 +9,8 @@ from relay.restore import Restored
 from relay.workload import StepDigest
 
 FIRST_SESSION = "the run's first session"
+SENT_AGAIN = "sent again from a machine that had a copy"
+"""Of a session that began with the state that its rewind had left: nothing was lost, nothing trained again."""
 
 
 def judge(verdict: Verdict, restored: Restored | None, mine: StepDigest, facts: Facts) -> None:

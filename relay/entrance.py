@@ -6,6 +6,7 @@ Where the head is damaged in the store and this machine has an intact copy, that
 from __future__ import annotations
 
 from relay.assembly import Parts
+from relay.certify import SENT_AGAIN
 from relay.changes import Rewind
 from relay.committer import Item
 from relay.links import continuing
@@ -86,7 +87,7 @@ def _commit_again(parts: Parts, restored: Restored) -> bool:
     if not _fits(parts, packed):
         ctx.workload.load(ctx.outbox.folder(restored.checkpoint.key))
         return False
-    _send(parts, packed, head.next, "sent again from a machine that had a copy")
+    _send(parts, packed, head.next, SENT_AGAIN)
     ctx.listener.tell(f"Committed step {packed.step:,} again from this machine's copy: nothing is lost.")
     return True
 

@@ -4,6 +4,7 @@ apart, few enough points to draw."""
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -35,16 +36,32 @@ TITLES = {
 
 
 def fold(events: Iterable[Event]) -> tuple[list[Committed], list[Committed]]:
-    """(the line that stands, what was trained again): steps of the first only grow, so none is there twice."""
+    """(the line that stands, what was trained again): steps of the first only grow, so none is there twice.
+
+    What comes back from a copy brings back all that led to it, each where and by whom it was trained, from then on
+    by the word of the entry that brought it back.
+    """
     line: list[Committed] = []
     redone: list[Committed] = []
+    left: list[Committed] = []
     for event in events:
         keep = event.step if isinstance(event, WentBack) else event.step - 1
-        while line and line[-1].step > keep:
-            redone.append(line.pop())
+        back = came_back(event, left)
+        redone += left[len(back) :]
+        first = bisect(line, keep, key=lambda one: one.step)
+        left = line[first:]
+        del line[first:]
         if isinstance(event, Committed):
-            line.append(event)
-    return line, sorted(redone, key=lambda one: one.slot)
+            line += [replace(one, slot=event.slot) for one in back] or [event]
+    return line, sorted([*redone, *left], key=lambda one: one.slot)
+
+
+def came_back(event: Event, left: Sequence[Committed]) -> list[Committed]:
+    """Of what the rewind just before had left, what this commit brings back: up to the very same state."""
+    if isinstance(event, WentBack) or not event.again:
+        return []
+    same = [n for n, one in enumerate(left, 1) if (one.step, one.state_hash) == (event.step, event.state_hash)]
+    return list(left[: same[0]]) if same else []
 
 
 def curves(events: Iterable[Event], links: Sequence[Link]) -> dict[str, Any]:

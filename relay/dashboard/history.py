@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from relay.canonical import dumps
+from relay.certify import SENT_AGAIN
 from relay.changes import Commit, Refused, Rewind, parse_change
 from relay.entry import Entry
 from relay.errors import BadData
@@ -43,6 +44,8 @@ class Committed:
     validation: float | None = None
     samples: Samples | None = None
     """Since the commit before; None: not told, as by every commit of the first versions."""
+    again: bool = False
+    """Whether it was damaged in the store and came back from a machine that had a copy."""
 
     def rows(self) -> list[Told]:
         """What was told up to this commit, oldest first, the last of its own step; steps grow and times do not fall.
@@ -133,6 +136,6 @@ def event_of(entry: Entry) -> Event | None:
         made = change.checkpoint
         told = made.state_hash[:HASH]
         where = (entry.seq, made.step, made.epoch, entry.at, change.seconds, told)
-        return Committed(*where, change.metrics, made.metric, change.samples)
+        return Committed(*where, change.metrics, made.metric, change.samples, change.why == SENT_AGAIN)
     assert isinstance(change, Rewind), dumps(entry.change)
     return WentBack(entry.seq, change.to[0])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relay.advice import command
-from relay.dashboard.sessions import kind_of_end, standing_steps
+from relay.dashboard.sessions import kind_of_end, redone_steps, standing_steps
 from relay.plan import Range
 from relay.quota import Quota
 from relay.redact import printable
@@ -38,8 +38,6 @@ def header(view: View, links: Sequence[Link], finish: Range | None) -> dict[str,
     """How far, until when, who, and how safe. Times are unix seconds; None is unknown."""
     state = view.state
     left = seconds_left(view)
-    stands = standing_steps(links)
-    redone = sum(link.to_step - link.from_step for link in links) - sum(stands.values())
     evaluated = [c for c in state.retained if c.metric is not None] if state else []
     return {
         "phase": view.phase,
@@ -53,7 +51,7 @@ def header(view: View, links: Sequence[Link], finish: Range | None) -> dict[str,
         if state and state.head
         else None,
         "validation": {"step": evaluated[-1].step, "value": evaluated[-1].metric} if evaluated else None,
-        "redone_steps": redone,
+        "redone_steps": redone_steps(links),
         "hours": round(sum(link.seconds for link in links) / 3600, 2),
         "next": state.next if state else None,
     }

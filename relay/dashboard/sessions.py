@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from relay.certify import FIRST_SESSION
+from relay.certify import FIRST_SESSION, SENT_AGAIN
 from relay.dashboard.history import Committed
 from relay.history import DIED
 from relay.redact import printable
@@ -39,18 +39,37 @@ def standing_steps(links: Sequence[Link]) -> dict[int, int]:
     """By epoch: the session's steps that no later session has trained again. They add up to the durable step."""
     found: dict[int, int] = {}
     least: int | None = None
-    for link in reversed(links):
+    for link, begins in reversed([*zip(links, trained_from(links), strict=True)]):
         ends = link.to_step if least is None else min(link.to_step, least)
-        found[link.epoch] = max(0, ends - link.from_step)
-        least = link.from_step if least is None else min(link.from_step, least)
+        found[link.epoch] = max(0, ends - begins)
+        least = begins if least is None else min(begins, least)
     return found
+
+
+def trained_from(links: Sequence[Link]) -> list[int]:
+    """Where each session's own steps began: with what it sent again from a copy it trained nothing."""
+    before = [0, *(link.to_step for link in links)]
+    return [
+        max(link.from_step, min(left, link.to_step)) if link.why == SENT_AGAIN else link.from_step
+        for left, link in zip(before, links, strict=False)
+    ]
+
+
+def redone_steps(links: Sequence[Link]) -> int:
+    """Trained, lost to damage and trained again by a later session."""
+    made = sum(link.to_step - begins for link, begins in zip(links, trained_from(links), strict=True))
+    return made - sum(standing_steps(links).values())
 
 
 def session_rows(links: Sequence[Link], reports: Mapping[int, SessionReport]) -> list[dict[str, Any]]:
     """The newest MOST_SESSIONS, oldest first. Times are unix seconds, durations seconds."""
     stands, before = standing_steps(links), hours_before(links)
-    newest = links[-MOST_SESSIONS:]
-    return [_row(link, stands[link.epoch], before[link.epoch], reports.get(link.epoch)) for link in newest]
+    made = {link.epoch: link.to_step - begins for link, begins in zip(links, trained_from(links), strict=True)}
+    return [
+        _row(link, made[link.epoch], reports.get(link.epoch))
+        | {"hours": round(before[link.epoch], 3), "stands": stands[link.epoch]}
+        for link in links[-MOST_SESSIONS:]
+    ]
 
 
 def hours_before(links: Sequence[Link]) -> dict[int, float]:
@@ -59,18 +78,16 @@ def hours_before(links: Sequence[Link]) -> dict[int, float]:
     return {link.epoch: before for link, before in zip(links, sums, strict=False)}
 
 
-def _row(link: Link, stands: int, before: float, report: SessionReport | None) -> dict[str, Any]:
-    pace = per_hour(link.to_step - link.from_step, link.seconds)
+def _row(link: Link, made: int, report: SessionReport | None) -> dict[str, Any]:
+    pace = per_hour(made, link.seconds)
     return {
         "epoch": link.epoch,
         "account": link.account,
         "gpu": link.gpu,
         "started": round(link.started),
         "seconds": round(link.seconds),
-        "hours": round(before, 3),
         "from_step": link.from_step,
         "to_step": link.to_step,
-        "stands": stands,
         "steps_per_hour": None if pace is None else round(pace, 1),
         "commits": link.commits,
         "kind": kind_of_end(link),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from relay.dashboard.curves import fold
-from relay.dashboard.history import Commits, WentBack
+from relay.dashboard.history import Commits, Committed, WentBack
 from relay.ledger import RunLedger, View
 from relay.sinks.base import NOTHING, Mark, Sink, keep_mark, public, read_mark
 from relay.sinks.line import Line, Point, points_of
@@ -47,7 +48,7 @@ class Feed:
         rewinds = self._rewinds()
         if self._line is None or self._line.rewinds != rewinds:
             self._begin(sink, view, rewinds)
-        if self._slot < self._known_to:
+        if self._slot < self._known_to or self._came_back():
             self._read_all(view)
         if self._commits.unread:
             return
@@ -74,6 +75,10 @@ class Feed:
         """Slots of the rewinds that were read."""
         return [event.slot for event in self._commits.events if isinstance(event, WentBack)]
 
+    def _came_back(self) -> bool:
+        """Whether what a copy brought back may have been told by entries that were not read."""
+        return self._base is not None and any(isinstance(one, Committed) and one.again for one in self._commits.events)
+
     def _begin(self, sink: Sink, view: View, rewinds: int) -> None:
         state = view.state
         config = public(self.ledger.genesis().config)
@@ -91,10 +96,10 @@ class Feed:
     def _hand_over(self, sink: Sink, newest: int) -> None:
         standing, _ = fold(self._commits.events)
         batch: list[Point] = []
-        for commit in (one for one in standing if one.slot > self._slot):
-            batch.extend(points_of(commit))
+        for slot, told in groupby((one for one in standing if one.slot > self._slot), key=lambda one: one.slot):
+            batch.extend(point for commit in told for point in points_of(commit))
             if len(batch) >= BATCH:
-                self._write(sink, batch, commit.slot)
+                self._write(sink, batch, slot)
                 batch = []
         if batch or self._slot < newest:
             self._write(sink, batch, newest)

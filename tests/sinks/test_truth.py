@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +11,14 @@ import wandb
 
 from relay.dashboard.curves import curves
 from relay.dashboard.history import Commits
+from relay.dashboard.sessions import redone_steps, standing_steps
 from relay.errors import Exit
 from relay.retention import Keep
 from relay.sinks.choose import TITLES, Places
 from relay.sinks.feed import Feed
 from tests.relay.sessions import PROJECT, RUN, Lab, Session
 from tests.sinks.readback import Rows, of_tensorboard, of_trackio, of_wandb
-from tests.sinks.relays import committed, ledger_of, tracked, truth
+from tests.sinks.relays import Kept, committed, ledger_of, tracked, truth
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the trackers' own packages
 KEYS = tuple(TITLES)
@@ -118,6 +119,49 @@ def test_the_dashboard_shows_the_same_rollback(lab: Lab) -> None:
     line, redone = found["line"]["step"], found["redone"]["step"]
     assert line == sorted(set(line)) == [step for step, _ in truth(lab)]
     assert set(redone) == lost and min(redone) > 400, "what was trained again is hollow, all of it"
+
+
+def sent_again(lab: Lab) -> Callable[[str, int], Session]:
+    """Ana trains to 300 and keeps a copy of that; all but step 200 is damaged in the store."""
+
+    def session(account: str, target: int) -> Session:
+        return lab.session(account, machine=account, target_steps=target, every_steps=50, keep=Keep(8), wait_s=400.0)
+
+    assert lab.run(session("ana", 200)).exit_code == lab.run(session("ana", 300)).exit_code == Exit.OK
+    for step in (250, 300):
+        lab.damage(f"step_{step}.e2/state.json", lambda data: data[:-2] + b"9}")
+    return session
+
+
+def test_what_a_copy_brings_back_was_never_lost(lab: Lab) -> None:
+    session = sent_again(lab)
+    before = truth(lab)
+    told = session("ana", 350)
+    assert lab.run(told).exit_code == Exit.OK
+    assert any("Committed step 300 again from this machine's copy" in line for line in told.told)
+    assert truth(lab)[: len(before)] == before, "every sample that led there stands, with its own numbers"
+    commits = Commits(ledger_of(lab))
+    commits.read(ledger_of(lab).read(), lambda: True)
+    found = curves(commits.events, lab.state().links)
+    assert found["redone"]["step"] == [] and found["commits"] == 7
+    assert dict(zip(found["line"]["step"], found["line"]["epoch"], strict=True))[250] == 2, "by whom it was trained"
+    assert standing_steps(lab.state().links) == {1: 200, 2: 100, 3: 50} and redone_steps(lab.state().links) == 0
+
+
+@pytest.mark.parametrize("known", ["all", "up to the damage", "up to the rewind"])
+def test_a_tracker_is_told_what_a_copy_brought_back(lab: Lab, tmp_path: Path, known: str) -> None:
+    session, kept, memory = sent_again(lab), Kept({}, {}), tmp_path / "mark.json"
+    before = truth(lab)
+    if known != "all":
+        Feed(ledger_of(lab), memory).update(kept)
+    if known == "up to the rewind":
+        one = session("ana", 350)
+        one.ctx.listener.tell = lambda line: Feed(ledger_of(lab), memory).update(kept) if "back to" in line else None
+    else:
+        one = session("ana", 350)
+    assert lab.run(one).exit_code == Exit.OK
+    Feed(ledger_of(lab), memory).update(kept)
+    assert kept.lines[f"{RUN}-rewind-1"] == truth(lab) and truth(lab)[: len(before)] == before
 
 
 def test_a_kill_in_the_middle_is_caught_up_by_the_next_session(shown: Shown) -> None:

@@ -1,4 +1,4 @@
-"""Short names for what a session trains on, from a workload's fingerprint; knows no devices."""
+"""What GPUs are called, short, and whether two names mean one card; knows no devices."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping
 LONGEST = 22
 _OTHER = re.compile(r"[^A-Za-z0-9 ._+()/-]+")
 _MAKERS = ("NVIDIA ", "Tesla ", "GeForce ")
+_MODEL = re.compile(r"(?!(x\d+|sm\d+|hbm\d\w?)$)([a-z]{1,4}[0-9]{1,4}[a-z]{0,2}|[0-9]{4})")
+"""T4, P100, RTX6000, 3090: what names a card among words like NVIDIA, Tesla, 80GB, x2."""
 
 
 def gpu_name(fingerprint: Mapping[str, str]) -> str | None:
@@ -23,3 +25,18 @@ def gpu_name(fingerprint: Mapping[str, str]) -> str | None:
     if len(name) > LONGEST:
         name = name[: LONGEST + 1].rpartition(" ")[0] or name[:LONGEST]
     return name.rstrip() or None
+
+
+def same_gpu(said: str, measured: str) -> bool:
+    """Whether `T4`, as a person says, is `Tesla T4`, as a driver says: all of its words are in the longer name."""
+    words = _words(said)
+    return bool(words) and words <= _words(measured)
+
+
+def models(name: str) -> set[str]:
+    """The words of a name that tell one kind of card from another; of two kinds they have none in common."""
+    return {word for word in _words(name) if _MODEL.fullmatch(word)}
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", name.casefold()))

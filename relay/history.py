@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from relay.gpus import same_gpu
 from relay.state import Link
 from relay.team import DAY_S, Speeds
 
@@ -74,12 +74,6 @@ def history(links: Sequence[Link], now: float) -> History:
     return History(tuple(long or good), short, died, len(ended) - died)
 
 
-def same_gpu(said: str, measured: str) -> bool:
-    """Whether `T4`, as a person says, is `Tesla T4`, as a driver says: all of its words are in the longer name."""
-    words = _words(said)
-    return bool(words) and words <= _words(measured)
-
-
 def speeds(samples: Iterable[float]) -> Speeds | None:
     """None where nothing was measured."""
     found = tuple(samples)
@@ -97,7 +91,3 @@ def _died(link: Link) -> bool:
 
 def _rates(links: Iterable[Link]) -> tuple[float, ...]:
     return tuple((link.to_step - link.from_step) / link.seconds for link in links)
-
-
-def _words(name: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9]+", name.casefold()))

@@ -3,11 +3,10 @@ one; says so before anything is spent, and looks at no machine itself."""
 
 from __future__ import annotations
 
-import re
-
 from relay.advice import command
 from relay.env import Machine, Provider
 from relay.errors import BadConfig
+from relay.gpus import models
 
 CLICK: dict[Provider, str] = {
     "colab": "Choose one: Runtime > Change runtime type > T4 GPU, then run the cells again",
@@ -16,8 +15,6 @@ CLICK: dict[Provider, str] = {
 }
 """What to do where a session has a machine of its own that might have had a GPU."""
 UNKNOWN = "What a step costs here nobody has measured: it is told after the first three (PACE)."
-_MODEL = re.compile(r"[a-z]{1,4}[0-9]{1,4}[a-z]{0,2}|[0-9]{4}")
-"""T4, P100, RTX6000, 3090: what names a card among words like NVIDIA, Tesla, 80GB, x2."""
 
 
 def refuse_without_gpu(mismatch: str | None, machine: Machine, meant: bool) -> None:
@@ -40,15 +37,10 @@ def refuse_rerun(machine: Machine) -> None:
 
 def another_card(registered: str | None, found: str | None) -> str:
     """A warning where a session's GPU is not the one its account was registered with; empty where both may be one."""
-    wanted, here = _models(registered or ""), _models(found or "")
+    wanted, here = models(registered or ""), models(found or "")
     if not wanted or wanted & here:
         return ""
     return (
         f"This account is registered with {registered}, and this machine has {found if here else 'no GPU'}: what is "
         f"foretold of the run counts on the former. Choose that, or correct it: `{command('accounts edit')} ID --gpu`."
     )
-
-
-def _models(text: str) -> set[str]:
-    words = re.split(r"[^a-z0-9]+", text.lower())
-    return {word for word in words if _MODEL.fullmatch(word) and not re.fullmatch(r"x\d+|\d+gb|sm\d+|hbm\d\w?", word)}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.history import history, same_gpu, speeds
+from relay.gpus import same_gpu
+from relay.history import history, speeds
 from relay.session import ENDS, FAILURES
 from relay.state import Link
 

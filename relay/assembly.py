@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from relay.budget import BELIEVED, Budget, Measured
 from relay.changes import Noted
@@ -15,6 +16,7 @@ from relay.ending import Ending, NotSent
 from relay.errors import Exit, RelayError
 from relay.heartbeat import Heartbeat
 from relay.lease import Lease
+from relay.lending import Lending
 from relay.sinks.follow import END_S, HURRIED_S
 from relay.training import Trainer
 from relay.warm import forget_all
@@ -115,10 +117,13 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         still_ours=heartbeat.still_ours,
         tell=ctx.listener.tell,
     )
-    writer = _writer(ctx, lease, budget, verdict, housekeeper)
+    lending = Lending(ctx.outbox)
+    writer = _writer(ctx, lease, budget, verdict, lending, housekeeper)
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
-    trainer = Trainer(ctx, budget, committer, heartbeat, verdict, evaluated)
+    trainer = Trainer(
+        ctx, budget, committer, heartbeat, verdict, evaluated, partial(lending.offer, ctx.workload, lease)
+    )
     ending = Ending(ctx, budget, committer, heartbeat, trainer, writer)
     return Parts(
         ctx,
@@ -149,7 +154,9 @@ def _heartbeat(ctx: Context, lease: Lease) -> Heartbeat:
     )
 
 
-def _writer(ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, housekeeper: Housekeeper) -> Writer:
+def _writer(
+    ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, lending: Lending, housekeeper: Housekeeper
+) -> Writer:
     def after_commit(short_of_space: bool) -> None:
         if short_of_space:
             forget_all(ctx.checkpoint_store)
@@ -169,6 +176,7 @@ def _writer(ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, housek
         budget=budget,
         facts=ctx.facts,
         verdict=verdict,
+        lending=lending,
         housekeeping=after_commit,
         workers=ctx.plan.workers,
         make_room=housekeeper.make_room,

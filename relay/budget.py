@@ -135,6 +135,8 @@ class Budget:
         self.measured = measured or Measured()
         self.size = 0
         """Bytes of the newest checkpoint, and so about those of the next."""
+        self.sending = 0
+        """Bytes of the upload in flight, 0 without one."""
         self._cut = math.inf
 
     @property
@@ -145,15 +147,16 @@ class Budget:
         """A signal arrived: everything must be over by `at`."""
         self._cut = min(self._cut, at)
 
-    def transfer(self) -> float:
-        """Seconds from a snapshot in memory to files and manifest verified in the store.
+    def transfer(self, size: int = 0) -> float:
+        """Seconds from a snapshot in memory to files and manifest verified in the store: of `size` bytes, if these are
+        more than the next one's.
 
         What another machine measured says little of this one's line: as long as nothing was sent from here, sending
         is taken to be no faster than fetching was.
         """
         measured = self.measured
         assumed = min(UNMEASURED_S, 0.1 * (self.limits.budget_s or math.inf))
-        upload = measured.foreseen("upload", self.size, max(assumed, 2 * measured.high("restore")))
+        upload = measured.foreseen("upload", max(self.size, size), max(assumed, 2 * measured.high("restore")))
         if not measured.here("upload") and measured.here("restore"):
             upload = max(upload, measured.median("restore"))
         return measured.high("save") + upload

@@ -217,6 +217,7 @@ class Chain(Generic[S]):
         voids = range(point.base + 1, point.seq + 1)
         state = self.machine.apply(point.state, kind, plain, by, tuple(voids))
         return Entry(
+            format=self.machine.format_of(state),
             seq=point.seq + 1,
             base=point.base,
             parent=point.digest,

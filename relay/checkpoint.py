@@ -13,6 +13,7 @@ from relay.clock import Runtime
 from relay.committer import Abandoned, Item, Told
 from relay.errors import BadConfig, StorageUnreachable
 from relay.lease import Lease
+from relay.lending import Lending, local
 from relay.manifest import MANIFEST, FileEntry, Manifest, encode
 from relay.names import Names
 from relay.outbox import LocalFile, Outbox, Packed, fsync_folder, hashed
@@ -21,7 +22,7 @@ from relay.sessionreport import MAX_CHECKPOINTS
 from relay.state import Certified, Checkpoint, NextDigest, RunState
 from relay.transfers import Show, silent
 from relay.workload import StepDigest
-from storage.base import Corrupt, QuotaExceeded, Store
+from storage.base import Corrupt, Missing, QuotaExceeded, Ref, Store
 from storage.transfer import Uploaded, upload
 
 READY_S, HURRIED_S = 600.0, 3.0
@@ -57,6 +58,7 @@ class Writer:
     budget: Budget
     facts: Facts
     verdict: Verdict
+    lending: Lending
     housekeeping: Callable[[bool], None]
     """Runs after each commit, and with True when the store is full; raises nothing."""
     workers: int = 4
@@ -75,6 +77,8 @@ class Writer:
     latency_s: float = 0.0
     """Longest time from a snapshot to its commit."""
     _taken_at: float = field(default=0.0)
+    _stored: tuple[tuple[int, int], tuple[FileEntry, ...]] = ((0, 0), ())
+    """What the newest upload brought."""
 
     def __post_init__(self) -> None:
         self._saving = self.runtime.lock()
@@ -90,6 +94,7 @@ class Writer:
 
     def _commit(self, item: Item, packed: Packed) -> None:
         if item.checkpoint is None:
+            packed = item.packed = self._still_borrowed(packed)
             files = self._upload(item, packed)
             told = item.told = item.told or self._tell(item, packed)
             item.checkpoint = put_manifest(
@@ -100,6 +105,13 @@ class Writer:
         began = self.runtime.monotonic()
         self._append(item, item.checkpoint)
         self.budget.measured.add("append", self.runtime.monotonic() - began)
+
+    def _still_borrowed(self, packed: Packed) -> Packed:
+        """P6: a commit names only its own files and those of retained checkpoints that are there and of the right size;
+        else it sends all, for all are here."""
+        lenders = {c.key for c in self.lease.state.undamaged if c.lends}
+        sound = packed.base in lenders and all(_is_there(self.store, file) for file in packed.borrowed)
+        return packed if not packed.borrowed or sound else packed.alone()
 
     def committed(self, item: Item) -> None:
         """The older backup goes, then retention's turn."""
@@ -118,26 +130,34 @@ class Writer:
         """Remove what an unneeded item left on this machine."""
         if item.packed is not None:
             self.outbox.remove(item.packed.key)
+        self.lending.sending = None
 
     def keep(self, item: Item) -> Packed:
         """Save the snapshot into its folder on this machine, once, and let the snapshot go. Raises OSError."""
         with self._saving:
             if item.packed is None:
                 began = self.runtime.monotonic()
-                item.packed = pack(item, self.lease, self.outbox, self.facts)
+                item.packed = pack(item, self.lease, self.outbox, self.facts, self.lending)
                 item.snapshot = None
                 self.budget.measured.add("save", self.runtime.monotonic() - began)
-                self.budget.size = item.packed.bytes
+                self.budget.size = self._next_bytes(item.packed)
             return item.packed
+
+    def _next_bytes(self, packed: Packed) -> int:
+        """About what the last snapshot will send: not what this one lends, where that can be borrowed."""
+        return packed.unlent_bytes if self.lending.can_borrow else packed.sent_bytes
 
     def _upload(self, item: Item, packed: Packed) -> list[Uploaded]:
         """Files first, each verified; what an earlier attempt brought is not sent again."""
         began, prefix = self.runtime.monotonic(), self.names.checkpoint(*packed.key)
-        keys = {file.name: prefix + file.name for file in packed.files}
+        keys = {file.name: prefix + file.name for file in packed.own}
         folder = self.outbox.folder(packed.key)
-        sent = self.show(f"sending step {packed.step:,}", sum(file.size for file in packed.files))
+        sent, self.budget.sending = self.show(f"sending step {packed.step:,}", packed.sent_bytes), packed.sent_bytes
         files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item), sent=sent)
-        self.budget.measured.add("upload", self.runtime.monotonic() - began, packed.bytes)
+        share = packed.unlent_bytes / max(1, packed.sent_bytes)  # what is lent is not what the end must reckon with
+        seconds, self.budget.sending = self.runtime.monotonic() - began, 0
+        self.budget.measured.add("upload", share * seconds, round(share * packed.sent_bytes))
+        self._stored = packed.key, _entries(files)
         return files
 
     def _tell(self, item: Item, packed: Packed) -> Told:
@@ -177,6 +197,7 @@ class Writer:
         except _AlreadyThere:
             state = self.lease.refresh()
         self.made.append(checkpoint)
+        self._lend(item)
         self._compare_recomputed(state, checkpoint)
         self._measure(item)
 
@@ -184,6 +205,14 @@ class Writer:
         """Of the steps since the head, where the state leaves them room."""
         rows = on_clock(item.rows, self.lease.taken_at) or untimed(item.packed.samples if item.packed else None)
         return table(rows, state.step, item.step) if len(dumps(state.model_dump(mode="json"))) <= MAX_STATE else None
+
+    def _lend(self, item: Item) -> None:
+        """Snapshots from now on may borrow what this committed one lends, if this machine's disk keeps it."""
+        packed, self.lending.sending = item.packed, None
+        if packed is not None and packed.lent and self._stored[0] == packed.key:
+            lent = tuple(file for file in self._stored[1] if file.name in packed.lent)
+            self.lending.add(packed.key, lent, self.outbox.folder(packed.key))
+            self.budget.size = self._next_bytes(packed)
 
     def _compare_recomputed(self, state: RunState, new: Checkpoint) -> None:
         """P7: the damaged step is there again; say whether it is the same state."""
@@ -198,7 +227,7 @@ class _AlreadyThere(Exception):
     """An earlier attempt, whose outcome nobody knew, has landed."""
 
 
-def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts) -> Packed:
+def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts, lending: Lending) -> Packed:
     """Save a snapshot under this epoch into the outbox, durably and hashed. Raises OSError."""
     if item.snapshot is None:
         raise ValueError("the snapshot has been let go")
@@ -209,6 +238,9 @@ def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts) -> Packed:
     missing = [name for name, seen in found.items() if seen is None]
     if missing or saved.step != key[0]:
         raise BadConfig(f"The training loop saved step {saved.step} without {missing}: it breaks its contract.")
+    base, borrowed = lending.borrow(saved, folder)
+    if saved.lends:
+        base = lending.sending = key
     fsync_folder(folder)
     state = lease.state
     packed = Packed(
@@ -219,11 +251,14 @@ def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts) -> Packed:
         epoch=key[1],
         parent=state.head.key if state.head else None,
         state_hash=saved.state_hash,
-        files=tuple(LocalFile(name=name, size=seen[0], sha256=seen[1]) for name, seen in found.items() if seen),
+        files=(*local(borrowed), *(LocalFile(name=n, size=at[0], sha256=at[1]) for n, at in found.items() if at)),
         config_hash=facts.config_hash,
         fingerprint=dict(facts.fingerprint),
         metrics=finite(item.metrics),
         samples=table(on_clock(item.rows, lease.taken_at), state.step, key[0]),
+        base=base,
+        borrowed=borrowed,
+        lends=saved.lends,
     )
     outbox.seal(packed)
     return packed
@@ -242,7 +277,7 @@ def put_manifest(
 
     Raises Corrupt if they are not the files that were packed: this disk may have changed them since.
     """
-    was, sent = {f.name: f.sha256 for f in packed.files}, {f.name: f.sha256 for f in files}
+    was, sent = {f.name: f.sha256 for f in packed.own}, {f.name: f.sha256 for f in files}
     if changed := sorted(name for name in was if sent.get(name) != was[name]):
         raise Corrupt(
             f"{', '.join(changed)} of step {packed.step:,} changed on this machine's disk after it was written; what "
@@ -255,7 +290,7 @@ def put_manifest(
         step=packed.step,
         epoch=packed.epoch,
         state_hash=packed.state_hash,
-        files=tuple(FileEntry(name=f.name, key=f.key, ref=f.ref, size=f.size, sha256=f.sha256) for f in files),
+        files=(*_entries(files), *packed.borrowed),
         config_hash=packed.config_hash,
         fingerprint=packed.fingerprint,
         code_version=facts.code_version,
@@ -274,10 +309,22 @@ def put_manifest(
         ref=ref,
         sha256=digest(data),
         state_hash=packed.state_hash,
-        bytes=packed.bytes + len(data),
+        bytes=packed.sent_bytes + len(data),
         next=after,
         metric=metric,
+        base=packed.base,
     )
+
+
+def _is_there(store: Store, file: FileEntry) -> bool:
+    try:
+        return store.stat(Ref(file.ref)).size == file.size
+    except Missing:
+        return False
+
+
+def _entries(files: list[Uploaded]) -> tuple[FileEntry, ...]:
+    return tuple(FileEntry(name=f.name, key=f.key, ref=f.ref, size=f.size, sha256=f.sha256) for f in files)
 
 
 def _read(following: StepDigest | None) -> StepDigest | None:

@@ -52,7 +52,7 @@ class Ending:
         with self.heartbeat.phase(self.ctx.plan.patience_s + 60):
             self.ctx.listener.phase(f"finishing: step {self.ctx.workload.step:,} is made durable")
             if self.ctx.workload.step > self.writer.lease.state.step:
-                final = self.trainer.snapshot()
+                final = self.trainer.snapshot(last=True)
                 self._hand_over(final)
             if not self.committer.drain(self._until(), lambda: self.ctx.signal.at_once):
                 self._give_up(final)

@@ -58,6 +58,7 @@ def bring_up(parts: Parts) -> Restored | None:
         if lease.state.head is None:
             ctx.workload.start()
             return None
+        parts.writer.lending.clear()
         restored = _restore(parts)
         again = bool(restored.damaged) and _commit_again(parts, restored)
         if not again:
@@ -147,8 +148,12 @@ def _restore(parts: Parts) -> Restored:
     store, names, workers = ctx.checkpoint_store, ctx.names, ctx.plan.workers
     go_on, show = (lambda: _heed(parts)), ctx.listener.transfer
     restored = restore(lease.state, store, names, ctx.outbox, ctx.workload, workers, go_on, show)
-    parts.budget.measured.add("restore", ctx.runtime.monotonic() - began, restored.checkpoint.bytes)
-    parts.writer.backup = restored.checkpoint.key
+    seconds, checkpoint, manifest = ctx.runtime.monotonic() - began, restored.checkpoint, restored.manifest
+    borrowed = manifest.borrowed()
+    parts.budget.measured.add("restore", seconds, checkpoint.bytes + sum(file.size for file in borrowed))
+    parts.writer.backup = checkpoint.key
+    if checkpoint.base is not None:
+        parts.writer.lending.add(checkpoint.base, borrowed or manifest.files, ctx.outbox.folder(checkpoint.key))
     if restored.damaged:
         change = Rewind(damaged=restored.damaged, to=restored.checkpoint.key, evidence=restored.evidence)
         lease.append("rewind", lambda state: change)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -11,9 +11,10 @@ from relay.canonical import ZEROS, NotCanonical, digest, dumps, loads
 from relay.errors import BadConfig
 from relay.state import Digest, Epoch, Id, Name, Step, Strict, Time
 
-FORMAT = 3
-"""Written from now on; 1 and 2 are read as well. Each allows fields that a client of the one before would take for
-damage: 2 a heartbeat's Ref and GPUs, 3 a commit's samples."""
+USUAL, FORMAT = 3, 4
+"""The format that is written where nothing needs a newer one, and the newest; all older ones are read as well. Each
+allows fields that a client of the one before would take for damage: 2 a heartbeat's Ref and GPUs, 3 a commit's samples,
+4 (written only where a retained checkpoint shares files) a checkpoint's base."""
 MAX_BYTES = 256_000
 Kind = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")]
 
@@ -29,7 +30,7 @@ class NotAnEntry(ValueError):
 class Entry(Strict):
     """The body of one slot (P4)."""
 
-    format: Literal[1, 2, 3] = 3
+    format: Annotated[int, Field(ge=1, le=FORMAT)] = USUAL
     seq: Step
     base: Annotated[int, Field(ge=-1, lt=2**53)]
     """Slot of the last valid entry it builds on: seq-1, unless void entries lie between; -1 for the genesis."""

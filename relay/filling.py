@@ -26,13 +26,19 @@ def sessions_until_full(state: RunState, entries: int, free: int | None, keep: K
     commits = [link.commits for link in state.links if link.commits]
     if state.head is None or not commits:
         return None, UNKNOWN_GROWTH
-    size = state.head.bytes
+    size = _size(state)
     spare = free - size * (max(0, keep.last + 1 - len(state.retained)) + max(commits))
     if spare < 0:
         return 0, ""
     ledger = max(1.0, ENTRY * entries / max(1, state.epoch))
     steps = max(0, sum(link.to_step - link.from_step for link in state.links)) / len(commits)
     return _count(spare, ledger, size * steps / keep.every if keep.every else 0.0, size * ROOM), ""
+
+
+def _size(state: RunState) -> int:
+    """Bytes of a checkpoint; the mean where some hold what others share."""
+    assert state.head is not None, "there are commits"
+    return sum(c.bytes for c in state.retained) // len(state.retained) if state.bases else state.head.bytes
 
 
 def _count(spare: float, ledger: float, kept: float, most_kept: float) -> int:

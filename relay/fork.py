@@ -72,9 +72,9 @@ def copy_checkpoint(
             _claim(branch, manifest=checkpoint.sha256, **_said(change))
             if change:
                 packed = changed(manifest, outbox.folder(key), scratch / "refitted", change, branch)
-                head = _store(packed, scratch / "refitted", branch, None, show)
+                head = _store(packed, scratch / "refitted", branch, None, show, packed.base is not None)
             else:
-                head = _store(manifest, outbox.folder(key), branch, checkpoint.metric, show)
+                head = _store(manifest, outbox.folder(key), branch, checkpoint.metric, show, checkpoint.base is not None)
     finally:
         outbox.remove(key)
     return head, _origin(parent, manifest)
@@ -98,7 +98,7 @@ def copy_unsent(
         folder, sent = outbox.folder(packed.key), packed
         if change:
             sent, folder = changed(packed, folder, scratch / "refitted", change, branch), scratch / "refitted"
-        head = _store(sent, folder, branch, None, show)
+        head = _store(sent, folder, branch, None, show, sent.base is not None)
     return head, _origin(parent, packed)
 
 
@@ -132,7 +132,7 @@ def put_weights(branch: Branch, packed: Packed, folder: Path, origin: Origin, sh
     """
     with speaking(branch.store, "The weights could not be stored"):
         _claim(branch, weights=origin.entry, state=packed.state_hash)
-        return _store(packed, folder, branch, None, show)
+        return _store(packed, folder, branch, None, show, packed.base is not None)
 
 
 def only_here(outbox: Outbox, state: RunState) -> list[Packed]:
@@ -173,8 +173,10 @@ def _claim(branch: Branch, **contents: str) -> None:
         )
 
 
-def _store(copied: Manifest | Packed, folder: Path, branch: Branch, metric: float | None, show: Show) -> Checkpoint:
-    """The files in `folder` under the new run's own prefix, and their manifest."""
+def _store(
+    copied: Manifest | Packed, folder: Path, branch: Branch, metric: float | None, show: Show, lends: bool
+) -> Checkpoint:
+    """The files in `folder` under the new run's own prefix, borrowed ones too, and their manifest."""
     names = branch.names
     keys = {file.name: names.checkpoint(copied.step, 0) + file.name for file in copied.files}
     sent = show(f"sending step {copied.step:,}", sum(file.size for file in copied.files))
@@ -191,6 +193,7 @@ def _store(copied: Manifest | Packed, folder: Path, branch: Branch, metric: floa
         config_hash=copied.config_hash,
         fingerprint=copied.fingerprint,
         metrics=copied.metrics,
+        base=(copied.step, 0) if lends else None,
     )
     facts = Facts(copied.config_hash, copied.fingerprint, branch.code_version)
     promised = copied.next

@@ -67,6 +67,9 @@ def retire(state: RunState, change: Retire, by: By) -> RunState:
         raise Refused("retire: names a checkpoint that is not retained")
     if gone - {r.key for r in state.retired}:
         raise Refused("retire: collects a checkpoint that was not retired")
+    staying = {c.base for c in state.retained if c.key not in going}
+    if going & staying:
+        raise Refused(f"retire: a checkpoint that stays borrows from {sorted(going & staying)}")
     fresh = tuple(Retired(step=c.step, epoch=c.epoch, at=by.at) for c in state.retained if c.key in going)
     return state.model_copy(
         update={
@@ -121,6 +124,8 @@ def _check_new(state: RunState, checkpoint: Checkpoint, by: By) -> None:
         raise Refused(f"commit: step {checkpoint.step} of epoch {checkpoint.epoch} was committed before")
     if checkpoint.damaged:
         raise Refused("commit: a damaged checkpoint cannot become the head")
+    if checkpoint.borrows and not any(c.key == checkpoint.base and c.lends for c in state.undamaged):
+        raise Refused(f"commit: it borrows from {checkpoint.base}, which is not retained, damaged, or lends nothing")
     if len(state.retained) >= MAX_RETAINED:
         raise Refused(f"commit: {MAX_RETAINED} checkpoints are retained; retire some first")
 

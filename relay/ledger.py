@@ -12,7 +12,7 @@ from relay.chain import AlreadyBegun, Chain, Change, Intent, Unsettled
 from relay.chain import View as AnyView
 from relay.changes import KINDS, Genesis
 from relay.clock import Runtime
-from relay.entry import NewerFormat
+from relay.entry import FORMAT, USUAL, NewerFormat
 from relay.errors import BadConfig, BadData, Fenced
 from relay.names import Names
 from relay.reader import Damage, Machine, Point, Slot
@@ -22,7 +22,15 @@ from storage.base import Missing, Ref, Store, TooLong
 
 View = AnyView[RunState]
 HISTORY_LIMIT = 256_000
-MACHINE = Machine(kinds=frozenset(KINDS), model=RunState, apply=rules.apply, succeeds=rules.succeeds)
+
+
+def _format_of(state: RunState) -> int:
+    return FORMAT if state.bases else USUAL
+
+
+MACHINE = Machine(
+    kinds=frozenset(KINDS), model=RunState, apply=rules.apply, succeeds=rules.succeeds, format_of=_format_of
+)
 
 __all__ = ["Damage", "Intent", "NewerFormat", "Point", "RunLedger", "Slot", "Unsettled", "View"]
 

@@ -63,6 +63,11 @@ class Manifest(Strict):
                 raise ValueError(f"{entry.key!r} is not a file of run {self.project}/{self.run}")
         return self
 
+    def borrowed(self) -> tuple[FileEntry, ...]:
+        """Files of an earlier checkpoint of this run."""
+        own = Names(self.project, self.run).checkpoint(self.step, self.epoch)
+        return tuple(entry for entry in self.files if not entry.key.startswith(own))
+
 
 def encode(manifest: Manifest) -> bytes:
     """JSON bytes, at most `MAX_BYTES`; ValueError beyond."""
@@ -72,8 +77,13 @@ def encode(manifest: Manifest) -> bytes:
     return data
 
 
-def decode(data: bytes, *, project: str, run: str, step: int, epoch: int) -> Manifest:
-    """Parse and check that it is the manifest of exactly this checkpoint. Raises BadManifest."""
+def decode(
+    data: bytes, *, project: str, run: str, step: int, epoch: int, base: tuple[int, int] | None = None
+) -> Manifest:
+    """Parse and check that it is the manifest of exactly this checkpoint. Raises BadManifest.
+
+    base: the checkpoint that it may borrow files from, as the ledger says; every other file is its own.
+    """
     try:
         loads(data, MAX_BYTES)
         manifest = Manifest.model_validate_json(data)
@@ -84,4 +94,8 @@ def decode(data: bytes, *, project: str, run: str, step: int, epoch: int) -> Man
         raise BadManifest(f"manifest is not valid: {'.'.join(map(str, first['loc']))} {first['msg']}") from error
     if (manifest.project, manifest.run, manifest.step, manifest.epoch) != (project, run, step, epoch):
         raise BadManifest(f"manifest is of {manifest.project}/{manifest.run} step_{manifest.step}.e{manifest.epoch}")
+    lender = Names(project, run).checkpoint(*base) if base else None
+    for entry in manifest.borrowed():
+        if lender is None or not entry.key.startswith(lender):
+            raise BadManifest(f"manifest names {entry.key}, a file of another checkpoint")
     return manifest

@@ -12,12 +12,12 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
 from relay.errors import BadConfig
-from relay.manifest import MAX_BYTES, MAX_FILES, FileName
+from relay.manifest import MAX_BYTES, MAX_FILES, FileEntry, FileName
 from relay.samples import Samples
 from relay.state import (
     Checkpoint,
@@ -55,7 +55,7 @@ class LocalFile(Strict):
 class Packed(Sparing):
     """A checkpoint on this machine's disk, complete and hashed."""
 
-    added = ("samples",)
+    added: ClassVar[tuple[str, ...]] = ("samples", "base", "borrowed", "lends")
 
     format: Literal[1] = 1
     project: Name
@@ -73,6 +73,12 @@ class Packed(Sparing):
     metrics: Metrics = Field(default_factory=dict)
     samples: Samples | None = None
     """What training had told since the parent."""
+    base: tuple[Step, Epoch] | None = None
+    """As `Checkpoint.base`."""
+    borrowed: Annotated[tuple[FileEntry, ...], Field(max_length=MAX_FILES)] = ()
+    """Which of the files lie in the store already, and where: in the checkpoint `base`."""
+    lends: Annotated[tuple[FileName, ...], Field(max_length=MAX_FILES)] = ()
+    """Which of its own files later checkpoints may borrow; not known of a checkpoint that was fetched."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -82,6 +88,40 @@ class Packed(Sparing):
     def bytes(self) -> int:
         """Size of all files."""
         return sum(file.size for file in self.files)
+
+    @property
+    def own(self) -> tuple[LocalFile, ...]:
+        """The files that are sent under its own key."""
+        borrowed = {file.name for file in self.borrowed}
+        return tuple(file for file in self.files if file.name not in borrowed)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Size of these."""
+        return sum(file.size for file in self.own)
+
+    @property
+    def lent(self) -> tuple[str, ...]:
+        """Names of files that later checkpoints may borrow."""
+        return self.lends or (tuple(file.name for file in self.files) if self.base == self.key else ())
+
+    @property
+    def unlent_bytes(self) -> int:
+        """Size of those of its own files that each checkpoint has to send anew."""
+        return sum(file.size for file in self.own if file.name not in self.lends)
+
+    def alone(self) -> Packed:
+        """The same with nothing borrowed: all its files are sent, and lends those that it borrowed."""
+        if not self.borrowed:
+            return self
+        return self.model_copy(
+            update={"base": self.key, "borrowed": (), "lends": tuple(file.name for file in self.borrowed)}
+        )
+
+    def renamed(self, epoch: int, parent: tuple[int, int] | None) -> Packed:
+        """The same under another epoch."""
+        base = (self.step, epoch) if self.base == self.key else self.base
+        return self.model_copy(update={"epoch": epoch, "parent": parent, "base": base})
 
 
 @dataclass(frozen=True)
@@ -174,8 +214,9 @@ class Outbox:
                 self.remove(key)
 
     def bytes(self) -> int:
-        """Size of everything in the folder."""
-        return sum(path.stat().st_size for path in self.root.rglob("*") if path.is_file() and not path.is_symlink())
+        """Size of everything in the folder; a file of several names counts once."""
+        found = (path.stat() for path in self.root.rglob("*") if path.is_file() and not path.is_symlink())
+        return sum({(stat.st_dev, stat.st_ino): stat.st_size for stat in found}.values())
 
     def pushable(self, state: RunState) -> Packed | None:
         """The newest intact checkpoint that was trained from the run's present head and never committed.
@@ -200,13 +241,13 @@ class Outbox:
 
     def adopt(self, packed: Packed, epoch: int, parent: tuple[int, int] | None) -> Packed:
         """Give a checkpoint the present session's epoch: (step, epoch) is sent at most once. Raises OSError."""
-        adopted = packed.model_copy(update={"epoch": epoch, "parent": parent})
+        adopted = packed.renamed(epoch, parent)
         if adopted.key == packed.key:  # a ledger that lost a lease gives its epoch again: never empty what is here
             self.seal(adopted)
             return adopted
         new = self.fresh(adopted.key)
         for file in packed.files:
-            _link_or_copy(self.folder(packed.key) / file.name, new / file.name)
+            link_or_copy(self.folder(packed.key) / file.name, new / file.name)
         fsync_folder(new)
         self.seal(adopted)  # from here on there are two, each complete: a kill at any point leaves at least one
         self.remove(packed.key)
@@ -267,7 +308,7 @@ def _owner(home: Path, run_id: str) -> str | None:
         return None
 
 
-def _link_or_copy(source: Path, target: Path) -> None:
+def link_or_copy(source: Path, target: Path) -> None:
     """The same file under a second name; a durable copy on a disk that has no hard links."""
     try:
         os.link(source, target, follow_symlinks=False)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from relay.canonical import ZEROS, digest, dumps
 from relay.changes import By, Refused
-from relay.entry import Entry, NotAnEntry, decode
+from relay.entry import USUAL, Entry, NotAnEntry, decode
 from relay.errors import BadData
 from relay.wording import clean
 from storage.base import Missing
@@ -32,6 +32,8 @@ class Machine(Generic[S]):
     apply: Callable[[S | None, str, Mapping[str, Any], By, Sequence[int]], S]
     succeeds: Callable[[S, S], None]
     """Raises Refused if the second state can never come after the first, whatever lies between."""
+    format_of: Callable[[S], int] = lambda state: USUAL
+    """The format in which an entry with this state is written, so that a client too old for it says so."""
 
     def parse(self, state: Mapping[str, Any]) -> S:
         """The state an entry claims. Raises ValidationError."""
@@ -196,7 +198,7 @@ class Reader(Generic[S]):
             raise Refused("its change leads to no state") from error
         if dumps(state.model_dump(mode="json")) != dumps(entry.state):
             raise Refused("its state does not follow from its change")
-        return state
+        return self._told(entry, state)
 
     def _believed(self, point: Point[S], entry: Entry) -> S:
         state = self._parse(entry)
@@ -206,9 +208,16 @@ class Reader(Generic[S]):
 
     def _parse(self, entry: Entry) -> S:
         try:
-            return self.machine.parse(entry.state)
+            return self._told(entry, self.machine.parse(entry.state))
         except ValidationError as error:
             raise Refused("its state is not a state") from error
+
+    def _told(self, entry: Entry, state: S) -> S:
+        """The state, if clients that are too old for it can see that they are; else they would judge otherwise."""
+        needed = self.machine.format_of(state)
+        if needed > USUAL and entry.format < needed:
+            raise Refused(f"it is written in format {entry.format} and needs {needed}")
+        return state
 
     def _void(self, point: Point[S], slot: Slot, why: str) -> Point[S]:
         damage = Damage(slot.seq, f"the entry in slot {slot.seq} is void: {why}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from relay.advice import command
@@ -27,6 +27,11 @@ class Damaged(Exception):
 
     One line made of names in the store and fixed phrases, for it may be stored (P4).
     """
+
+    def __init__(self, text: str, file: str = "") -> None:
+        """file: the key of the one that was found damaged, if it is none of the manifest."""
+        super().__init__(text)
+        self.file = file
 
 
 @dataclass(frozen=True)
@@ -56,15 +61,17 @@ def restore(
     what `go_on` raises, which is asked after each piece that has arrived.
     """
     found: list[tuple[Key, str]] = []
+    bad: dict[str, str] = {}
     for checkpoint in reversed(state.undamaged):
         name = f"step_{checkpoint.step}.e{checkpoint.epoch}"
         with speaking(store, f"Checkpoint {name} could not be read, which proves no damage"):
             try:
                 go_on()
-                manifest = fetch(checkpoint, state, store, names, outbox, workers, go_on, show)
+                manifest = fetch(checkpoint, state, store, names, outbox, workers, go_on, show, bad)
                 _load(state.run, workload, outbox, checkpoint)
             except Damaged as evidence:
                 found.append((checkpoint.key, f"{name}: {evidence}"))
+                bad |= {evidence.file: str(evidence)} if evidence.file else {}
                 continue
         text = "; ".join(line for _, line in found)
         return Restored(checkpoint, manifest, tuple(key for key, _ in found), text[:500])
@@ -84,14 +91,18 @@ def fetch(
     workers: int = 4,
     go_on: Callable[[], None] = lambda: None,
     show: Show = silent,
+    bad: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Bring a checkpoint's files, verified, from the store into its outbox folder.
 
     Every byte is read from the store, whatever is on this machine: else damage there would be seen only by others,
-    later. A copy that is here stays until the store's has arrived. Raises Damaged, or StoreError where nothing is
-    proved.
+    later. A copy that is here stays until the store's has arrived. bad: keys of files found damaged just now, which
+    checkpoints may share, and what was found. Raises Damaged, or StoreError where nothing is proved.
     """
     manifest = read_manifest(checkpoint, state, store, names)
+    for file in manifest.files:
+        if bad and file.key in bad:
+            raise Damaged(bad[file.key], file.key)
     needed = sum(file.size for file in manifest.files)
     arrived = show(f"fetching step {checkpoint.step:,}", needed)
 
@@ -105,9 +116,9 @@ def fetch(
             wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
             download(store, wanted, incoming, workers=workers, progress=piece)
         except (Missing, Corrupt) as error:
-            raise Damaged(_evidence(manifest, error)) from error
+            raise _damaged(manifest, error) from error
         else:
-            outbox.arrived(_packed(state, manifest))
+            outbox.arrived(_packed(state, manifest, checkpoint.base))
         finally:
             outbox.drop_incoming()
     return manifest
@@ -161,7 +172,8 @@ def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: 
             f"{checkpoint.manifest}, read twice, has SHA-256 {digest(data)[:16]}… and not {checkpoint.sha256[:16]}…"
         )
     try:
-        manifest = decode(data, project=state.project, run=state.run, step=checkpoint.step, epoch=checkpoint.epoch)
+        step, epoch, base = checkpoint.step, checkpoint.epoch, checkpoint.base
+        manifest = decode(data, project=state.project, run=state.run, step=step, epoch=epoch, base=base)
     except BadManifest as error:
         raise Damaged(f"{checkpoint.manifest} is no manifest of this checkpoint") from error
     if manifest.state_hash != checkpoint.state_hash:
@@ -194,7 +206,7 @@ def own_ref(store: Store, key: str, ref: str) -> Ref:
     return Ref(ref)
 
 
-def _packed(state: RunState, manifest: Manifest) -> Packed:
+def _packed(state: RunState, manifest: Manifest, base: Key | None) -> Packed:
     """The checkpoint as this machine's backup describes it."""
     return Packed(
         project=state.project,
@@ -209,13 +221,17 @@ def _packed(state: RunState, manifest: Manifest) -> Packed:
         fingerprint=manifest.fingerprint,
         next=manifest.next,
         metrics=manifest.metrics,
+        base=base,
+        borrowed=manifest.borrowed(),
     )
 
 
-def _evidence(manifest: Manifest, error: Missing | Corrupt) -> str:
+def _damaged(manifest: Manifest, error: Missing | Corrupt) -> Damaged:
     """Which file, and a fixed phrase: evidence is stored, and an error's own text may hold addresses and paths (P4)."""
-    key = next((f.key for f in manifest.files if f.key in str(error) or f.ref in str(error)), "one of its files")
-    return f"{key} is missing" if isinstance(error, Missing) else f"{key}, read twice, is not what was stored"
+    key = next((f.key for f in manifest.files if f.key in str(error) or f.ref in str(error)), "")
+    what = key or "one of its files"
+    text = f"{what} is missing" if isinstance(error, Missing) else f"{what}, read twice, is not what was stored"
+    return Damaged(text, key)
 
 
 def _line(error: Exception) -> str:

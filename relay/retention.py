@@ -35,28 +35,45 @@ def to_retire(state: RunState, keep: Keep) -> tuple[Key, ...]:
     """Retained checkpoints no rule keeps: not the head, the last K undamaged, every Nth, or the best.
 
     A damaged one counts for no rule; it stays as evidence until K undamaged ones lie beyond it. Where every Nth would
-    be too many for one entry, N doubles; where K would be, it is as many as there is room for.
+    be too many for one entry, N doubles; where K would be, it is as many as there is room for. What a checkpoint that
+    stays borrows from stays with it.
     """
     good = sorted(state.undamaged, key=lambda c: c.key)
     damaged = {c.key for c in state.retained if c.damaged}
     last = max(2, min(keep.last, ROOM - len(damaged)))
-    always = {c.key for c in good[-last:]} | damaged
-    always |= {state.head.key} if state.head else set()
-    always |= {state.best} if state.best else set()
-    kept = always | _every(good, keep.every, room=ROOM - len(always))
-    stale = {c.key for c in state.retained if c.damaged and _beyond(good, c) >= last}
-    return tuple(c.key for c in state.retained if c.key not in kept or (c.key in stale and c != state.head))
+    while len(always := _always(state, good[-last:])) > ROOM and last > 2:
+        last -= 1
+    kept = always | _every(state, good, keep.every, room=ROOM - len(always))
+    stale = {c.key for c in state.retained if c.damaged and _beyond(good, c) >= last and c != state.head}
+    going = {c.key for c in state.retained if c.key not in kept or c.key in stale}
+    going -= {c.base for c in state.retained if c.base and c.key not in going}
+    return tuple(c.key for c in state.retained if c.key in going)
+
+
+def _always(state: RunState, last: list[Checkpoint]) -> set[Key]:
+    """The last ones, damaged ones, head and best, the newest that shares nothing with the head, and whatever these
+    borrow from."""
+    keys = {c.key for c in last} | {c.key for c in state.retained if c.damaged}
+    keys |= {state.head.key} if state.head else set()
+    keys |= {state.best} if state.best else set()
+    if state.head and state.head.base:
+        keys |= set([c.key for c in state.undamaged if c.base != state.head.base][-1:])
+    return _with_bases(state, keys)
+
+
+def _with_bases(state: RunState, keys: set[Key]) -> set[Key]:
+    return keys | {c.base for c in state.retained if c.base and c.key in keys}
 
 
 def _beyond(good: list[Checkpoint], damaged: Checkpoint) -> int:
     return sum(c.step > damaged.step for c in good)
 
 
-def _every(good: list[Checkpoint], every: int, room: int) -> set[Key]:
+def _every(state: RunState, good: list[Checkpoint], every: int, room: int) -> set[Key]:
     if every <= 0:
         return set()
     while True:
-        kept = {c.key for c in good if c.step % every == 0}
+        kept = _with_bases(state, {c.key for c in good if c.step % every == 0})
         if len(kept) <= max(room, 1):
             return kept
         every *= 2
@@ -119,7 +136,10 @@ def _role(state: RunState, checkpoint: Checkpoint) -> str:
         return "the newest checkpoint"
     if checkpoint.key == state.best:
         return "the best on validation"
-    return "evidence of damage" if checkpoint.damaged else "kept by the run's settings"
+    if checkpoint.damaged:
+        return "evidence of damage"
+    later = next((c for c in reversed(state.retained) if c.base == checkpoint.key != c.key), None)
+    return f"step {later.step:,} shares files with it" if later else "kept by the run's settings"
 
 
 def _may_go(state: RunState, stat: Stat, key: Key, now: float, short_of_space: bool) -> tuple[bool, str]:

@@ -93,6 +93,8 @@ def _genesis(state: RunState | None, change: Genesis, by: By) -> RunState:
     head = change.head
     if head:
         keeping.check_place(Names(change.project, change.run), head, epoch=0)
+        if head.borrows:
+            raise Refused("genesis: a fork shares nothing with its parent")
         head = head.model_copy(update={"committed_at": by.at})
     return RunState(
         project=change.project,

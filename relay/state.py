@@ -98,8 +98,10 @@ class NextDigest(Strict):
     digest: Digest
 
 
-class Checkpoint(Strict):
+class Checkpoint(Sparing):
     """A committed checkpoint as the ledger names it; its files are listed in the manifest."""
+
+    added: ClassVar[tuple[str, ...]] = ("base",)
 
     step: Step
     epoch: Epoch
@@ -117,11 +119,24 @@ class Checkpoint(Strict):
     metric: float | None = None
     """Validation accuracy, if this checkpoint was evaluated."""
     damaged: bool = False
+    base: tuple[Step, Epoch] | None = None
+    """Key of the checkpoint that holds the files it shares with others: its own where it lends them, an earlier one's
+    where it borrows them. None: it shares none."""
 
     @property
     def key(self) -> tuple[int, int]:
         """(step, epoch): uploaded at most once, never overwritten."""
         return self.step, self.epoch
+
+    @property
+    def lends(self) -> bool:
+        """Whether later checkpoints may name files of it."""
+        return self.base == self.key
+
+    @property
+    def borrows(self) -> bool:
+        """Whether it names files of an earlier one."""
+        return self.base is not None and not self.lends
 
 
 class Holder(Named):
@@ -279,6 +294,8 @@ class RunState(Sparing):
             raise ValueError("usage on a kind of GPU that the run does not know")
         if sum(max(0, len(one.by_gpu) - 1) for one in self.usage.values()) > MAX_FURTHER:
             raise ValueError(f"more than {MAX_FURTHER} further kinds of GPU")
+        if not self.bases <= {c.key for c in self.retained if c.lends}:
+            raise ValueError("a retained checkpoint borrows from one that is not")
         return self
 
     @property
@@ -294,6 +311,16 @@ class RunState(Sparing):
     def checkpoint(self, key: tuple[int, int]) -> Checkpoint | None:
         """The retained checkpoint of that (step, epoch)."""
         return next((c for c in self.retained if c.key == key), None)
+
+    @property
+    def bases(self) -> set[tuple[int, int]]:
+        """Keys of the checkpoints whose files retained ones share: retained as long as these are (P8)."""
+        return {c.base for c in self.retained if c.base is not None}
+
+    def whole_bytes(self, checkpoint: Checkpoint) -> int:
+        """What a retained checkpoint takes at most on a machine that has fetched it: what it borrows is counted too."""
+        base = self.checkpoint(checkpoint.base) if checkpoint.borrows and checkpoint.base else None
+        return checkpoint.bytes + (base.bytes if base else 0)
 
     def committed_by(self, epoch: int) -> bool:
         """Whether the newest epoch, if it is that one, has committed already (a rewind must come before)."""

@@ -56,10 +56,12 @@ class Trainer:
         heartbeat: Heartbeat,
         verdict: Verdict,
         evaluated_step: int,
+        lend: Callable[[bool], None],
     ) -> None:
-        """`evaluated_step`: the newest retained step that was evaluated, 0 for none."""
+        """`evaluated_step`: the newest retained step that was evaluated, 0 for none. `lend` is called before each
+        snapshot, with True before the session's last."""
         self._ctx, self._budget, self._committer = ctx, budget, committer
-        self._heartbeat, self._verdict = heartbeat, verdict
+        self._heartbeat, self._verdict, self._lend = heartbeat, verdict, lend
         self._workload, self._plan, self._now = ctx.workload, ctx.plan, ctx.runtime.monotonic
         self._metrics: dict[str, float] = {}
         self._told = Gathered()
@@ -119,10 +121,13 @@ class Trainer:
         running = self._committer.running_s()
         if running is None:
             return None
-        return max(0.0, self._budget.transfer() + self._budget.measured.high("append", 1.0) - running)
+        return max(
+            0.0, self._budget.transfer(self._budget.sending) + self._budget.measured.high("append", 1.0) - running
+        )
 
-    def snapshot(self) -> Item:
+    def snapshot(self, last: bool = False) -> Item:
         """A finite snapshot of the state now. Raises NonFinite."""
+        self._lend(last)
         began = self._now()
         with self.spent.on("snapshot"):
             snapshot = self._workload.snapshot()

@@ -108,16 +108,18 @@ def _acknowledged(point: Point[Any]) -> range:
 def _checkpoints(
     ledger: RunLedger, state: RunState, store: Store, found: Verification, tell: Callable[[str], None]
 ) -> None:
+    check = _once(_file)
     for checkpoint in state.retained:
         tell(f"reading step {checkpoint.step:,} ({checkpoint.bytes / 1e6:.1f} MB)")
-        checked = _checkpoint(checkpoint, state, store, ledger.names, _file)
+        checked = _checkpoint(checkpoint, state, store, ledger.names, check)
         if checked.ok or retained(ledger, checkpoint):
             found.checkpoints.append(checked)
 
 
 def quick_look(state: RunState, store: Store, names: Names) -> list[Checked]:
     """Every retained checkpoint by its manifest and the sizes of its files only. Raises StorageUnreachable (69)."""
-    return judged(state, [_checkpoint(c, state, store, names, _size) for c in state.retained])
+    check = _once(_size)
+    return judged(state, [_checkpoint(c, state, store, names, check) for c in state.retained])
 
 
 def _checkpoint(
@@ -148,6 +150,23 @@ def _checkpoint(
         files=tuple(wrong),
         by=next((link.account for link in state.links if link.epoch == checkpoint.epoch), ""),
     )
+
+
+def _once(check: Callable[[Store, FileEntry], None]) -> Callable[[Store, FileEntry], None]:
+    """The same check, which remembers what it found of a file: several checkpoints may share it."""
+    found: dict[FileEntry, str] = {}
+
+    def remembering(store: Store, file: FileEntry) -> None:
+        if file not in found:
+            try:
+                check(store, file)
+                found[file] = ""
+            except Damaged as error:
+                found[file] = str(error)
+        if found[file]:
+            raise Damaged(found[file])
+
+    return remembering
 
 
 def _file(store: Store, file: FileEntry) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,10 @@ class Saved:
     """P9's digest of the complete state at `step`; independent of how it was reached or stored."""
     files: tuple[str, ...]
     """File names relative to the folder, sorted."""
+    lends: tuple[str, ...] = ()
+    """Those of them that later snapshots may borrow, once this one is committed."""
+    borrows: tuple[str, ...] = ()
+    """Names of files that it needs beside its own: all of one earlier checkpoint, offered by `Borrower.lend`."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,20 @@ class Workload(Protocol):
 
     def config(self) -> dict[str, Any]:
         """The pinned configuration as plain JSON values."""
+        ...
+
+
+@runtime_checkable
+class Borrower(Protocol):
+    """A workload whose snapshots can leave out files that an earlier checkpoint of the run holds already.
+
+    A name means one content: the same bytes in every checkpoint of the run. `Workload.load` finds all files in the
+    folder, borrowed ones too.
+    """
+
+    def lend(self, names: frozenset[str], last: bool) -> None:
+        """Before each snapshot: files of committed checkpoints, which it may borrow. last: it is the session's last
+        one, so it should be small if it can be."""
         ...
 
 

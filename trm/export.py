@@ -15,7 +15,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from trm.interop_step import write_step
-from trm.statefile import load_document, read_tensors
+from trm.sharedtable import read_table
+from trm.statefile import TABLE, load_document, read_tensors
 
 WEIGHTS = "weights.safetensors"
 _NAME = re.compile(r"(raw|ema)/(inner\.[A-Za-z0-9_.]{1,200})")
@@ -63,6 +64,8 @@ def _weights(checkpoint: Path, ema: bool) -> tuple[dict[str, Tensor], dict[str, 
             if found is None:
                 raise ValueError(f"{WEIGHTS} holds an unknown tensor {name!r:.200}")
             weights[found[1]][f"model.{found[2]}"] = value
+        if document.table is not None:
+            weights["raw"][f"model.{TABLE.removeprefix('raw/')}"] = read_table(checkpoint, document)[0]
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{WEIGHTS} is not a safetensors file: {error}") from error
     kind = "ema" if ema and weights["ema"] else "raw"

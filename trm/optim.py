@@ -30,8 +30,10 @@ def adam_atan2_(
 
 
 @torch.no_grad()
-def sign_sgd_(table: Tensor, ids: Tensor, grads: Tensor, lr: float | Tensor, weight_decay: float) -> None:
+def sign_sgd_(table: Tensor, ids: Tensor, grads: Tensor, lr: float | Tensor, weight_decay: float) -> Tensor:
     """w_u <- w_u * (1 - lr * wd) - lr * sign(G_u), for each id u, where G_u sums the gradients of u's rows.
+
+    Returns the signs, float32 (B, D): what a journal keeps (trm/journal.py), which does the same again.
 
     table: float32 (N, D), in place. ids: int (B,), below N. grads: float32 (B, D).
     Static shapes and no atomics: a 0/1 matrix sums the gradients, each id's first row stands for all, and equal
@@ -41,4 +43,6 @@ def sign_sgd_(table: Tensor, ids: Tensor, grads: Tensor, lr: float | Tensor, wei
     first = same.to(torch.uint8).argmax(dim=1)
     total = (same.to(grads.dtype) @ grads)[first]
     index = ids.long()
-    table[index] = table[index] * (1 - lr * weight_decay) - lr * total.sign()
+    sign = total.sign()
+    table[index] = table[index] * (1 - lr * weight_decay) - lr * sign
+    return sign

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from trm.digest import Digest, queued
-from trm.statefile import StateDocument, save
+from trm.sharedtable import Plan
+from trm.statefile import TABLE, StateDocument, TableNote, save
 from trm.train import TrainState
 
 STAGE = 1 << 25
@@ -27,6 +28,10 @@ class Saved:
     step: int
     state_hash: str
     files: tuple[str, ...]
+    lends: tuple[str, ...] = ()
+    """Of these: what later snapshots may borrow."""
+    borrows: tuple[str, ...] = ()
+    """Files of an earlier checkpoint that are needed beside these."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +57,21 @@ class Snapshot:
     the stream that trains, so that the thread that saves launches next to nothing beside training. On a CPU nothing can
     be queued: there the thread that saves computes the digest of the copy, and training does not wait for it."""
 
-    def __init__(self, state: TrainState, document: StateDocument, loss: Tensor) -> None:
-        """loss: float64 sum of the losses since the previous snapshot; it is not finite if one of them was not."""
+    def __init__(self, state: TrainState, document: StateDocument, loss: Tensor, plan: Plan | None = None) -> None:
+        """loss: float64 sum of the losses since the previous snapshot; it is not finite if one of them was not.
+
+        plan: how a shared puzzle table is saved. Where only its journal is, the table is not copied: it is checked and
+        digested as it is now, on the stream that trains, or on a CPU at once.
+        """
         self.step = state.step
-        self._document = document
-        frozen = state.frozen()
+        self._document, self._plan = document, plan
+        live = {TABLE: state.tensors()[TABLE]} if plan is not None and not plan.whole else {}
+        frozen = state.frozen(without=live)
         self._tensors = frozen.tensors
-        checked = [loss, *(value for value in frozen.whole if value.is_floating_point())]
+        checked = [loss, *(value for value in (*frozen.whole, *live.values()) if value.is_floating_point())]
         self._flags = torch.stack([value.isfinite().all() for value in checked])
+        if live:
+            self._digest = state_digest(self._tensors | live, self.step, document.seed)
         self._copied = queued(state.device)
         if self._copied is not None:
             _ = self._digest  # queued now, computed later
@@ -75,7 +87,7 @@ class Snapshot:
         if loss and all(rest):
             return Finite(True)
         names = (name for name, value in self._tensors.items() if value.is_floating_point() and not _finite(value))
-        return Finite(False, f"{'loss' if not loss else next(names)} is not finite at step {self.step}")
+        return Finite(False, f"{'loss' if not loss else next(names, TABLE)} is not finite at step {self.step}")
 
     def save(self, folder: Path) -> Saved:
         """Write every file into an empty folder, fsynced, while training goes on. Raises OSError if that fails."""
@@ -87,8 +99,13 @@ class Snapshot:
             return self._save(folder, to_host(self._tensors))
 
     def _save(self, folder: Path, tensors: Mapping[str, Tensor]) -> Saved:
-        files = save(folder, tensors, self._document)
-        return Saved(self.step, self._digest.text, files)
+        plan, text = self._plan, self._digest.text
+        if plan is None:
+            return Saved(self.step, text, save(folder, tensors, self._document))
+        rest = {name: value for name, value in tensors.items() if name != TABLE}
+        document = self._document.model_copy(update={"table": TableNote(base=plan.base, state_hash=text)})
+        files = save(folder, rest, document, plan.files(tensors.get(TABLE)))
+        return Saved(self.step, text, files, plan.lends, plan.borrows)
 
 
 def _finite(value: Tensor) -> bool:

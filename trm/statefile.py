@@ -4,6 +4,8 @@ weights.safetensors     raw/<name> (parameters, H_init, L_init, puzzle table) an
 optimizer.safetensors   m/<name> and v/<name>; Adam's t is the step
 carry.safetensors       carry/<field>, rows of halted slots zero
 state.json              format, step, seed, configuration, code version, fingerprint, metrics
+
+A large puzzle table lies in files of its own, which checkpoints share (trm/sharedtable.py).
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ FILES = {
     "carry.safetensors": ("carry/",),
 }
 STATE = "state.json"
+TABLE = "raw/inner.puzzle_emb.weights"
 _MAX_HEADER = 1 << 20
 _MAX_STATE = 1 << 18
 _TYPES = {
@@ -39,6 +42,17 @@ _TYPES = {
     torch.bool: "BOOL",
 }
 Short = Annotated[str, Field(max_length=500)]
+
+
+class TableNote(BaseModel):
+    """Where the puzzle table is, if not among the weights."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    base: Annotated[int, Field(ge=0, lt=2**53)]
+    """Step of the table that is kept; a journal leads from there."""
+    state_hash: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """P9's digest of the complete state, with the table as it is at the checkpoint's step."""
 
 
 class StateDocument(BaseModel):
@@ -55,21 +69,32 @@ class StateDocument(BaseModel):
     fingerprint: dict[str, Short]
     metrics: dict[str, float] = {}
     """Means since the previous checkpoint."""
+    table: TableNote | None = None
 
 
-def save(folder: Path, tensors: Mapping[str, Tensor], document: StateDocument) -> tuple[str, ...]:
+def save(
+    folder: Path,
+    tensors: Mapping[str, Tensor],
+    document: StateDocument,
+    more: Mapping[str, Mapping[str, Tensor]] | None = None,
+) -> tuple[str, ...]:
     """Write all files into an empty folder, fsynced; their names, sorted. tensors: `TrainState.canonical()`.
 
-    Raises OSError, also where the library tells of a full disk by an error of its own.
+    more: further files and the tensors in each. Raises OSError, also where the library tells of a full disk by an error
+    of its own.
     """
-    for file, prefixes in FILES.items():
-        chosen = {name: value.cpu().contiguous() for name, value in tensors.items() if name.startswith(prefixes)}
+    parts = {
+        file: {name: value for name, value in tensors.items() if name.startswith(prefixes)}
+        for file, prefixes in FILES.items()
+    }
+    for file, chosen in (*parts.items(), *(more or {}).items()):
         try:
-            save_file(chosen, folder / file)
+            save_file({name: value.cpu().contiguous() for name, value in chosen.items()}, folder / file)
         except SafetensorError as error:
             raise _refused(error, file) from error
-    (folder / STATE).write_text(document.model_dump_json(indent=1) + "\n")
-    names = (*FILES, STATE)
+    said = document.model_dump_json(indent=1, exclude={"table"} if document.table is None else None)
+    (folder / STATE).write_text(said + "\n")
+    names = (*FILES, *(more or {}), STATE)
     for path in (*(folder / name for name in names), folder):
         _fsync(path)
     return tuple(sorted(names))
@@ -93,8 +118,8 @@ def _fsync(path: Path) -> None:
 def load_document(folder: Path) -> StateDocument:
     """state.json, validated. Raises ValueError (one line)."""
     path = folder / STATE
-    if _size(path) > _MAX_STATE:
-        raise ValueError(f"{STATE} has {_size(path)} bytes; at most {_MAX_STATE} are accepted")
+    if plain_size(path) > _MAX_STATE:
+        raise ValueError(f"{STATE} has {plain_size(path)} bytes; at most {_MAX_STATE} are accepted")
     try:
         return StateDocument.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -121,8 +146,8 @@ def load_tensors(folder: Path, expected: Mapping[str, Tensor]) -> None:
 def check_tensors(path: Path, wanted: Mapping[str, Tensor]) -> None:
     """Raises ValueError unless the file holds exactly these names, shapes and types; reads the header alone."""
     content = sum(value.numel() * value.element_size() for value in wanted.values())
-    if not content <= _size(path) <= content + _MAX_HEADER:
-        raise ValueError(f"{path.name} has {_size(path)} bytes where {content} and a small header belong")
+    if not content <= plain_size(path) <= content + _MAX_HEADER:
+        raise ValueError(f"{path.name} has {plain_size(path)} bytes where {content} and a small header belong")
     try:
         with safe_open(path, "pt") as file:
             names = set(file.keys())
@@ -148,7 +173,7 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
             yield name, file.get_tensor(name)
 
 
-def _size(path: Path) -> int:
+def plain_size(path: Path) -> int:
     """Bytes of a regular file. Raises ValueError if there is none."""
     if not path.is_file() or path.is_symlink():
         raise ValueError(f"{path.name} is missing")

@@ -6,7 +6,7 @@ kernels or a captured graph can stand in for `EagerStep` on the same state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -19,6 +19,7 @@ from trm.config import TrainConfig
 from trm.data.dataset import IGNORE, Batch
 from trm.ema import ema_
 from trm.flat import Flat
+from trm.journal import Journal
 from trm.layers import slow_bf16
 from trm.losses import loss_and_metrics
 from trm.model import Sizes
@@ -57,6 +58,8 @@ class TrainState:
         self.reset_ema()
         self.carry: Carry = self.model.initial_carry(config.batch_size)
         self.step = 0
+        self.journal: Journal | None = None
+        """Where steps note what they do to the puzzle table, if somebody keeps it; no part of the state."""
 
     def reset_ema(self) -> None:
         """EMA starts at the weights; called again after weights are imported."""
@@ -79,8 +82,8 @@ class TrainState:
         carry = {f"carry/{name}": value for name, value in self.carry.canonical().items()}
         return self.tensors() | carry
 
-    def frozen(self) -> Frozen:
-        """`canonical()`, copied, so that later steps do not change it; on a GPU only queued.
+    def frozen(self, without: Collection[str] = ()) -> Frozen:
+        """`canonical()` but some names, copied, so that later steps do not change it; on a GPU only queued.
 
         A copy a buffer: training waits for as many launches as there are. On a GPU torch's allocator gives a copy the
         memory of an earlier one that was let go.
@@ -92,7 +95,7 @@ class TrainState:
             for group, flat in flats.items()
             for name, view in flat.views_of(copies[group]).items()
         }
-        rest = {name: value for name, value in self.canonical().items() if name not in tensors}
+        rest = {name: value for name, value in self.canonical().items() if name not in tensors and name not in without}
         rest = {name: value if name.startswith("carry/") else value.clone() for name, value in rest.items()}
         return Frozen(tensors | rest, [*copies.values(), *rest.values()])
 
@@ -231,7 +234,10 @@ def update_weights(state: TrainState, identifiers: Tensor, row_grads: Tensor | N
     scale = lr_scale(config, state.step)
     if row_grads is not None:
         table = state.model.inner.puzzle_emb.weights
-        sign_sgd_(table, identifiers, row_grads, config.puzzle_emb_lr * scale, config.puzzle_emb_weight_decay)
+        decay = config.puzzle_emb_weight_decay
+        sign = sign_sgd_(table, identifiers, row_grads, config.puzzle_emb_lr * scale, decay)
+        if state.journal is not None:
+            state.journal.note(identifiers, sign)
     adam_atan2_(
         state.params.buffer,
         state.grads.buffer,

@@ -26,12 +26,14 @@ from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
 from trm.fingerprint import fingerprint, installed
 from trm.interop_step import begin_from
+from trm.journal import Record
 from trm.layers import slow_bf16
 from trm.losses import METRICS
 from trm.memory import EVALUATED
 from trm.model import Sizes
 from trm.presets import BOX
 from trm.schedule import lr_scale
+from trm.sharedtable import SHARED_FROM, SharedTable, load_state
 from trm.snapshot import Snapshot, state_digest
 from trm.strategy import Strategy, strategy
 from trm.tasks import GENERATED, Datasets, game, load_data
@@ -91,12 +93,18 @@ class TrmWorkload:
     """One run's training: `config` decides every bit of the state at step n, on one path."""
 
     def __init__(
-        self, config: TrainConfig, root: Path, device: torch.device | str | None = None, step: Step | None = None
+        self,
+        config: TrainConfig,
+        root: Path,
+        device: torch.device | str | None = None,
+        step: Step | None = None,
+        shared_from: int = SHARED_FROM,
     ) -> None:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError if config or data are bad,
         or if the device has too little memory.
 
         device: None takes the GPU if there is one. step: how a training step is computed; None is the fastest there is.
+        shared_from: bytes of a puzzle table from which on checkpoints share it.
         """
         self._config = config
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -107,6 +115,8 @@ class TrmWorkload:
         chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
         self._step, self.remarks = chosen.step, chosen.remarks
         self._state: TrainState | None = None
+        self._table: SharedTable | None = None
+        self._shares = shared_from <= 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
         self._meter = Meter(self.device)
         self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
         self._in_flight: deque[torch.cuda.Event] = deque()
@@ -125,7 +135,12 @@ class TrmWorkload:
     def start(self) -> None:
         """Fresh state at step 0."""
         self._prepare()
-        self._state = TrainState(self._config, self._sizes, self.device)
+        self._begin(TrainState(self._config, self._sizes, self.device))
+
+    def _begin(self, state: TrainState, base: int | None = None, journal: Record | None = None) -> None:
+        """Train on from here. base, journal: what a shared table came from."""
+        self._table = SharedTable(state, base, journal) if self._shares else None
+        self._state = state
         self._reset_meters()
 
     def start_from(self, path: Path) -> list[str]:
@@ -138,11 +153,14 @@ class TrmWorkload:
         self._prepare()
         document = statefile.load_document(folder)
         state = TrainState(self._config, self._sizes, self.device)
-        statefile.load_tensors(folder, state.tensors())
+        journal = load_state(folder, document, state)
         state.check_carry()
-        state.step = document.step
-        self._state = state
-        self._reset_meters()
+        self._begin(state, None if document.table is None else document.table.base, journal)
+
+    def lend(self, names: frozenset[str], last: bool) -> None:
+        """Before a snapshot: files of earlier checkpoints that it may borrow. last: it had better be small."""
+        if self._table is not None:
+            self._table.lend(names, last)
 
     def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Any], None] | None) -> None:
         """Train to step `until`; a true `should_stop`, asked before each step, returns early.
@@ -159,7 +177,8 @@ class TrmWorkload:
     def snapshot(self) -> Snapshot:
         """A copy of the state now."""
         document = self._about_run.model_copy(update={"step": self.step})
-        taken = Snapshot(self.state, document, self._loss_since_snapshot)
+        plan = None if self._table is None else self._table.plan(self.step)
+        taken = Snapshot(self.state, document, self._loss_since_snapshot, plan)
         self._loss_since_snapshot.zero_()
         return taken
 
@@ -251,6 +270,8 @@ class TrmWorkload:
 
     def _train_once(self) -> None:
         config, state = self._config, self.state
+        if self._table is not None:
+            self._table.before_step(state.step + 1)
         metrics = self._step(state, self.data.train.batch_at(config.seed, state.step, config.batch_size))
         self._meter.add(metrics)
         self._loss_since_snapshot += metrics[-2:].sum()

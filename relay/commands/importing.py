@@ -136,6 +136,7 @@ def packed_start(branch: Branch, workload: Workload, folder: Path) -> Packed:
         files=tuple(LocalFile(name=name, size=size, sha256=sha256) for name, (size, sha256) in sizes.items()),
         config_hash=config_hash(workload.config()),
         fingerprint=dict(workload.fingerprint()),
+        base=(saved.step, 0) if saved.lends else None,
     )
 
 

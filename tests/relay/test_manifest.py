@@ -64,9 +64,13 @@ def test_anything_else_is_refused_in_one_line(data: bytes) -> None:
     assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 400
 
 
-def test_files_of_other_checkpoints_of_the_same_run_may_be_named() -> None:
+def test_files_of_the_one_checkpoint_that_the_ledger_says_may_be_named() -> None:
     data = changed(files=[file(key="checkpoints/toys/chain/step_5.e1/a.bin")])
-    assert decode(data, **WHERE).files[0].key.endswith("step_5.e1/a.bin")
+    assert decode(data, **WHERE, base=(5, 1)).borrowed()[0].key.endswith("step_5.e1/a.bin")
+    assert decode(changed(), **WHERE, base=(5, 1)).borrowed() == ()
+    for base in (None, (10, 2), (5, 2), (4, 1), (50, 1)):
+        with pytest.raises(BadManifest, match="of another checkpoint"):
+            decode(data, **WHERE, base=base)
 
 
 def test_a_manifest_that_would_be_too_long_is_not_written() -> None:

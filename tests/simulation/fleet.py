@@ -35,7 +35,7 @@ from tests.simulation.fates import draw_fate
 from tests.simulation.oracle import Oracle
 from tests.simulation.trace import Summary, Trace
 from tests.simulation.weather import Sky, Weathered
-from tests.simulation.workload import Crash, SimWorkload
+from tests.simulation.workload import Crash, SharingWorkload, SimWorkload
 
 
 @dataclass
@@ -75,6 +75,8 @@ class Pace:
     """A bad configuration: the state is not finite from that step on, for everybody."""
     crash_at: int | None = None
     """A bug: the training loop crashes at that step, for everybody."""
+    table_every: int = 0
+    """Steps after which a checkpoint holds the table again that later ones share; 0: they share nothing."""
 
 
 @dataclass
@@ -149,7 +151,8 @@ class Command:
         fleet, process = self.fleet, self.process
         self.weather = Weathered(fleet.sky, process, self.actor, self.random, self.machine.delay_s)
         self.store = RetryStore(self.weather, sleep=process.sleep, jitter=self.random.random)
-        self.workload = SimWorkload(
+        kind = SharingWorkload if fleet.pace.table_every else SimWorkload
+        self.workload = kind(
             sleep=process.sleep,
             step_s=fleet.pace.step_s,
             actor=self.actor,
@@ -157,6 +160,8 @@ class Command:
             trained_one=fleet.oracle.trained,
             evaluate_s=2 * fleet.pace.step_s,
         )
+        if isinstance(self.workload, SharingWorkload):
+            self.workload.table_every = fleet.pace.table_every
         self.evaluate_every, self.keep, self.every = 0, Keep(2), fleet.pace.every_steps
 
     # -- its disk

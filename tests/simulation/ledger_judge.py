@@ -191,6 +191,9 @@ class LedgerJudge:
         named = {where: sha(manifest)}
         for file in json.loads(manifest or b"")["files"]:
             self._named(run, (step, epoch), file["key"])
+            if file["key"] in run.damaged and not file["key"].startswith(folder):
+                named[file["key"]] = file["sha256"]  # borrowed, and spoiled since it was looked at
+                continue
             found = raw(file["key"])
             self.require(found is not None, f"I3: {file['key']} is named before it is stored")
             self.require(self.oracle.sky.leads_to(file["ref"], file["key"]), f"I3: {file['key']} has another Ref")
@@ -207,11 +210,12 @@ class LedgerJudge:
         return values
 
     def _named(self, run: Run, own: Key, name: str) -> None:
-        """P6: files of its own epoch, or of a checkpoint that its parent entry retains."""
+        """P6: its own files, or those of a checkpoint that its parent entry retains."""
         self.require(name.startswith(run.prefix), f"I3: {name} is not under {run.prefix}")
         step, _, epoch = name.removeprefix(run.prefix).partition("/")[0].removeprefix("step_").partition(".e")
         key = (int(step), int(epoch))
-        self.require(key[1] == own[1] or key in run.retained, f"P6: {name} belongs to no retained checkpoint")
+        self.require(key == own or key in run.retained, f"P6: {name} belongs to no retained checkpoint")
+        self.oracle.sky.summary.faults["borrowed-file"] += key != own
 
     def _commit(self, run: Run, body: Json, by: Actor) -> None:
         """I3, I7, I9, P9."""

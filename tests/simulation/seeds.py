@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from tests.simulation.stores import MEMORY
 
 CI_SEEDS = 300
+SHARING_SEEDS = 100
+"""Of them, also with checkpoints that share tables, on memory."""
 FEW = (30, 168, 189, 205)
 """Short worlds for backends behind a server; together they meet four fifths of all kinds of trouble."""
 CI: dict[str, Sequence[int]] = {
@@ -34,18 +36,25 @@ class Chunk:
 
     store: str
     seeds: Sequence[int]
+    shares: bool = False
+    """Whether checkpoints share tables in these worlds."""
 
     def __str__(self) -> str:
         """For the test's id."""
         ends = dict.fromkeys((self.seeds[0], self.seeds[-1]))
-        return "-".join([self.store, *map(str, ends)])
+        return "-".join([self.store, *(["sharing"] if self.shares else []), *map(str, ends)])
 
 
 def chunks(environ: Mapping[str, str] = os.environ) -> list[Chunk]:
     """All tests of this run."""
+    chosen = _chosen(environ)
+    shared = chosen.get(MEMORY, ()) if chosen is not CI else range(SHARING_SEEDS)
     return [
-        Chunk(store, seeds[begin : begin + size])
-        for store, seeds in _chosen(environ).items()
+        Chunk(store, seeds[begin : begin + size], shares)
+        for store, seeds, shares in (
+            *((store, seeds, False) for store, seeds in chosen.items()),
+            (MEMORY, shared, True),
+        )
         for size in (MOST.get(store, MOST_OF_A_SERVER),)
         for begin in range(0, len(seeds), size)
     ]

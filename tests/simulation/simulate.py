@@ -37,11 +37,17 @@ def simulate(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> 
     return play(seed, mutation, on)[0]
 
 
-def play(seed: int, mutation: Mutate = nullcontext, on: str = MEMORY) -> tuple[Summary, Trace]:
+def sharing(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> Summary:
+    """The same seed, where checkpoints share tables."""
+    return play(seed, mutation, on, shares=True)[0]
+
+
+def play(seed: int, mutation: Mutate = nullcontext, on: str = MEMORY, shares: bool = False) -> tuple[Summary, Trace]:
     """As `simulate`, with the trace of all actions."""
     summary = Summary(store=on, seeds=1)
     with tempfile.TemporaryDirectory(dir=_fast_disk()) as folder, mutation():
         fleet = _scene(seed, on, Path(folder), summary)
+        fleet.pace.table_every = Random(f"tables {seed}").choice((1, 2, 4)) * fleet.pace.every_steps if shares else 0
         try:
             with disks_of(fleet), mock.patch.object(rules, "MAX_LINKS", 6):
                 fleet.world.run(to_the_end=True)

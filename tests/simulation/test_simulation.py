@@ -22,7 +22,7 @@ QUICK_SEEDS = 50
 
 
 def quick(chunk: seeds.Chunk) -> bool:
-    return chunk.store == MEMORY and chunk.seeds[-1] < QUICK_SEEDS
+    return chunk.store == MEMORY and chunk.seeds[-1] < (QUICK_SEEDS // 2 if chunk.shares else QUICK_SEEDS)
 
 
 CHUNKS = [
@@ -49,7 +49,7 @@ def test_no_seed_breaks_an_invariant(chunk: seeds.Chunk, record_property: Callab
     total, broken = Summary(chunk.store), []
     for seed in chunk.seeds:
         try:
-            total = total + live(seed, chunk.store)
+            total = total + live(seed, chunk.store, chunk.shares)
         except Violation as violation:
             total = total + Summary(chunk.store, seeds=1, violations=1)
             broken.append(violation)
@@ -58,8 +58,8 @@ def test_no_seed_breaks_an_invariant(chunk: seeds.Chunk, record_property: Callab
         pytest.fail(told(broken), pytrace=False)
 
 
-def live(seed: int, store: str) -> Summary:
-    summary, trace = play(seed, on=store)
+def live(seed: int, store: str, shares: bool) -> Summary:
+    summary, trace = play(seed, on=store, shares=shares)
     if store != like(store):
         trace.compare(play(seed, on=like(store))[1])
     return summary

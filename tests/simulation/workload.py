@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relay.workload import Finite, Progress
+from tests.relay.borrowing import Sharing
 from tests.relay.toy import ToySnapshot, ToyWorkload
 from tests.simulation.actor import Actor
 from tests.simulation.truth import NAN, after
@@ -42,3 +43,8 @@ class SimWorkload(ToyWorkload):
         self.actor.snapshots.setdefault(self.step, self.clock())
         finite = Finite(self.values != NAN, "loss is nan")
         return ToySnapshot(self.step, self.values, finite, self.before_save)
+
+
+@dataclass
+class SharingWorkload(Sharing, SimWorkload):
+    """Its checkpoints share tables."""

@@ -281,7 +281,9 @@ class BoundStep:
         state, config = self.state, self.state.config
         if config.arch.puzzle_emb_ndim:
             table, identifiers = state.model.inner.puzzle_emb.weights, self.carry.puzzle_identifiers
-            sign_sgd_(table, identifiers, self.table_grad, self.table_lr, config.puzzle_emb_weight_decay)
+            sign = sign_sgd_(table, identifiers, self.table_grad, self.table_lr, config.puzzle_emb_weight_decay)
+            if state.journal is not None:
+                state.journal.note(identifiers, sign)
         ema = None if state.ema is None else state.ema.buffer
         self.kernels.optimizer.adam_atan2_ema_(
             state.params.buffer, state.grads.buffer, state.m.buffer, state.v.buffer, ema, self.rates,

@@ -12,6 +12,7 @@ from tests.simulation.mutations.base import Patches, mutation, patch, rule
 from tests.simulation.mutations.scenes import (
     damaged_manifest,
     holder_of_old_view,
+    hours_on_one_table,
 )
 
 
@@ -138,3 +139,22 @@ def _retires_head() -> Patches:
 
     real = rules._RULES["retire"]
     return [rule("retire", retire), patch(keeping, "KEPT_CHECKPOINTS", -99), patch(collect, "to_retire", everything)]
+
+
+@mutation(
+    "retires-a-table", "P8: a checkpoint goes although retained ones borrow from it", "I8: ", scene=hours_on_one_table
+)
+def _retires_a_table() -> Patches:
+    def retire(state: RunState, change: Any, by: Any) -> RunState:
+        alone = tuple(c.model_copy(update={"base": None}) for c in state.retained)
+        after = real(state.model_copy(update={"retained": alone}), change, by)
+        left = {c.key for c in after.retained}
+        return after.model_copy(update={"retained": tuple(c for c in state.retained if c.key in left)})
+
+    real = rules._RULES["retire"]
+    return [
+        rule("retire", retire),
+        patch(retention, "_with_bases", lambda _, keys: keys),
+        patch(RunState, "bases", set()),
+        patch(retention, "_stays", lambda state, name, key, named: "it is" if state.checkpoint(key) else ""),
+    ]

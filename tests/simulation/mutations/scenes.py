@@ -52,6 +52,14 @@ def hung_training(seed: int, *, mutation: Broken = nullcontext) -> None:
         fleet.oracle.require(bool(by_ben), "P5: a hung session was never superseded")
 
 
+def hours_on_one_table(seed: int, *, mutation: Broken = nullcontext) -> None:
+    """A run of hours whose checkpoints borrow one table, with a clean-up every ten minutes."""
+    with mutation(), _calm_world(seed) as fleet:
+        fleet.pace.table_every, fleet.pace.step_s = 60, 240.0
+        run = _train(fleet, 1, "ann", target=45)
+        fleet.oracle.require(run.state["step"] == 45, f"it ended at step {run.state['step']}")
+
+
 def _waits(fleet: Fleet) -> None:
     fleet.start(Order(2, fleet.world.now, 1, "ben", 0, "run", patience_s=7200.0), calm=True)
 

@@ -1,0 +1,184 @@
+"""What training does to a large puzzle table, kept as rows and signs, so that a replay gives the same bits.
+
+A step changes the rows of its batch and nothing else: `w <- w (1 - lr wd) - lr sign(G)`, one product and one
+difference, each rounded once, where `lr sign` is exact (docs/decisions/0008). Two bits say a sign, because a gradient
+of exactly 0 moves nothing but the decay. Knows no files and no relay.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+BUFFER_BYTES = 32 << 20
+"""Of the device's memory, for steps that no chunk holds yet."""
+MOST_STEPS = 1_000_000
+"""Steps of one journal: a replay takes some 50 µs for each, and a stranger's journal must not take for ever."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Steps one after another, on the CPU."""
+
+    counts: Tensor
+    """int32 (steps,): rows of each step."""
+    rates: Tensor
+    """float64 (steps, 2): 1 - lr wd, and lr."""
+    rows: Tensor
+    """int32 (sum of counts,), each once in its step."""
+    signs: Tensor
+    """uint8 (sum of counts, ceil(width / 4)): two bits an element, 0, 1, or 3 for minus."""
+
+    @property
+    def steps(self) -> int:
+        """How many."""
+        return len(self.counts)
+
+    @property
+    def bytes(self) -> int:
+        """Of all of it."""
+        return sum(t.numel() * t.element_size() for t in vars(self).values())
+
+    def check(self, table: tuple[int, int]) -> None:
+        """Raises ValueError (one line) unless it can be replayed on a table of that shape, inside it and in any order
+        of a step's rows."""
+        rows, width = table
+        steps, total = self.steps, len(self.rows)
+        shapes = {"counts": (steps,), "rates": (steps, 2), "rows": (total,), "signs": (total, -(-width // 4))}
+        for name, shape in shapes.items():
+            if tuple(getattr(self, name).shape) != shape:
+                raise ValueError(f"its {name} have the shape {tuple(getattr(self, name).shape)}, not {shape}")
+        if steps > MOST_STEPS:
+            raise ValueError(f"it has {steps:,} steps, more than {MOST_STEPS:,}")
+        counts = self.counts.long()
+        if bool((counts < 0).any()) or int(counts.sum()) != total:
+            raise ValueError("its steps do not have as many rows as it holds")
+        if bool(((self.rows < 0) | (self.rows >= rows)).any()):
+            raise ValueError(f"it names rows outside 0 .. {rows - 1}")
+        places = torch.arange(steps).repeat_interleave(counts) * rows + self.rows
+        places = places.sort().values
+        if bool((places[1:] == places[:-1]).any()):
+            raise ValueError("a step names a row twice")
+        if bool((self.signs >> 1 & ~self.signs & 0x55).any()):
+            raise ValueError("it holds a sign that is none")
+        if not bool(self.rates.isfinite().all()):
+            raise ValueError("it holds a rate that is not finite")
+
+    def replay(self, table: Tensor) -> None:
+        """The same steps on a float32 table (rows, width) on the CPU, as it was before the first; `check` first."""
+        edges = [0, *self.counts.long().cumsum(0).tolist()]
+        for step, (keep, lr) in enumerate(self.rates.tolist()):
+            part = slice(edges[step], edges[step + 1])
+            index = self.rows[part].long()
+            table[index] = table[index] * keep - lr * unpacked(self.signs[part], table.shape[1])
+
+
+def joined(records: list[Record], width: int) -> Record:
+    """One after another; an empty one of that width for none."""
+    empty = Record(
+        torch.zeros(0, dtype=torch.int32),
+        torch.zeros(0, 2, dtype=torch.float64),
+        torch.zeros(0, dtype=torch.int32),
+        torch.zeros(0, -(-width // 4), dtype=torch.uint8),
+    )
+    found = records or [empty]
+    return Record(*(torch.cat([getattr(record, name) for record in found]) for name in vars(empty)))
+
+
+def packed(sign: Tensor) -> Tensor:
+    """-1, 0, 1 (float, (n, width)) as uint8 (n, ceil(width / 4))."""
+    codes = F.pad(sign, (0, -sign.shape[1] % 4)).to(torch.int8).view(torch.uint8) & 3
+    four = codes.view(len(codes), -1, 4)
+    return four[..., 0] | four[..., 1] << 2 | four[..., 2] << 4 | four[..., 3] << 6
+
+
+def unpacked(codes: Tensor, width: int) -> Tensor:
+    """float32 (n, width)."""
+    return _VALUES[codes.long()].flatten(1)[:, :width]
+
+
+_VALUES = torch.tensor([[(0.0, 1.0, 0.0, -1.0)[byte >> shift & 3] for shift in (0, 2, 4, 6)] for byte in range(256)])
+"""The four signs in each byte."""
+
+
+class Chunk:
+    """Some steps, from `start` on: on the device at first, on the CPU once anybody has asked for the record."""
+
+    def __init__(self, start: int, rates: list[tuple[float, float]], rows: Tensor, signs: Tensor) -> None:
+        """rows: int32 (steps, batch), -1 where there is none. signs: (steps, batch, ceil(width / 4))."""
+        self.start, self.stop = start, start + len(rates)
+        self._rates = torch.tensor(rates, dtype=torch.float64).view(-1, 2)
+        self._device: tuple[Tensor, Tensor] | None = (rows, signs)
+        self._most = rows.numel() * 4 + signs.numel() + 20 * len(rates)
+        self._lock = threading.Lock()
+
+    @property
+    def bytes(self) -> int:
+        """Of the record; at most, as long as it is on the device."""
+        return self._most if self._device is not None else self.record.bytes
+
+    @cached_property
+    def _record(self) -> Record:
+        assert self._device is not None, "it is asked for once"
+        rows, signs = (tensor.cpu() for tensor in self._device)
+        there = rows >= 0
+        return Record(there.sum(1, dtype=torch.int32), self._rates, rows[there], signs[there])
+
+    @property
+    def record(self) -> Record:
+        """On the CPU, by way of the current stream; the device's memory is let go. From any thread."""
+        with self._lock:
+            found = self._record
+            self._device = None
+            return found
+
+
+def chunk_of(start: int, record: Record) -> Chunk:
+    """Steps that were read."""
+    chunk = Chunk(start, [(0.0, 0.0)] * record.steps, torch.zeros(0, 0), torch.zeros(0, 0, 0))
+    chunk.__dict__["_record"], chunk._device = record, None
+    return chunk
+
+
+class Journal:
+    """The newest steps, in the device's memory. A step writes into the slot that was opened for it."""
+
+    def __init__(self, batch: int, width: int, device: torch.device, start: int) -> None:
+        """start: the step of the table as it is."""
+        each = batch * (4 + -(-width // 4))
+        self.room = max(16, min(1024, BUFFER_BYTES // each))
+        self._rows = torch.full((self.room, batch), -1, dtype=torch.int32, device=device)
+        self._signs = torch.zeros(self.room, batch, -(-width // 4), dtype=torch.uint8, device=device)
+        self._slot = torch.zeros(1, dtype=torch.int64, device=device)
+        self._places = torch.arange(batch, device=device)
+        self._start, self._rates = start, list[tuple[float, float]]()
+
+    @property
+    def full(self) -> bool:
+        """Whether `take` must come before the next step."""
+        return len(self._rates) == self.room
+
+    def open(self, lr: float, weight_decay: float) -> None:
+        """A slot for the step that is about to be computed; not `full`."""
+        self._slot.fill_(len(self._rates))
+        self._rates.append((1 - lr * weight_decay, lr))
+
+    @torch.no_grad()
+    def note(self, ids: Tensor, sign: Tensor) -> None:
+        """What `sign_sgd_` did with these ids, in the open slot. Operations on the device alone, of fixed shapes."""
+        first = (ids[:, None] == ids[None, :]).to(torch.uint8).argmax(dim=1)
+        rows = torch.where(first == self._places, ids.to(torch.int32), -1)
+        self._rows.index_copy_(0, self._slot, rows[None])
+        self._signs.index_copy_(0, self._slot, packed(sign)[None])
+
+    def take(self) -> Chunk:
+        """All steps so far, copied; on a GPU only queued. The next one begins at slot 0."""
+        used = len(self._rates)
+        chunk = Chunk(self._start, self._rates, self._rows[:used].clone(), self._signs[:used].clone())
+        self._start, self._rates = self._start + used, []
+        return chunk

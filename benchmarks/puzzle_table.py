@@ -1,133 +1,133 @@
-"""What a checkpoint of ARC's puzzle table costs on this GPU, and whether its steps can be replayed from their signs.
+"""What checkpoints of ARC's puzzle table cost: the base once, the journal with each commit, and the way back.
 
-    python benchmarks/puzzle_table.py
+    python benchmarks/puzzle_table.py                       # a GPU: 876,406 puzzles, a batch of 192
+    python benchmarks/puzzle_table.py --rows 60000 --batch 32   # a CPU
 
-The state of `step_time.py --task arc` (876,406 puzzles) is copied, digested and saved as in a session. Then the table
-is trained for some steps on made-up gradients while a journal keeps rows and signs only; replayed on the CPU from the
-table as it was, it must give the live one, bit for bit. Exit 1 if it does not.
+The state of `step_time.py --task arc` is copied, digested, saved and loaded as in a session; between two commits its
+table is trained on made-up gradients, and nothing else is. Exit 1 if what is loaded is not the live table, bit for bit.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from step_time import case
-from torch import Tensor
 
-from trm.model import Sizes
 from trm.optim import sign_sgd_
-from trm.snapshot import Snapshot
-from trm.statefile import StateDocument
+from trm.schedule import lr_scale
+from trm.sharedtable import SharedTable, load_state
+from trm.snapshot import Saved, Snapshot
+from trm.statefile import TABLE, StateDocument, load_document
 from trm.train import TrainState
 
-LR, DECAY = 1e-2, 0.1
+
+def wait(device: torch.device) -> None:
+    """Until the device is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
-@dataclass
-class Journal:
-    """Rows touched and two bits an element (0, 1, -1 as 3), step by step, on the CPU."""
-
-    steps: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-
-    def note(self, ids: Tensor, grads: Tensor) -> None:
-        """Each row once, with the sign of its gradients' sum, added up as sign_sgd_ does."""
-        same = ids[:, None] == ids[None, :]
-        total = same.to(grads.dtype) @ grads
-        first = same.to(torch.uint8).argmax(dim=1) == torch.arange(len(ids), device=ids.device)
-        rows = ids[first]
-        code = (total[first].sign().to(torch.int8) & 3).view(torch.uint8).view(len(rows), -1, 4)
-        packed = code[..., 0] | code[..., 1] << 2 | code[..., 2] << 4 | code[..., 3] << 6
-        self.steps.append((rows.cpu(), packed.cpu()))
-
-    @property
-    def bytes(self) -> int:
-        """Of all steps."""
-        return sum(rows.numel() * 4 + packed.numel() for rows, packed in self.steps)
-
-    def replay(self, table: Tensor, lr: float, decay: float) -> None:
-        """The same steps on a table as it was before the first."""
-        for rows, packed in self.steps:
-            code = torch.stack([packed >> shift & 3 for shift in (0, 2, 4, 6)], dim=-1).flatten(1)
-            sign = code.float() - 4 * (code == 3).float()
-            index = rows.long()
-            table[index] = table[index] * (1 - lr * decay) - lr * sign
-
-
-def timed(name: str, run: Callable[[], object], repeats: int = 1) -> None:
-    """Print the seconds of the last of some calls, the device's work included."""
-    for _ in range(repeats):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        run()
-        torch.cuda.synchronize()
-        seconds = time.perf_counter() - began
-    print(f"{name:44} {1e3 * seconds:10.1f} ms", flush=True)
-
-
-def checkpoint(state: TrainState) -> None:
-    """A snapshot's parts, the second of two each: the first has cold caches."""
-    document = StateDocument(step=0, seed=0, config={}, code="0", fingerprint={})
-    loss = torch.zeros((), dtype=torch.float64, device="cuda")
-    timed("snapshot, all that training waits for", lambda: Snapshot(state, document, loss).finite, 3)
+def timed(name: str, device: torch.device, run: Callable[[], object]) -> None:
+    """Print the seconds of a call, the device's work included."""
+    wait(device)
     began = time.perf_counter()
-    snapshot = Snapshot(state, document, loss)
-    print(f"{'of it, to queue':44} {1e3 * (time.perf_counter() - began):10.1f} ms")
-    with tempfile.TemporaryDirectory() as name:
-        for number in range(2):
-            folder = Path(name) / str(number)
-            folder.mkdir()
-            timed("saved beside training", lambda folder=folder: snapshot.save(folder))  # type: ignore[misc]
-        size = sum(path.stat().st_size for path in folder.iterdir())
-    print(f"{'files':44} {size / 1e6:10.1f} MB")
+    run()
+    wait(device)
+    print(f"{name:48} {1e3 * (time.perf_counter() - began):10.1f} ms", flush=True)
 
 
-def journal(sizes: Sizes, batch: int, width: int, steps: int) -> bool:
-    """Train, replay, compare."""
-    g = torch.Generator("cuda").manual_seed(0)
-    table = torch.randn(sizes.num_identifiers, width, generator=g, device="cuda")
-    before, kept, seconds = table.clone(), Journal(), 0.0
-    lr = torch.tensor(LR, dtype=torch.float64, device="cuda")  # where the fused step keeps it
+def train(state: TrainState, shared: SharedTable, steps: int, seed: int) -> None:
+    """Steps on the table alone: signs and journal as `update_weights` does them."""
+    config, device = state.config, state.device
+    g = torch.Generator(device).manual_seed(seed)
+    table, batch = state.model.inner.puzzle_emb.weights, config.batch_size
     for _ in range(steps):
-        ids = torch.randint(1, sizes.num_identifiers, (batch,), generator=g, device="cuda", dtype=torch.int32)
-        ids[: batch // 4] = ids[batch // 4 : batch // 2]  # puzzles that come twice
-        grads = torch.randn(batch, width, generator=g, device="cuda") * 1e-3
+        ids = torch.randint(1, len(table), (batch,), generator=g, device=device, dtype=torch.int32)
+        ids[: batch // 4] = ids[batch // 4 : 2 * (batch // 4)]  # puzzles that come twice
+        grads = torch.randn(batch, table.shape[1], generator=g, device=device) * 1e-3
         grads[:, :5] = 0
-        sign_sgd_(table, ids, grads, lr, DECAY)
-        began = time.perf_counter()
-        kept.note(ids, grads)
-        seconds += time.perf_counter() - began
-    print(f"journal of {steps} steps: {kept.bytes / 1e6:.2f} MB, {1e3 * seconds / steps:.2f} ms a step to keep")
-    replayed = before.cpu()
+        shared.before_step(state.step + 1)
+        rate = config.puzzle_emb_lr * lr_scale(config, state.step + 1)
+        lr = torch.tensor(rate, dtype=torch.float64, device=device)  # where the fused step keeps it
+        assert state.journal is not None, "the table is shared"
+        state.journal.note(ids, sign_sgd_(table, ids, grads, lr, config.puzzle_emb_weight_decay))
+        state.step += 1
+
+
+def note_ms(state: TrainState, shared: SharedTable, calls: int = 200) -> float:
+    """Milliseconds that a step spends on its journal, launched one by one; in a graph it is less."""
+    table, batch, device = state.model.inner.puzzle_emb.weights, state.config.batch_size, state.device
+    ids = torch.arange(batch, device=device, dtype=torch.int32) % len(table)
+    sign = torch.randn(batch, table.shape[1], device=device).sign()
+    journal = state.journal
+    assert journal is not None, "the table is shared"
+    wait(device)
     began = time.perf_counter()
-    kept.replay(replayed, LR, DECAY)
-    print(f"replay on the CPU: {time.perf_counter() - began:.2f} s")
-    touched = torch.cat([rows for rows, _ in kept.steps]).unique().long()
-    same = torch.equal(replayed, table.cpu())
-    print(
-        f"{len(touched):,} rows touched ({len(touched) * width * 4 / 1e6:.1f} MB); replay gives the same bits: {same}"
+    for _ in range(calls):
+        journal.note(ids, sign)
+    wait(device)
+    return 1e3 * (time.perf_counter() - began) / calls
+
+
+def commit(state: TrainState, shared: SharedTable, folder: Path, lent: dict[str, Path]) -> Saved:
+    """A snapshot, saved; its sizes."""
+    document = StateDocument(step=state.step, seed=0, config={}, code="0", fingerprint={})
+    loss = torch.zeros((), dtype=torch.float64, device=state.device)
+    shared.lend(frozenset(lent), False)
+    taken: list[Snapshot] = []
+    timed(
+        "snapshot, all that training waits for",
+        state.device,
+        lambda: taken.append(Snapshot(state, document, loss, shared.plan(state.step))),
     )
-    return same
+    saved: list[Saved] = []
+    folder.mkdir()
+    timed("saved beside training", state.device, lambda: saved.append(taken[0].save(folder)))
+    sizes = {name: (folder / name).stat().st_size for name in saved[0].files}
+    for name in saved[0].borrows:
+        shutil.copy(lent[name], folder / name)
+    lent |= {name: folder / name for name in saved[0].lends}
+    print(f"{'sent':48} {sum(sizes.values()) / 1e6:10.1f} MB", {name: f"{n / 1e6:.1f}" for name, n in sizes.items()})
+    return saved[0]
 
 
 def main() -> None:
-    """Both."""
+    """All of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--steps", type=int, default=500, help="between two commits")
+    parser.add_argument("--commits", type=int, default=3, help="after the base")
+    parser.add_argument("--rows", type=int, help="puzzles; ARC's number")
+    parser.add_argument("--batch", type=int, help="rows a step; 192")
     args = parser.parse_args()
-    if not torch.cuda.is_available():
-        parser.exit(69, "puzzle_table measures GPUs, and torch sees none here\n")
-    timed_case = case("arc")
-    config, sizes = timed_case.config, timed_case.sizes
-    checkpoint(TrainState(config, sizes, "cuda"))
-    torch.cuda.empty_cache()
-    sys.exit(not journal(sizes, config.batch_size, config.arch.puzzle_emb_ndim, args.steps))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.set_num_threads(1)
+    arc = case("arc")
+    config = arc.config.model_copy(update={"batch_size": args.batch or arc.config.batch_size})
+    sizes = replace(arc.sizes, num_identifiers=args.rows or arc.sizes.num_identifiers)
+    state = TrainState(config, sizes, device)
+    state.tensors()[TABLE].normal_()
+    shared, lent = SharedTable(state), dict[str, Path]()
+    table = state.tensors()[TABLE]
+    print(f"{device.type}: table of {table.numel() * 4 / 1e6:.1f} MB, batch {config.batch_size}, {args.steps} steps")
+    print(f"{'journal, a step':48} {note_ms(state, shared):10.3f} ms")
+    with tempfile.TemporaryDirectory() as name:
+        for number in range(args.commits + 1):
+            train(state, shared, args.steps, number)
+            commit(state, shared, Path(name) / str(number), lent)
+        newest = Path(name) / str(args.commits)
+        back = TrainState(config, sizes, device)
+        timed("loaded and replayed", device, lambda: load_state(newest, load_document(newest), back))
+        same = torch.equal(back.tensors()[TABLE], table)
+    print(f"the loaded table is the live one, bit for bit: {same}")
+    sys.exit(not same)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from relay.canonical import NotCanonical, digest, dumps, loads
 from relay.claims import Claim
 from relay.entry import NewerFormat, is_newer
 from relay.errors import BadConfig
+from relay.fields import Name, Sparing, Strict, Time
 from relay.names import REGISTRY, check_name
 from relay.owners import folded
 from relay.reset import Reset, parse_reset
-from relay.state import Name, Sparing, Strict, Time
 from relay.wording import clean
 from relay.zones import is_zone, zone
 

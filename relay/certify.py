@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relay.checkpoint import Facts, Verdict
+from relay.checkpoint import Verdict
+from relay.packing import Facts
 from relay.restore import Restored
 from relay.workload import StepDigest
 

@@ -10,25 +10,15 @@ from pydantic import Field, ValidationError
 
 from relay.canonical import NotCanonical, dumps
 from relay.errors import BadData
-from relay.samples import Samples
-from relay.state import (
-    MAX_INCIDENTS,
+from relay.fields import (
     Certified,
-    Checkpoint,
     Digest,
     Epoch,
-    Failure,
     Gpu,
-    History,
-    Holder,
     Id,
-    Incident,
     Line,
     Metrics,
     Name,
-    Named,
-    Origin,
-    RunState,
     Seconds,
     Sparing,
     Step,
@@ -36,6 +26,8 @@ from relay.state import (
     Text,
     Time,
 )
+from relay.samples import Samples
+from relay.state import MAX_INCIDENTS, Checkpoint, Failure, History, Holder, Incident, Named, Origin, RunState
 
 Key = tuple[Step, Epoch]
 """(step, epoch) of a checkpoint."""

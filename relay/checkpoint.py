@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relay.budget import Budget
-from relay.canonical import digest, dumps
+from relay.canonical import dumps
 from relay.changes import Commit, Noted
 from relay.clock import Runtime
 from relay.committer import Abandoned, Item, Told
-from relay.errors import BadConfig, StorageUnreachable
+from relay.errors import StorageUnreachable
+from relay.fields import Certified
 from relay.lease import Lease
-from relay.lending import Lending, local
-from relay.manifest import MANIFEST, FileEntry, Manifest, encode
+from relay.lending import Lending
+from relay.manifest import FileEntry
 from relay.names import Names
-from relay.outbox import LocalFile, Outbox, Packed, fsync_folder, hashed
+from relay.outbox import Outbox
+from relay.packed import Packed
+from relay.packing import Facts, entries, pack, put_manifest
 from relay.samples import MAX_STATE, Samples, finite, on_clock, table, untimed
 from relay.sessionreport import MAX_CHECKPOINTS
-from relay.state import Certified, Checkpoint, NextDigest, RunState
+from relay.state import Checkpoint, RunState
 from relay.transfers import Show, silent
 from relay.workload import StepDigest
-from storage.base import Corrupt, Missing, QuotaExceeded, Ref, Store
+from storage.base import Missing, QuotaExceeded, Ref, Store
 from storage.transfer import Uploaded, upload
 
 READY_S, HURRIED_S = 600.0, 3.0
 """Longest wait of an append for metrics and the next step's digest; the second once a signal ends the session."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What every checkpoint of this session says about where it was made."""
-
-    config_hash: str
-    fingerprint: Mapping[str, str]
-    code_version: str
 
 
 @dataclass
@@ -157,7 +151,7 @@ class Writer:
         share = packed.unlent_bytes / max(1, packed.sent_bytes)  # what is lent is not what the end must reckon with
         seconds, self.budget.sending = self.runtime.monotonic() - began, 0
         self.budget.measured.add("upload", share * seconds, round(share * packed.sent_bytes))
-        self._stored = packed.key, _entries(files)
+        self._stored = packed.key, entries(files)
         return files
 
     def _tell(self, item: Item, packed: Packed) -> Told:
@@ -227,104 +221,11 @@ class _AlreadyThere(Exception):
     """An earlier attempt, whose outcome nobody knew, has landed."""
 
 
-def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts, lending: Lending) -> Packed:
-    """Save a snapshot under this epoch into the outbox, durably and hashed. Raises OSError."""
-    if item.snapshot is None:
-        raise ValueError("the snapshot has been let go")
-    key = (item.snapshot.step, lease.epoch)
-    folder = outbox.fresh(key)
-    saved = item.snapshot.save(folder)
-    found = {name: hashed(folder / name) for name in saved.files}
-    missing = [name for name, seen in found.items() if seen is None]
-    if missing or saved.step != key[0]:
-        raise BadConfig(f"The training loop saved step {saved.step} without {missing}: it breaks its contract.")
-    base, borrowed = lending.borrow(saved, folder)
-    if saved.lends:
-        base = lending.sending = key
-    fsync_folder(folder)
-    state = lease.state
-    packed = Packed(
-        project=state.project,
-        run=state.run,
-        run_id=state.run_id,
-        step=key[0],
-        epoch=key[1],
-        parent=state.head.key if state.head else None,
-        state_hash=saved.state_hash,
-        files=(*local(borrowed), *(LocalFile(name=n, size=at[0], sha256=at[1]) for n, at in found.items() if at)),
-        config_hash=facts.config_hash,
-        fingerprint=dict(facts.fingerprint),
-        metrics=finite(item.metrics),
-        samples=table(on_clock(item.rows, lease.taken_at), state.step, key[0]),
-        base=base,
-        borrowed=borrowed,
-        lends=saved.lends,
-    )
-    outbox.seal(packed)
-    return packed
-
-
-def put_manifest(
-    store: Store,
-    names: Names,
-    packed: Packed,
-    files: list[Uploaded],
-    following: StepDigest | None,
-    facts: Facts,
-    metric: float | None,
-) -> Checkpoint:
-    """Write and verify the manifest of uploaded files; what the ledger will say of this checkpoint.
-
-    Raises Corrupt if they are not the files that were packed: this disk may have changed them since.
-    """
-    was, sent = {f.name: f.sha256 for f in packed.own}, {f.name: f.sha256 for f in files}
-    if changed := sorted(name for name in was if sent.get(name) != was[name]):
-        raise Corrupt(
-            f"{', '.join(changed)} of step {packed.step:,} changed on this machine's disk after it was written; what "
-            f"was sent is not used. Check that disk; the next commit does not depend on these files."
-        )
-    after = _next(following, packed.step)
-    manifest = Manifest(
-        project=packed.project,
-        run=packed.run,
-        step=packed.step,
-        epoch=packed.epoch,
-        state_hash=packed.state_hash,
-        files=(*_entries(files), *packed.borrowed),
-        config_hash=packed.config_hash,
-        fingerprint=packed.fingerprint,
-        code_version=facts.code_version,
-        next=after,
-        metrics=packed.metrics,
-    )
-    data = encode(manifest)
-    key = names.checkpoint(*packed.key) + MANIFEST
-    ref = store.put(key, data)
-    if store.get(ref, limit=len(data)) != data:
-        raise Corrupt(f"{store.address}: {key} did not arrive as it was sent.")
-    return Checkpoint(
-        step=packed.step,
-        epoch=packed.epoch,
-        manifest=key,
-        ref=ref,
-        sha256=digest(data),
-        state_hash=packed.state_hash,
-        bytes=packed.sent_bytes + len(data),
-        next=after,
-        metric=metric,
-        base=packed.base,
-    )
-
-
 def _is_there(store: Store, file: FileEntry) -> bool:
     try:
         return store.stat(Ref(file.ref)).size == file.size
     except Missing:
         return False
-
-
-def _entries(files: list[Uploaded]) -> tuple[FileEntry, ...]:
-    return tuple(FileEntry(name=f.name, key=f.key, ref=f.ref, size=f.size, sha256=f.sha256) for f in files)
 
 
 def _read(following: StepDigest | None) -> StepDigest | None:
@@ -333,12 +234,6 @@ def _read(following: StepDigest | None) -> StepDigest | None:
         return following and StepDigest(following.step, following.path, following.digest)
     except RuntimeError:
         return None
-
-
-def _next(following: StepDigest | None, step: int) -> NextDigest | None:
-    if following is None or following.step != step + 1:
-        return None
-    return NextDigest(step=following.step, path=following.path[:200], digest=following.digest)
 
 
 def _check(item: Item) -> None:

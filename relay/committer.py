@@ -14,7 +14,7 @@ from typing import Protocol
 from relay.chain import Intent
 from relay.clock import Event, Runtime, Task
 from relay.errors import RelayError, StorageUnreachable, UploadFailed
-from relay.outbox import Packed
+from relay.packed import Packed
 from relay.samples import Row
 from relay.state import Checkpoint, RunState
 from relay.workload import Snapshot, StepDigest

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from relay.fields import Name, Step
 from relay.names import FRAGMENT
 from relay.origins import Given, deleted, from_command_line, from_environment, from_file, variable
-from relay.state import MAX_RETAINED, Name, Step
+from relay.state import MAX_RETAINED
 from relay.validating import check_known, submodel, validate
 
 FILE_NAME = "config_multi_account.yaml"

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay.budget import Limits
-from relay.checkpoint import Facts
 from relay.clock import Runtime
 from relay.errors import Exit
+from relay.fields import Certified
 from relay.lease import Held
 from relay.ledger import RunLedger
 from relay.names import Names
 from relay.outbox import Outbox
+from relay.packing import Facts
 from relay.quota import Quota
 from relay.retention import Keep
 from relay.samehost import HostLocks
@@ -21,7 +22,7 @@ from relay.sessionreport import SessionReport
 from relay.signals import StopSignal
 from relay.sinks.follow import Trackers
 from relay.startup import Startup
-from relay.state import Certified, RunState
+from relay.state import RunState
 from relay.transfers import Show, silent
 from relay.warm import WarmStart
 from relay.workload import Progress, Workload

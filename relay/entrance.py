@@ -10,7 +10,7 @@ from relay.certify import SENT_AGAIN
 from relay.changes import Rewind
 from relay.committer import Item
 from relay.links import continuing
-from relay.outbox import Packed
+from relay.packed import Packed
 from relay.restore import Restored, restore
 from relay.state import NextDigest
 from relay.training import End

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from relay.canonical import ZEROS, NotCanonical, digest, dumps, loads
 from relay.errors import BadConfig
-from relay.state import Digest, Epoch, Id, Name, Step, Strict, Time
+from relay.fields import Digest, Epoch, Id, Name, Step, Strict, Time
 
 USUAL, FORMAT = 3, 4
 """The format that is written where nothing needs a newer one, and the newest; all older ones are read as well. Each

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from relay.canonical import digest, dumps
 from relay.changes import Key
-from relay.checkpoint import Facts, put_manifest
 from relay.errors import BadConfig, BadData
 from relay.kind import Refit
 from relay.ledger import RunLedger, View
 from relay.manifest import Manifest
 from relay.names import Names
-from relay.outbox import LocalFile, Outbox, Packed
+from relay.outbox import Outbox
+from relay.packed import LocalFile, Packed
+from relay.packing import Facts, put_manifest
 from relay.restore import fetch_unheld
 from relay.state import Checkpoint, Origin, RunState
 from relay.transfers import Show, silent
@@ -74,7 +75,9 @@ def copy_checkpoint(
                 packed = changed(manifest, outbox.folder(key), scratch / "refitted", change, branch)
                 head = _store(packed, scratch / "refitted", branch, None, show, packed.base is not None)
             else:
-                head = _store(manifest, outbox.folder(key), branch, checkpoint.metric, show, checkpoint.base is not None)
+                head = _store(
+                    manifest, outbox.folder(key), branch, checkpoint.metric, show, checkpoint.base is not None
+                )
     finally:
         outbox.remove(key)
     return head, _origin(parent, manifest)

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 from relay.canonical import digest, dumps
 from relay.changes import Noted
-from relay.checkpoint import Facts
 from relay.errors import BadData, RelayError
 from relay.lease import Lease
+from relay.packing import Facts
 from relay.state import Failure, RunState
 from relay.training import NonFinite
 

@@ -14,9 +14,10 @@ from relay.changes import KINDS, Genesis
 from relay.clock import Runtime
 from relay.entry import FORMAT, USUAL, NewerFormat
 from relay.errors import BadConfig, BadData, Fenced
+from relay.fields import Strict
 from relay.names import Names
 from relay.reader import Damage, Machine, Point, Slot
-from relay.state import History, Link, RunState, Strict
+from relay.state import History, Link, RunState
 from relay.trouble import speaking
 from storage.base import Missing, Ref, Store, TooLong
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from relay.errors import BadConfig
 from relay.lease import Lease
 from relay.manifest import FileEntry
-from relay.outbox import LocalFile, Outbox, fsync_folder, link_or_copy
+from relay.outbox import Outbox, fsync_folder, link_or_copy
+from relay.packed import LocalFile
 from relay.workload import Borrower, Saved, Workload
 
 LENT = "lent"

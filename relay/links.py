@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relay.certify import FIRST_SESSION
-from relay.state import Certified, Checkpoint, Link, RunState
+from relay.fields import Certified
+from relay.state import Checkpoint, Link, RunState
 from relay.wording import counted
 
 WEIGHTS_ONLY = "weights-only"

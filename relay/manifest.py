@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from relay.canonical import NotCanonical, loads
+from relay.fields import Digest, Epoch, Metrics, Name, Step, Strict, Text
 from relay.names import Names
-from relay.state import Digest, Epoch, Metrics, Name, NextDigest, Step, Strict, Text
+from relay.state import NextDigest
 
 MAX_BYTES = 1_000_000
 MAX_FILES = 1_000

@@ -10,7 +10,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from relay.canonical import dumps
-from relay.state import Digest, Step, Strict
+from relay.fields import Digest, Step, Strict
 
 MAX_BYTES = 1_000
 

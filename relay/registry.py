@@ -14,9 +14,9 @@ from relay.changes import By, Refused
 from relay.claims import MAX_CLAIMS, Claim
 from relay.clock import Runtime
 from relay.errors import BadConfig
+from relay.fields import Digest, Exact, Id, Name, Sparing, Strict, Time
 from relay.names import REGISTRY_LEDGER
 from relay.reader import Machine
-from relay.state import Digest, Exact, Id, Name, Sparing, Strict, Time
 from storage.base import Store
 
 MAX_RUNS = 200

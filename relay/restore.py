@@ -12,7 +12,8 @@ from relay.errors import BadData
 from relay.ledger import RunLedger
 from relay.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.names import Names
-from relay.outbox import LocalFile, Outbox, Packed
+from relay.outbox import Outbox
+from relay.packed import LocalFile, Packed
 from relay.state import Checkpoint, RunState
 from relay.transfers import Show, silent
 from relay.trouble import LOOK, speaking, telling_room

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from relay.state import MetricName, Step, Strict
+from relay.fields import MetricName, Step, Strict
 
 MAX_ROWS = 32
 """In one entry."""

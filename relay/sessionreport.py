@@ -11,21 +11,7 @@ from pydantic import Field, ValidationError
 
 from relay.canonical import NotCanonical, digest, dumps, loads
 from relay.entry import is_newer
-from relay.state import (
-    Certified,
-    Digest,
-    Epoch,
-    Gpu,
-    Id,
-    Line,
-    Metrics,
-    Name,
-    Seconds,
-    Step,
-    Strict,
-    Text,
-    Time,
-)
+from relay.fields import Certified, Digest, Epoch, Gpu, Id, Line, Metrics, Name, Seconds, Step, Strict, Text, Time
 
 MAX_BYTES = 64_000
 MAX_CHECKPOINTS = 50

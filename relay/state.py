@@ -5,20 +5,30 @@ state(n) = apply(state(n-1), change). Every entry carries its resulting state, s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
+from pydantic import Field, model_validator
+
+from relay.fields import (
+    MAX_GPUS,
+    Certified,
+    Digest,
+    Epoch,
+    Exact,
+    Gpu,
+    Id,
+    Line,
+    Metrics,
+    Name,
+    Row,
+    Seconds,
+    Sparing,
+    Step,
+    Strict,
+    Text,
+    Time,
+    Whole,
 )
-
-from relay.wording import clean, escaped
 
 MAX_LINKS = 100
 """At this many links the next lease must move the oldest half to a history object."""
@@ -28,57 +38,8 @@ MAX_RETIRED = 200
 MAX_ACCOUNTS = 520
 MAX_INTERVALS = 1500
 """Over all accounts of a run; beyond it the busiest account's oldest two become one of the same total length."""
-MAX_GPUS = 8
-"""Kinds of GPU that a run tells apart in its accounts' usage; a link names its own whatever it is."""
 MAX_FURTHER = 120
 """Kinds beyond each account's first, over all accounts; sessions beyond are counted, and not told by kind."""
-
-
-def cut(limit: int) -> Callable[[Any], Any]:
-    """A validator that makes text printable and at most `limit` bytes long as JSON: a state must fit into an entry."""
-    return lambda value: clean(value, limit, escaped) if isinstance(value, str) else value
-
-
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Step = Annotated[int, Field(ge=0, lt=2**53)]
-Epoch = Annotated[int, Field(ge=0, lt=2**53)]
-Time = Annotated[float, Field(ge=0, lt=1e11)]
-"""Unix seconds by the store's clock."""
-Text = Annotated[str, BeforeValidator(cut(500))]
-Line = Annotated[str, BeforeValidator(cut(100))]
-"""Text and Line are for people: control characters go, and what is too long as JSON is cut."""
-Exact = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{0,200}$")]
-"""A name, a Ref, a path in ASCII: never changed, refused if too long."""
-Gpu = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,21}$")]
-"""A kind of GPU by its short name, or cpu."""
-Seconds = Annotated[float, Field(ge=0, le=1e9)]
-Row = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
-Whole = Annotated[int, Field(ge=0, lt=2**53)]
-MetricName = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,64}$")]
-Metrics = Annotated[dict[MetricName, float], Field(max_length=32)]
-Certified = Literal["exact", "not-exact", "unknown"]
-
-
-class Strict(BaseModel):
-    """Refuses unknown keys and silent conversions; immutable."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-class Sparing(Strict):
-    """Does not write what the first version did not know while it is empty: entries without it stay the same bytes."""
-
-    added: ClassVar[tuple[str, ...]] = ()
-    """Names of these fields; all are empty by default."""
-
-    @model_serializer(mode="wrap")
-    def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in said(self).items() if key not in self.added or value not in _EMPTY}
-
-
-_EMPTY: tuple[Any, ...] = (None, (), [], {})
 
 
 class Named(Sparing):
@@ -261,11 +222,11 @@ class RunState(Sparing):
     retired: tuple[Retired, ...] = ()
     best: tuple[int, int] | None = None
     """(step, epoch) of the retained checkpoint with the highest validation metric."""
-    metrics: Metrics = {}
+    metrics: Metrics = Field(default={})
     links: tuple[Link, ...] = ()
     links_total: int = 0
     history: History | None = None
-    usage: dict[Name, Usage] = {}
+    usage: dict[Name, Usage] = Field(default={})
     incidents: tuple[Incident, ...] = ()
     incidents_total: int = 0
     failures: tuple[Failure, ...] = ()

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from relay.canonical import NotCanonical, dumps, loads
 from relay.clock import Runtime
 from relay.errors import BadConfig, BadData
+from relay.fields import Id, Strict
 from relay.names import FRAGMENT, IDENTITY
-from relay.state import Id, Strict
 from relay.trouble import speaking
 from storage.base import Exists, Missing, Store, TooLong
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from relay.state import MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, RunState, Usage
+from relay.fields import MAX_GPUS
+from relay.state import MAX_FURTHER, MAX_INTERVALS, RunState, Usage
 
 KEPT_S = 15 * 86400
 """How long a session's interval is kept; lifetime totals stay for ever."""

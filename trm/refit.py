@@ -15,13 +15,13 @@ from torch import Tensor
 
 from trm.config import TrainConfig
 from trm.model import Sizes
+from trm.sharedtable import read_table, table_file
 from trm.snapshot import Saved, Snapshot
-from trm.statefile import FILES, load_document, read_tensors
+from trm.statefile import FILES, TABLE, StateDocument, load_document, read_tensors
 from trm.train import TrainState
 
 _KEPT = tuple(name for name in FILES if name != "carry.safetensors")
 _EMBEDDING = "raw/inner.embed_tokens.embedding_weight"
-_TABLE = "raw/inner.puzzle_emb.weights"
 
 
 def refit(checkpoint: Path, out: Path, config: TrainConfig, pinned: dict[str, Any]) -> Saved:
@@ -31,9 +31,9 @@ def refit(checkpoint: Path, out: Path, config: TrainConfig, pinned: dict[str, An
     Raises ValueError (one line) if the weights do not fit the network of `config`.
     """
     document = load_document(checkpoint)
-    state = TrainState(config, _sizes(checkpoint))
+    state = TrainState(config, _sizes(checkpoint, document))
     wanted = {name: value for name, value in state.tensors().items() if not name.startswith("carry/")}
-    found = dict(_tensors(checkpoint, wanted))
+    found = dict(_tensors(checkpoint, document, wanted))
     averaged = any(name.startswith("ema/") for name in found)
     lacking = [name for name in wanted if name not in found and (averaged or not name.startswith("ema/"))]
     if lacking:
@@ -43,15 +43,16 @@ def refit(checkpoint: Path, out: Path, config: TrainConfig, pinned: dict[str, An
     if not averaged:
         state.reset_ema()
     state.step = document.step
-    told = document.model_copy(update={"config": pinned, "seed": config.seed, "metrics": {}})
+    told = document.model_copy(update={"config": pinned, "seed": config.seed, "metrics": {}, "table": None})
     return Snapshot(state, told, torch.zeros((), dtype=torch.float64)).save(out)
 
 
-def _tensors(checkpoint: Path, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+def _tensors(checkpoint: Path, document: StateDocument, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """What the network of the new settings takes; averages that it does not keep are passed over."""
     for file in _KEPT:
         try:
-            for name, value in read_tensors(checkpoint / file):
+            table = [(TABLE, read_table(checkpoint, document)[0])] if document.table and file == _KEPT[0] else []
+            for name, value in (*table, *read_tensors(checkpoint / file)):
                 if name.startswith("ema/") and name not in wanted:
                     continue
                 if name not in wanted:
@@ -64,12 +65,14 @@ def _tensors(checkpoint: Path, wanted: Mapping[str, Tensor]) -> Iterator[tuple[s
             raise ValueError(f"{file} is not a safetensors file: {error}") from error
 
 
-def _sizes(checkpoint: Path) -> Sizes:
+def _sizes(checkpoint: Path, document: StateDocument) -> Sizes:
     """What the data decided about the checkpoint's network, by the headers of its files."""
+    holder = table_file(document.table.base) if document.table else "weights.safetensors"
     try:
         with safe_open(checkpoint / "weights.safetensors", "pt") as weights:
             vocab = weights.get_slice(_EMBEDDING).get_shape()[0]
-            rows = weights.get_slice(_TABLE).get_shape()[0] if _TABLE in weights.keys() else 1  # noqa: SIM118
+        with safe_open(checkpoint / holder, "pt") as weights:
+            rows = weights.get_slice(TABLE).get_shape()[0] if TABLE in weights.keys() else 1  # noqa: SIM118
         with safe_open(checkpoint / "carry.safetensors", "pt") as carry:
             return Sizes(carry.get_slice("carry/inputs").get_shape()[1], vocab, rows)
     except (SafetensorError, OSError) as error:

@@ -60,12 +60,13 @@ class Snapshot:
     def __init__(self, state: TrainState, document: StateDocument, loss: Tensor, plan: Plan | None = None) -> None:
         """loss: float64 sum of the losses since the previous snapshot; it is not finite if one of them was not.
 
-        plan: how a shared puzzle table is saved. Where only its journal is, the table is not copied: it is checked and
-        digested as it is now, on the stream that trains, or on a CPU at once.
+        plan: how a shared puzzle table is saved. Where only its journal is, a GPU does not copy the table: it is
+        checked and digested as it is now, on the stream that trains. A CPU copies faster than it digests.
         """
         self.step = state.step
         self._document, self._plan = document, plan
-        live = {TABLE: state.tensors()[TABLE]} if plan is not None and not plan.whole else {}
+        at_once = plan is not None and not plan.whole and _queues(state.device)
+        live = {TABLE: state.tensors()[TABLE]} if at_once else {}
         frozen = state.frozen(without=live)
         self._tensors = frozen.tensors
         checked = [loss, *(value for value in (*frozen.whole, *live.values()) if value.is_floating_point())]
@@ -106,6 +107,11 @@ class Snapshot:
         document = self._document.model_copy(update={"table": TableNote(base=plan.base, state_hash=text)})
         files = save(folder, rest, document, plan.files(tensors.get(TABLE)))
         return Saved(self.step, text, files, plan.lends, plan.borrows)
+
+
+def _queues(device: torch.device) -> bool:
+    """Whether work there is queued and done in order, so that a digest need not be waited for."""
+    return device.type != "cpu"
 
 
 def _finite(value: Tensor) -> bool:

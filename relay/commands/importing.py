@@ -20,7 +20,7 @@ from relay.fork import Branch, put_weights
 from relay.identity import begin_run, open_run
 from relay.links import WEIGHTS_ONLY
 from relay.names import Names
-from relay.outbox import LocalFile, Packed
+from relay.packed import LocalFile, Packed
 from relay.pinned import config_hash
 from relay.progress import Lines
 from relay.signals import StopSignal

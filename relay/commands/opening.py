@@ -14,7 +14,6 @@ import relay
 from relay.accounts import Accounts
 from relay.admission import Visit
 from relay.budget import Limits
-from relay.checkpoint import Facts
 from relay.commands.common import App
 from relay.commands.entering import ask, enter
 from relay.commands.here import Choice, Here, here
@@ -31,6 +30,7 @@ from relay.inference import infer_account
 from relay.mark import FileMark
 from relay.names import nearest
 from relay.outbox import claimed_outbox
+from relay.packing import Facts
 from relay.pinned import check_config, config_hash
 from relay.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.progress import Display

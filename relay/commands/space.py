@@ -27,7 +27,7 @@ FEW = 10
 
 def of_disks(resolved: Resolved[Any], state: RunState | None) -> Iterator[examine.Finding]:
     """Room on this machine and, where it is a folder, in the store."""
-    settings, each = resolved.settings, state.head.bytes if state and state.head else 0
+    settings, each = resolved.settings, state.whole_bytes(state.head) if state and state.head else 0
     sync = resolved.path(settings.sync_dir)
     yield from examine.disk("disk", sync, max(LEAST, checkup.COPIES_HERE * each), f"{settings.sync_dir}/")
     yield from of_store(resolved, state)

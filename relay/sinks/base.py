@@ -11,8 +11,8 @@ from typing import Annotated, Protocol
 
 from pydantic import Field, ValidationError
 
+from relay.fields import Id, Step, Strict
 from relay.sinks.line import Line, Point
-from relay.state import Id, Step, Strict
 
 NOTHING = -1
 """The slot up to which an empty tracker was fed."""

@@ -10,11 +10,11 @@ from typing import Any
 from relay.budget import Limits
 from relay.canonical import digest, dumps
 from relay.changes import Genesis
-from relay.checkpoint import Facts
 from relay.context import Context, Listener, Outcome, Plan
 from relay.ledger import RunLedger
 from relay.names import Names
 from relay.outbox import outbox_of
+from relay.packing import Facts
 from relay.session import run_session
 from relay.signals import StopSignal
 from relay.state import RunState

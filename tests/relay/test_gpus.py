@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from relay import usage
 from relay.canonical import dumps
 from relay.changes import By, Commit, Lease, Release
+from relay.fields import MAX_GPUS
 from relay.gpus import LONGEST, gpu_name
 from relay.rules import apply
-from relay.state import MAX_FURTHER, MAX_GPUS, Link, RunState, Usage
+from relay.state import MAX_FURTHER, Link, RunState, Usage
 from tests.relay.runs import checkpoint, genesis, id_of
 from tests.relay.sessions import Lab
 from tests.relay.toy import ToyWorkload

@@ -11,7 +11,8 @@ from relay.certify import FIRST_SESSION
 from relay.commands.sessions import sentence
 from relay.context import Outcome
 from relay.errors import Exit
-from relay.state import Certified, Link
+from relay.fields import Certified
+from relay.state import Link
 from tests.relay.sessions import Lab, with_plan
 from tests.relay.toy import ToyWorkload
 

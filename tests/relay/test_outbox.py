@@ -9,7 +9,8 @@ from unittest.mock import Mock
 import pytest
 
 from relay.errors import BadConfig
-from relay.outbox import LocalFile, Outbox, Packed, claimed_outbox, hashed, outbox_of
+from relay.outbox import Outbox, claimed_outbox, hashed, outbox_of
+from relay.packed import LocalFile, Packed
 from relay.state import RunState
 from tests.relay.cli import Desk
 from tests.relay.test_retention import HASH, Story

@@ -10,13 +10,13 @@ from pydantic import BaseModel
 from relay.canonical import dumps
 from relay.changes import By, Commit, Lease, Noted, Refused, Release, Resume, Retire, Rewind, TookOver
 from relay.entry import MAX_BYTES, Entry, encode
+from relay.fields import MAX_GPUS
 from relay.names import Names
 from relay.rules import apply, links_to_archive
 from relay.state import (
     MAX_ACCOUNTS,
     MAX_FAILURES,
     MAX_FURTHER,
-    MAX_GPUS,
     MAX_INCIDENTS,
     MAX_INTERVALS,
     MAX_LINKS,

@@ -23,10 +23,11 @@ from relay.changes import (
     TookOver,
     Unarchive,
 )
+from relay.fields import MAX_GPUS
 from relay.resting import WAIT_S
 from relay.rules import apply, links_to_archive
 from relay.samples import Samples
-from relay.state import MAX_GPUS, Failure, History, RunState
+from relay.state import Failure, History, RunState
 from relay.usage import by_gpu
 from tests.relay.runs import NAMES, checkpoint, genesis, id_of
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from relay.errors import Exit
-from relay.outbox import Outbox, Packed
+from relay.outbox import Outbox
+from relay.packed import Packed
 from storage.base import Denied, QuotaExceeded, StoreError, Throttled, Unavailable
 from tests.relay.cli import Desk
 from tests.relay.sessions import Lab

@@ -12,7 +12,6 @@ from relay import fork, session, verify
 from relay.accounts import Accounts
 from relay.budget import Limits
 from relay.changes import Resume
-from relay.checkpoint import Facts
 from relay.context import Context, Outcome, Plan
 from relay.errors import RelayError
 from relay.heartbeat import request_stop
@@ -21,6 +20,7 @@ from relay.mark import FileMark
 from relay.names import Names
 from relay.outbox import outbox_of
 from relay.owners import Inference
+from relay.packing import Facts
 from relay.policy import shipped
 from relay.registry import Registry
 from relay.retention import Keep

@@ -13,9 +13,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.trm.tables import PUZZLES, ManyPuzzles
+from tests.trm.test_workload import small
 from trm import sharedtable
 from trm.export import export_folder
 from trm.journal import Journal
+from trm.refit import refit
 from trm.sharedtable import JOURNAL, table_file
 from trm.snapshot import Saved, Snapshot, state_hash
 from trm.statefile import FILES, STATE, TABLE, load_document
@@ -134,7 +136,11 @@ def test_micro_batches_journal_the_signs_of_the_whole_batch(tmp_path, shelf, par
     assert saved.borrows and hash_of(resumed) == saved.state_hash
 
 
-def test_a_snapshot_of_a_journal_copies_no_table_and_holds_what_was_then(tmp_path, shelf) -> None:
+@pytest.mark.parametrize("queues", [False, True])
+def test_a_snapshot_of_a_journal_holds_what_was_then_and_on_a_gpu_copies_no_table(
+    tmp_path, shelf, monkeypatch, queues
+) -> None:
+    monkeypatch.setattr("trm.snapshot._queues", lambda device: queues)
     workload = begun(tmp_path)
     go(workload, 2)
     shelf.commit(workload)
@@ -142,7 +148,7 @@ def test_a_snapshot_of_a_journal_copies_no_table_and_holds_what_was_then(tmp_pat
     expected = hash_of(workload)
     workload.lend(frozenset(shelf.lent), False)
     taken = workload.snapshot()
-    assert TABLE not in taken._tensors
+    assert (TABLE in taken._tensors) is not queues
     go(workload, 3)
     folder = tmp_path / "later"
     folder.mkdir()
@@ -153,7 +159,9 @@ def test_a_snapshot_of_a_journal_copies_no_table_and_holds_what_was_then(tmp_pat
     assert hash_of(resumed) == expected
 
 
-def test_a_table_that_is_not_finite_is_seen_though_it_is_not_copied(tmp_path, shelf) -> None:
+@pytest.mark.parametrize("queues", [False, True])
+def test_a_table_that_is_not_finite_is_seen_though_it_is_not_copied(tmp_path, shelf, monkeypatch, queues) -> None:
+    monkeypatch.setattr("trm.snapshot._queues", lambda device: queues)
     workload = begun(tmp_path)
     go(workload, 2)
     shelf.commit(workload)
@@ -216,6 +224,21 @@ def test_weights_that_are_exported_hold_the_table_as_it_is(tmp_path, shelf) -> N
     folder, _ = shelf.commit(workload)
     (tensors, _) = export_folder(folder, tmp_path / "out", {})
     assert torch.equal(load_file(tensors)["model.inner.puzzle_emb.weights"], workload.state.tensors()[TABLE])
+
+
+def test_a_fork_under_other_settings_takes_the_table_along(tmp_path, shelf) -> None:
+    workload = begun(tmp_path)
+    go(workload, 2)
+    shelf.commit(workload)
+    go(workload, 3)
+    folder, _ = shelf.commit(workload)
+    out = tmp_path / "refitted"
+    out.mkdir()
+    config = small(batch_size=4)
+    saved = refit(folder, out, config, config.plain())
+    assert saved.borrows == () and TABLE in load_file(out / "weights.safetensors")
+    assert torch.equal(load_file(out / "weights.safetensors")[TABLE], workload.state.tensors()[TABLE])
+    ManyPuzzles(tmp_path / "data", batch_size=4).load(out)
 
 
 def change(file: str, how: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], None]:

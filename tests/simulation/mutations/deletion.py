@@ -145,16 +145,22 @@ def _retires_head() -> Patches:
     "retires-a-table", "P8: a checkpoint goes although retained ones borrow from it", "I8: ", scene=hours_on_one_table
 )
 def _retires_a_table() -> Patches:
+    def alone(state: RunState) -> RunState:
+        kept = tuple(c.model_copy(update={"base": None}) for c in state.retained)
+        head = state.head and state.head.model_copy(update={"base": None})
+        return state.model_copy(update={"retained": kept, "head": head})
+
     def retire(state: RunState, change: Any, by: Any) -> RunState:
-        alone = tuple(c.model_copy(update={"base": None}) for c in state.retained)
-        after = real(state.model_copy(update={"retained": alone}), change, by)
+        after = real(alone(state), change, by)
         left = {c.key for c in after.retained}
-        return after.model_copy(update={"retained": tuple(c for c in state.retained if c.key in left)})
+        return after.model_copy(
+            update={"head": state.head, "retained": tuple(c for c in state.retained if c.key in left)}
+        )
 
     real = rules._RULES["retire"]
     return [
         rule("retire", retire),
-        patch(retention, "_with_bases", lambda _, keys: keys),
+        patch(collect, "to_retire", lambda state, keep: retention.to_retire(alone(state), keep)),
         patch(RunState, "bases", set()),
         patch(retention, "_stays", lambda state, name, key, named: "it is" if state.checkpoint(key) else ""),
     ]

@@ -9,10 +9,12 @@ from typing import Any
 
 from relay import checkpoint as checkpoints
 from relay import entrance, fork, keeping, restore
-from relay.checkpoint import Writer, put_manifest
+from relay.checkpoint import Writer
 from relay.errors import BadData
 from relay.names import Names
-from relay.outbox import Outbox, Packed
+from relay.outbox import Outbox
+from relay.packed import Packed
+from relay.packing import put_manifest
 from relay.restore import Damaged
 from relay.state import Checkpoint, RunState
 from storage import transfer

@@ -11,12 +11,11 @@ from typing import Any
 
 from relay import accounttable, usage
 from relay.accounttable import facts, hours_left
-from relay.redact import printable
 from relay.standing import Standing
 from relay.state import Link, RunState
 from relay.status import AccountRow, View
 from relay.usage import OnGpu
-from relay.wording import counted, duration, iso
+from relay.wording import counted, duration, iso, printable
 from relay.zones import local
 
 SHOWN = 5

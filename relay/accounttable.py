@@ -12,9 +12,8 @@ from rich.text import Text
 from relay.cells import cut, drawn, in_ascii, table
 from relay.paragraphs import paragraph
 from relay.quota import Quota
-from relay.redact import printable
 from relay.status import AccountRow
-from relay.wording import duration, iso
+from relay.wording import duration, iso, printable
 from relay.zones import local
 
 NARROWEST, BROADEST = 40, 200

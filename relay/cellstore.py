@@ -22,10 +22,11 @@ from relay.errors import BadConfig, RelayError
 from relay.identity import Pair, open_run
 from relay.mishaps import explain
 from relay.outbox import outbox_of
-from relay.redact import printable, redact, secrets_of
+from relay.redact import redact, secrets_of
 from relay.samehost import FileHostLocks, default_folder
 from relay.secretchain import Refused
 from relay.state import RunState
+from relay.wording import printable
 from storage.base import StoreError
 
 NEEDS = {"s3": "boto3", "dropbox": "dropbox", "drive": "googleapiclient"}

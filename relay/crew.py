@@ -10,10 +10,9 @@ from relay.availability import Windows, open_part, read
 from relay.history import History, history, speeds
 from relay.periods import NEVER, WEEK_S, Periods
 from relay.policy import Provider, Providers
-from relay.redact import printable
 from relay.status import AccountRow, View
 from relay.team import Course, Member, OpenSession, Speeds
-from relay.wording import duration
+from relay.wording import duration, printable
 
 GAP_S = 600.0
 ENOUGH_GAPS = 3

@@ -13,8 +13,7 @@ from rich.text import Text
 from relay.cells import cut, in_ascii
 from relay.clock import Runtime
 from relay.errors import StorageUnreachable
-from relay.redact import harmless
-from relay.wording import duration
+from relay.wording import duration, harmless
 from storage.base import StoreError
 
 LEAST_S, USUAL_S = 2.0, 10.0

@@ -17,12 +17,12 @@ from relay.owners import is_unnamed
 from relay.paragraphs import NARROWEST
 from relay.plan import Range, finish_range
 from relay.policy import Providers
-from relay.redact import nameless, printable, redact
+from relay.redact import nameless, redact
 from relay.resting import rest_of
 from relay.status import AccountRow, View, names_of
 from relay.turns import Candidate, Order, order
 from relay.webhook import LONGEST
-from relay.wording import duration, iso
+from relay.wording import duration, iso, printable
 from relay.zones import wall
 
 RUNNERS = 10

@@ -12,8 +12,9 @@ from typing import Any
 from relay.errors import KINDS, Exit, RelayError
 from relay.logs import close_log, open_log
 from relay.paragraphs import folded_for
-from relay.redact import printable, redact
+from relay.redact import redact
 from relay.trouble import explained
+from relay.wording import printable
 from storage.base import StoreError
 
 LOG_FOLDER = Path("sync") / "logs"

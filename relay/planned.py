@@ -11,11 +11,10 @@ from relay.plan import Forecast, forecast
 from relay.plan_presets import Preset
 from relay.plan_text import Look, draw
 from relay.policy import Providers
-from relay.redact import printable
 from relay.resting import rest_of
 from relay.status import View
 from relay.team import Course
-from relay.wording import iso
+from relay.wording import iso, printable
 from relay.zones import known_as
 
 SCHEMA = "relay.plan/1"

@@ -14,8 +14,9 @@ from rich.text import Text
 from relay.atwork import AtWork
 from relay.clock import Runtime
 from relay.progresstext import lines, plain
-from relay.redact import harmless, redact
+from relay.redact import redact
 from relay.terminal import moves
+from relay.wording import harmless
 from relay.workload import Progress as Step
 
 COLOURS = {

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from relay.wording import harmless
+
 MASK = "***"
 MIN_SECRET = 8
 """A shorter value is masked only by pattern: masking every 'abc' would garble ordinary text."""
@@ -70,23 +72,6 @@ def nameless(value: Any, names: Mapping[str, str]) -> Any:
         for name in sorted(names, key=len, reverse=True):
             value = value.replace(name, names[name])
     return value
-
-
-def printable(text: str) -> str:
-    """One harmless line: control, format (bidi) and unassigned characters become spaces or vanish."""
-    return " ".join(harmless(text).split())
-
-
-def harmless(text: str) -> str:
-    """Any text as it may leave the program: no character that a terminal obeys; line breaks and blanks stay.
-
-    What is no character at all (half of a surrogate pair, from a file name or an argument) is shown escaped.
-    """
-    from unicodedata import category
-
-    whole = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    spaced = "".join(" " if c.isspace() and c != "\n" else c for c in whole)
-    return "".join(c for c in spaced if c == "\n" or category(c)[0] != "C")
 
 
 class RedactingFormatter(logging.Formatter):

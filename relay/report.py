@@ -13,11 +13,10 @@ from relay.advice import command
 from relay.cells import fold, in_ascii
 from relay.env import Machine
 from relay.progresstext import numbers
-from relay.redact import printable
 from relay.resting import rest_of
 from relay.state import RunState
 from relay.status import AccountRow, View, seconds_left, status_document
-from relay.wording import duration, iso, metric
+from relay.wording import duration, iso, metric, printable
 from relay.zones import local, stamp
 
 INSIDE, LEAST_INSIDE = 60, 38

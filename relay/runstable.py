@@ -8,11 +8,10 @@ from typing import Any
 
 from relay.cells import drawn
 from relay.cells import table as empty_table
-from relay.redact import printable
 from relay.resting import deletable_at
 from relay.standing import Standing
 from relay.status import View
-from relay.wording import duration, iso, size
+from relay.wording import duration, iso, printable, size
 
 
 @dataclass(frozen=True)

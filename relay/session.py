@@ -18,10 +18,10 @@ from relay.interrupts import heed
 from relay.lease import Lease, Wish, acquire
 from relay.onelease import Taken, refuse_second_lease
 from relay.recording import leave_report
-from relay.redact import printable
 from relay.resting import refuse_halted
 from relay.state import RunState
 from relay.training import End, NonFinite
+from relay.wording import printable
 
 Work = Callable[[Parts], tuple[Exit, str]]
 RELEASE_S = 15.0

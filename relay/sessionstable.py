@@ -9,10 +9,9 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from relay.cells import cut
-from relay.redact import printable
 from relay.sessionreport import per_hour
 from relay.state import Link
-from relay.wording import counted, duration, iso
+from relay.wording import counted, duration, iso, printable
 from relay.zones import local
 
 UNTOLD = "unknown"

@@ -14,10 +14,9 @@ from relay.heartbeat import find
 from relay.links import last
 from relay.names import Names
 from relay.phases import in_order
-from relay.redact import printable
 from relay.sessionreport import MAX_BYTES, Left, Newer, SessionReport, decode, per_hour
 from relay.state import Link, RunState
-from relay.wording import counted, duration, metric, size
+from relay.wording import counted, duration, metric, printable, size
 from relay.zones import local
 from storage.base import Missing, Store, TooLong
 

@@ -8,9 +8,8 @@ from typing import Any
 from relay.cells import drawn
 from relay.cells import table as empty_table
 from relay.reach import RACERS, Reach
-from relay.redact import printable
 from relay.skew import MOST_S
-from relay.wording import duration, size
+from relay.wording import duration, printable, size
 
 MANY = 10_000
 UNKNOWN = "unknown"

@@ -1,6 +1,7 @@
 """Wording: text from strangers made printable and short, times and durations as people read them; no clock.
 
-The characters are listed, not looked up: every version of Python must compute the same state from the same entry.
+The characters that `clean` takes out are listed, not looked up: every version of Python must compute the same state
+from the same entry. What is only shown (`harmless`, `printable`) goes by Python's own table.
 """
 
 from __future__ import annotations
@@ -23,6 +24,23 @@ def clean(text: str, limit: int, size: Callable[[str], int] = len) -> str:
     while size(line) > limit:
         line = line[: len(line) * limit // size(line)]
     return line.strip(" ")
+
+
+def printable(text: str) -> str:
+    """One harmless line: control, format (bidi) and unassigned characters become spaces or vanish."""
+    return " ".join(harmless(text).split())
+
+
+def harmless(text: str) -> str:
+    """Any text as it may leave the program: no character that a terminal obeys; line breaks and blanks stay.
+
+    What is no character at all (half of a surrogate pair, from a file name or an argument) is shown escaped.
+    """
+    from unicodedata import category
+
+    whole = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    spaced = "".join(" " if c.isspace() and c != "\n" else c for c in whole)
+    return "".join(c for c in spaced if c == "\n" or category(c)[0] != "C")
 
 
 def escaped(text: str) -> int:

@@ -29,9 +29,8 @@ from relay.commands.opening import writing_accounts
 from relay.commands.people import document, refuse_secrets
 from relay.errors import BadConfig
 from relay.quotaread import moment
-from relay.redact import printable
 from relay.registry import Declared
-from relay.wording import iso
+from relay.wording import iso, printable
 from relay.zones import local, zone
 
 

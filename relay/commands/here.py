@@ -14,10 +14,10 @@ from relay.earlier import Earlier, Neighbours, training_id
 from relay.errors import RelayError
 from relay.mirror import Mirror, Now, read_now
 from relay.progress import Display
-from relay.redact import printable
 from relay.samehost import FileHostLocks, default_folder
 from relay.terminal import moves
 from relay.waiting import Countdown, bar_of
+from relay.wording import printable
 from relay.workload import Progress
 
 Choice = Literal["refuse", "attach", "replace"]

@@ -15,9 +15,8 @@ from relay.commands.reading import look, overview
 from relay.paragraphs import terminal_width
 from relay.policy import Provider
 from relay.quota import reset_of
-from relay.redact import printable
 from relay.roster import row_of
-from relay.wording import iso
+from relay.wording import iso, printable
 from relay.zones import local
 
 SESSIONS_SHOWN = 10

@@ -31,7 +31,8 @@ from relay.inference import infer_account
 from relay.names import check_name
 from relay.owners import Inference
 from relay.policy import shipped
-from relay.redact import printable, redact, secrets_of
+from relay.redact import redact, secrets_of
+from relay.wording import printable
 
 
 def register(

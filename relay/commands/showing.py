@@ -24,7 +24,7 @@ from relay.errors import BadData, UsageError
 from relay.paragraphs import terminal_width
 from relay.pictures import paper
 from relay.puzzles import Examples, document
-from relay.redact import harmless
+from relay.wording import harmless
 
 FEW, MOST = 2, 100
 """Puzzles that are shown if nobody says, and at most."""

@@ -14,13 +14,14 @@ from relay.handoff import command_for
 from relay.identity import Pair
 from relay.ledger import RunLedger
 from relay.paragraphs import terminal_width
-from relay.redact import harmless, nameless, printable
+from relay.redact import nameless
 from relay.roster import row_of
 from relay.sessionstable import session, sessions_document, sessions_text
 from relay.sessiontext import agrees, markdown, of_link, plain, read_report
 from relay.state import Link, RunState
 from relay.status import SHORTEST, kind_of
 from relay.trouble import speaking
+from relay.wording import harmless, printable
 
 
 def show_account(app: App, resolved: Resolved[Any], account: str, redacted: bool, as_json: bool) -> None:

@@ -9,12 +9,12 @@ from relay.advice import command
 from relay.dashboard.sessions import kind_of_end, redone_steps, standing_steps
 from relay.plan import Range
 from relay.quota import Quota
-from relay.redact import printable
 from relay.resting import rest_of
 from relay.sessionreport import SessionReport
 from relay.skew import skew_text
 from relay.state import Incident, Link
 from relay.status import AccountRow, View, kind_of, seconds_left
+from relay.wording import printable
 
 MOST_ACCOUNTS = 520
 MOST_INCIDENTS = 50

@@ -9,10 +9,10 @@ from typing import Any
 from relay.certify import FIRST_SESSION, SENT_AGAIN
 from relay.dashboard.history import Committed
 from relay.history import DIED
-from relay.redact import printable
 from relay.sessionreport import SessionReport, per_hour
 from relay.sessionstable import totals
 from relay.state import Link
+from relay.wording import printable
 
 MOST_SESSIONS = 500
 KILLED = frozenset({"no sign of life", "past its latest end"})

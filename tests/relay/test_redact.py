@@ -15,7 +15,8 @@ from relay.logs import KEEP, close_log, open_log
 from relay.mishaps import tell
 from relay.progress import Bar, Lines
 from relay.reader import Damage
-from relay.redact import MASK, harmless, printable, redact, secrets_of
+from relay.redact import MASK, redact, secrets_of
+from relay.wording import harmless, printable
 
 HEX40 = "0123456789abcdef0123456789abcdef01234567"
 

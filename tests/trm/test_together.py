@@ -15,11 +15,13 @@ import pytest
 import torch
 
 from trm import together
+from trm.journal import Journal
 from trm.kernels.fast_step import FastStep
 from trm.kernels.parts import plain_parts
 from trm.launch import is_follower, launched
 from trm.peers import Peers, _pack, _unpack
 from trm.presets import TaskError
+from trm.schedule import lr_scale
 from trm.snapshot import state_hash
 from trm.train import EagerStep, groups
 
@@ -83,11 +85,18 @@ def test_sharing_a_batch_gives_the_bytes_of_splitting_it(make, batch_at, fused: 
 
     changes = {"mlp_t": mlp_t, "pos_encodings": "none", "halt_exploration_prob": 0.5}
     split, shared, twins = make(0, **changes), [make(0, **changes), make(0, **changes)], Twins()
+    table = shared[0].model.inner.puzzle_emb.weights
+    before, journal = table.clone(), Journal(split.config.batch_size, table.shape[1], table.device, 0)
+    shared[0].journal = journal  # the leader's alone
+
+    decay = split.config.puzzle_emb_weight_decay
 
     def run(rank: int) -> None:
         torch.set_num_threads(1)
         mine = step(peers=twins.peer(rank))
         for number in range(4):
+            if rank == 0:
+                journal.open(split.config.puzzle_emb_lr * lr_scale(split.config, number + 1), decay)
             mine(shared[rank], batch_at(number))
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
@@ -100,6 +109,8 @@ def test_sharing_a_batch_gives_the_bytes_of_splitting_it(make, batch_at, fused: 
         thread.join(60)
     hashes = [state_hash(state.canonical(), state.step, 0) for state in (split, *shared)]
     assert hashes == [hashes[0]] * 3
+    journal.take().record.replay(before)
+    assert torch.equal(before, table), "its journal holds the signs of all processes' sums"
 
 
 def test_groups_of_rows_are_named_for_the_path() -> None:

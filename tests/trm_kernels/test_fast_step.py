@@ -11,10 +11,12 @@ import torch
 from tests.trm_kernels.support import error
 from trm.config import Arch, TrainConfig
 from trm.data.dataset import IGNORE, Batch
+from trm.journal import Journal
 from trm.kernels import fast_step
 from trm.kernels.fast_step import FastStep, choose, unavailable
 from trm.kernels.parts import Parts, fused_parts, plain_parts
 from trm.model import Sizes
+from trm.schedule import lr_scale
 from trm.train import EagerStep, TrainState
 
 SIZES = Sizes(seq_len=8, vocab_size=6, num_identifiers=3)
@@ -102,6 +104,22 @@ def test_the_loss_kernel_divides_by_the_whole_batch() -> None:
         alone, _ = kernels.loss_and_grad(logits, labels, 3, 6, IGNORE)
         part, _ = kernels.loss_and_grad(logits, labels, 3, 6, IGNORE, 12)
         torch.testing.assert_close(part, alone / 4)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_its_journal_leads_to_its_own_table(parts: int) -> None:
+    """From the very sums that decided the signs: another kernel's could have another sign where one is almost zero."""
+    state = new_state()
+    table = state.model.inner.puzzle_emb.weights
+    journal = state.journal = Journal(3, 64, table.device, 0)
+    before, step = table.clone(), FastStep(plain_parts(), graph=False, parts=parts)
+    for number in range(4):
+        journal.open(CONFIG.puzzle_emb_lr * lr_scale(CONFIG, number + 1), CONFIG.puzzle_emb_weight_decay)
+        step(state, batch_at(number))
+    record = journal.take().record
+    record.check((3, 64))
+    record.replay(before)
+    assert record.steps == 4 and torch.equal(before, table)
 
 
 def test_without_puzzle_table_and_ema() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import types
@@ -18,7 +17,7 @@ from tests.storage.drive.stores import Drive
 from tests.storage.fakes.process import ROOT
 
 PAGE = (ROOT / "docs/how-to/drive.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(BLOCK,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def run(block: str) -> None:
@@ -45,36 +44,13 @@ def test_the_token_of_the_page_opens_a_store(person: Person, tmp_path: Path, mon
     monkeypatch.setitem(sys.modules, "google_auth_oauthlib", types.ModuleType("google_auth_oauthlib"))
     monkeypatch.setitem(sys.modules, "google_auth_oauthlib.flow", module)
     monkeypatch.chdir(tmp_path)
-    run(BLOCKS[0])
+    run(BLOCK)
     assert asked == [("client.json", [NARROW])]
     found = credentials({FILE: str(tmp_path / "token.json")})
     assert found.info["refresh_token"] == person.holds["refresh_token"]
     assert json.loads((tmp_path / "token.json").read_text())["client_id"] == person.holds["client_id"]
     with pytest.raises(FileExistsError):
-        run(BLOCKS[0])  # a token is never overwritten by accident
-
-
-@pytest.mark.parametrize("notebook", ["colab", "kaggle"])
-def test_the_first_cell_reads_the_secret(person: Person, notebook: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = json.dumps(person.authorized_user())
-
-    def get(name: str) -> str:
-        assert name == TOKEN
-        return text
-
-    for name in ("google.colab", "google.colab.userdata", "kaggle_secrets"):
-        monkeypatch.setitem(sys.modules, name, None)
-    if notebook == "colab":
-        colab = types.ModuleType("google.colab")
-        colab.userdata = types.SimpleNamespace(get=get)  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "google.colab", colab)
-    else:
-        kaggle = types.ModuleType("kaggle_secrets")
-        kaggle.UserSecretsClient = lambda: types.SimpleNamespace(get_secret=get)  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "kaggle_secrets", kaggle)
-    monkeypatch.setenv(TOKEN, "")
-    run(BLOCKS[1])
-    assert credentials(os.environ).source == TOKEN
+        run(BLOCK)  # a token is never overwritten by accident
 
 
 def test_the_page_names_what_there_is(drive: Drive) -> None:

@@ -140,6 +140,17 @@ def likely(q_halt: float) -> float:
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, q_halt))))
 
 
+def share(q_halt: float) -> str:
+    """The same as people read it: 37%; a question mark for no number."""
+    chance = likely(q_halt)
+    return "?" if math.isnan(chance) else f"{chance:.0%}"
+
+
+def asks(puzzle: Puzzle) -> bool:
+    """Whether the model wishes to halt after any step."""
+    return any(one.q_halt > 0 for one in puzzle.attempts)
+
+
 def verdict(puzzle: Puzzle) -> str:
     """How it went, in a sentence."""
     last = puzzle.attempts[-1]
@@ -151,8 +162,7 @@ def verdict(puzzle: Puzzle) -> str:
     else:
         right = next(first for first, _ in reversed(stretches(puzzle)))
         end = f"solved, right from step {right} on"
-    asks = any(one.q_halt > 0 for one in puzzle.attempts)
-    return f"{end}; {f'it would halt after step {puzzle.halts_at}' if asks else 'it never asks to halt'}"
+    return f"{end}; {f'it would halt after step {puzzle.halts_at}' if asks(puzzle) else 'it never asks to halt'}"
 
 
 def document(puzzle: Puzzle) -> dict[str, Any]:

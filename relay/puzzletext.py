@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from relay.puzzles import Cell, Puzzle, blank, cells, likely, named, solved, stretches, verdict
+from relay.puzzles import Cell, Puzzle, blank, cells, named, share, solved, stretches, verdict
 
 STYLES = {
     Cell.given: "dim",
@@ -46,15 +45,10 @@ def numbers(puzzle: Puzzle, width: int) -> Iterator[Text]:
         rows = {
             "step": [f"{number}" for number, _ in some],
             "wrong": [f"{one.wrong}" for _, one in some],
-            "halt": [_share(one.q_halt) for _, one in some],
+            "halt": [share(one.q_halt) for _, one in some],
         }
         for name, told in rows.items():
             yield Text(f"{name:{LEAD}}" + "".join(f"{each:>{NUMBER}}" for each in told))
-
-
-def _share(q_halt: float) -> str:
-    share = likely(q_halt)
-    return "?" if math.isnan(share) else f"{share:.0%}"
 
 
 def grids(puzzle: Puzzle, utf8: bool) -> list[list[Text]]:

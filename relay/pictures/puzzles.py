@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay.pictures.paper import DARK, WIDTH, Palette, page, place, shown, write
-from relay.puzzles import Cell, Puzzle, blank, cells, likely, named, solved, stretches, verdict
+from relay.puzzles import Cell, Puzzle, asks, blank, cells, named, share, solved, stretches, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,13 +76,10 @@ def per_row(puzzle: Puzzle) -> int:
 def panels(puzzle: Puzzle) -> list[Panel]:
     """The question, answers that differ from the one before, and the solution where it was not found."""
     made = [Panel("question", "", puzzle.question, None)]
-    asks = any(one.q_halt > 0 for one in puzzle.attempts)
     for stretch in _some(stretches(puzzle)):
         one = puzzle.attempts[stretch[0] - 1]
-        share = likely(one.q_halt)
-        halt = "?" if math.isnan(share) else f"{share:.0%}"
-        halts = asks and stretch[0] <= puzzle.halts_at <= stretch[1]
-        about = f"{one.wrong} wrong, halt {halt}"
+        halts = asks(puzzle) and stretch[0] <= puzzle.halts_at <= stretch[1]
+        about = f"{one.wrong} wrong, halt {share(one.q_halt)}"
         made.append(Panel(named(stretch), about, one.answer, cells(puzzle, stretch[0]), halts))
     if not solved(puzzle):
         made.append(Panel("solution", "", puzzle.label, None))

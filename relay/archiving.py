@@ -10,11 +10,12 @@ from relay.changes import Archive, Delete, Unarchive
 from relay.clock import Runtime
 from relay.errors import PolicyRefused
 from relay.lease import Held, obstacle_of, vacant
-from relay.ledger import RunLedger
+from relay.ledger import RunLedger, View
 from relay.names import Names
 from relay.resting import WAIT_S, deletable_at, refuse_deleted
 from relay.samehost import HostLocks
 from relay.state import RunState
+from relay.trouble import speaking
 from relay.wording import duration
 from relay.zones import local
 from storage.base import Store, StoreError
@@ -67,25 +68,50 @@ def mark_deleted(ledger: RunLedger, checkpoints: Store, *, session: str) -> RunS
     Raises PolicyRefused (77) for a run that is not archived or not for long enough, BadData (65) for a lost entry.
     """
     ledger.judge()
-    state = ledger.check_epochs(checkpoints).state
-    if state.deleted is not None:
-        return state
-    refuse_early(state, ledger.store.now())
+    view = ledger.check_epochs(checkpoints)
+    refuse_unseen(ledger, view)
+    if view.state.deleted is not None:
+        return view.state
     with suppress(_MovedOn):
-        return ledger.append("delete", _delete, session=session, account=None).state
+        build = partial(_delete, view.state.archived)
+        return ledger.append("delete", build, session=session, account=None).state
     return ledger.read().state
 
 
-def _delete(state: RunState) -> Delete:
-    """The change, unless somebody else was faster."""
+def _delete(archived: float | None, state: RunState) -> Delete:
+    """The change, unless somebody else was faster, or brought the run back."""
     if state.deleted is not None:
         raise _MovedOn
+    if state.archived != archived:
+        raise PolicyRefused(f"Run {state.run} was brought back meanwhile. Nothing was deleted.")
     return Delete()
 
 
-def refuse_early(state: RunState, now: float) -> None:
-    """Raises PolicyRefused (77) with what has to come first. `now` is store time."""
-    ready = deletable_at(state)
+def refuse_unseen(ledger: RunLedger, view: View) -> None:
+    """Before a file of a run that was or will be deleted goes: the others have had their day to see it archived.
+
+    An entry can land a day after it was written, by a machine that slept; its author can also lie. So the day begins
+    when the slot of `archive` was written, as the store dates it, and for an entry of `delete` that is there too.
+    Raises PolicyRefused (77), StorageUnreachable (69).
+    """
+    state = view.state
+    with speaking(ledger.store):
+        now = ledger.store.now()
+    refuse_early(state.model_copy(update={"deleted": None}), now, shown_at(ledger, view))
+
+
+def shown_at(ledger: RunLedger, view: View) -> float:
+    """Store time at which the entry of `archive` landed, of a run that rests. Raises StorageUnreachable (69)."""
+    if view.state.archived is None:
+        return 0.0
+    slot = view.entry.seq if view.state.deleted is None else view.entry.base
+    with speaking(ledger.store, "Nobody can tell since when the run is archived"):
+        return ledger.store.stat(ledger.chain.log.ref(slot)).modified
+
+
+def refuse_early(state: RunState, now: float, shown: float = 0.0) -> None:
+    """Raises PolicyRefused (77) with what has to come first. `now` and `shown` (`deletable_at`) are store time."""
+    ready = deletable_at(state, shown)
     if ready is None:
         raise PolicyRefused(
             f"Run {state.run} is not archived. First archive it, so that the others see it; {duration(WAIT_S)} later "

@@ -38,9 +38,12 @@ def refuse_halted(state: RunState) -> None:
         raise BadData(f"Run {state.project}/{state.run} is halted and trains no more. {state.halted}")
 
 
-def deletable_at(state: RunState) -> float | None:
-    """Store time from which a run may be deleted; None: it has to be archived first, or was deleted."""
-    return None if state.archived is None or state.deleted is not None else state.archived + WAIT_S
+def deletable_at(state: RunState, shown: float = 0.0) -> float | None:
+    """Store time from which a run may be deleted; None: it has to be archived first, or was deleted.
+
+    `shown` is since when others can see that it is archived, where that is known.
+    """
+    return None if state.archived is None or state.deleted is not None else max(state.archived, shown) + WAIT_S
 
 
 def rest_of(state: RunState | None) -> str:

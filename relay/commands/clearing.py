@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from relay.archiving import refuse_unseen
 from relay.collect import Surveyor, delete, sweep_parts
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
 from relay.commands.reading import require
@@ -48,10 +49,14 @@ def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[File
 
     That state's slots were judged, as those of `opened.view` were not: a forged entry must not free a file.
 
-    What such a view lets go, it lets go for ever, so no lease is needed (P8). Raises BadData (65) for a lost entry.
+    What such a view lets go, it lets go for ever, so no lease is needed (P8). Raises BadData (65) for a lost entry,
+    PolicyRefused (77) for a run that is called deleted though it was not archived for a day.
     """
     opened.ledger.judge()
-    state = opened.ledger.check_epochs(stores.checkpoints).state
+    view = opened.ledger.check_epochs(stores.checkpoints)
+    state = view.state
+    if state.deleted is not None:
+        refuse_unseen(opened.ledger, view)
     with speaking(stores.checkpoints, "Nobody can tell which files are needed"):
         found = Surveyor(stores.checkpoints, stores.ledger, opened.names)(state, short_of_space=full)
     return state, found.judged

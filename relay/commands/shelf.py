@@ -9,7 +9,7 @@ import typer
 
 from relay.advice import command
 from relay.archiving import archive as archive_run
-from relay.archiving import as_deleted, mark_deleted, refuse_early, sweep_reports
+from relay.archiving import as_deleted, mark_deleted, refuse_early, shown_at, sweep_reports
 from relay.archiving import unarchive as unarchive_run
 from relay.collect import Surveyor, sweep_signs
 from relay.commands.clearing import clear, judge
@@ -122,10 +122,11 @@ def _show(opened: Opened, stores: Pair, as_json: bool) -> None:
 
 def _first(opened: Opened, now: float) -> str:
     """What has to be done before, or the command."""
-    run, state = opened.names.run, opened.ledger.read().state
+    run, view = opened.names.run, opened.ledger.read()
+    state = view.state
     try:
         if state.deleted is None:
-            refuse_early(state, now)
+            refuse_early(state, now, shown_at(opened.ledger, view))
     except PolicyRefused as early:
         first = f" `{command(f'runs archive {run}')}` does that." if state.archived is None else ""
         return f"{early}{first}"

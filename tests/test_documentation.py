@@ -93,6 +93,11 @@ def test_every_variable_that_is_read_is_on_a_page_and_no_other() -> None:
     assert known - named <= {"ACCOUNT_ID", "RUN_NAME", *INTERNAL}
 
 
+def test_the_model_s_own_variables_are_told_too() -> None:
+    read = {name for path in SOURCES for name in re.findall(r'"(TRM_[A-Z_]+)"', path.read_text())}
+    assert read == {name for page in TOLD for name in re.findall(r"\bTRM_[A-Z_]+\b", page.read_text())}
+
+
 INTERNAL = {"RELAY_NOTEBOOK", "RELAY_SEED"}
 """What our own parts tell each other, and the tests."""
 

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Protocol
 
+FAREWELL_S = 5.0
+"""Longest that what libraries registered for the end of a process may take."""
+
 
 class Event(Protocol):
     """A flag threads can wait for."""
@@ -87,14 +90,17 @@ class RealRuntime:
 
 
 def end_process(code: int) -> None:
-    """End with that code although a thread of ours is still at work, as where a commit was given up.
+    """End with that code although a thread is still at work, as where a commit was given up or a library left one.
 
-    The interpreter ends such a thread by unwinding it, and inside a library in C++ that aborts the process: the code
-    would be lost. Returns where no thread is left; then the usual way out is safe.
+    The interpreter ends a daemon thread by unwinding it, and inside a library in C++ that aborts the process: the code
+    would be lost. For any other thread it waits, however long; so it may for what a library does at the end, which has
+    FAREWELL_S here. Returns where no thread is left; then the usual way out is safe.
     """
-    if not any(thread.daemon for thread in threading.enumerate()):
+    if threading.active_count() == 1:
         return
-    atexit._run_exitfuncs()
+    farewell = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
+    farewell.start()
+    farewell.join(FAREWELL_S)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

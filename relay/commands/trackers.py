@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -161,7 +162,7 @@ class Feeding:
             raise BadConfig(str(off)) from off
         except (RelayError, StoreError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit, CancelledError) as error:
             told = redact(" ".join(f"{type(error).__name__}: {error}".split())[:300], secrets_of(self._app.environ))
             again = command("track", self._resolved.settings.run)
             raise StorageUnreachable(

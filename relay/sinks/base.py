@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from asyncio import CancelledError
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -20,8 +22,24 @@ MAX_BYTES = 10_000
 _HIDDEN = re.compile(r"(?i).*(dir|path|file|folder|url|token|key|secret|password).*")
 
 
+FOREIGN = (Exception, SystemExit, KeyboardInterrupt, CancelledError)
+"""What a tracker's library may raise in a thread of ours: some leave by an exit where they fail."""
+
+
 class SinkOff(Exception):
     """This tracker cannot be had here; `str(e)` is one line that says why and what to do."""
+
+
+def installed(package: str) -> bool:
+    """Whether Python has it. A folder of that name, as trackers leave where they write, is no package."""
+    spec = find_spec(package)
+    return spec is not None and spec.origin is not None
+
+
+def require(package: str, title: str) -> None:
+    """Raises SinkOff where it is not installed."""
+    if not installed(package):
+        raise SinkOff(f"{title} is not installed: pip install 'trm-relay[{package}]'.")
 
 
 class Sink(Protocol):

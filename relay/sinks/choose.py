@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from relay.ledger import RunLedger
-from relay.sinks.base import Sink, SinkOff
+from relay.sinks.base import Sink, SinkOff, installed
 from relay.sinks.feed import Feed
 from relay.sinks.follow import Wanted
 
@@ -65,9 +65,7 @@ def _where(key: str, places: Places) -> str:
 
 
 def _trouble(key: str, environ: Mapping[str, str]) -> str:
-    from importlib.util import find_spec
-
-    if find_spec(key) is None:
+    if not installed(key):
         return f"it is not installed: pip install 'trm-relay[{key}]'"
     if key == "wandb":
         from relay.sinks.wandb import refuse

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from relay.clock import Event, Runtime, Task
 from relay.errors import RelayError
-from relay.sinks.base import Sink, SinkOff
+from relay.sinks.base import FOREIGN, Sink, SinkOff
 from relay.sinks.feed import Feed
 from storage.base import StoreError
 
@@ -88,7 +88,9 @@ class Follower:
                 return
             except (RelayError, StoreError) as error:
                 LOG.info("%s: the ledger could not be read: %s", self.wanted.key, error)
-            except Exception as error:  # noqa: BLE001 - somebody else's library: training goes on whatever it raises
+                if last:
+                    self._drop(sink)
+            except FOREIGN as error:  # somebody else's library: training goes on whatever it raises
                 self._tell(error)
                 self._drop(sink)
                 sink = None
@@ -108,10 +110,10 @@ class Follower:
         try:
             if sink is not None:
                 sink.close()
-        except Exception as error:
+        except FOREIGN as error:
             LOG.info("%s could not be closed", self.wanted.key, exc_info=error)
 
-    def _tell(self, error: Exception) -> None:
+    def _tell(self, error: BaseException) -> None:
         """Once to people and once to the ledger, which is told of no text that a library made."""
         LOG.info("%s failed", self.wanted.key, exc_info=error)
         self._failed += 1
@@ -156,5 +158,5 @@ class Trackers:
         self._followers = []
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -9,7 +9,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from relay.sinks.base import NOTHING, Mark, SinkOff, read_mark, write_mark
+from relay.sinks.base import NOTHING, Mark, SinkOff, read_mark, require, write_mark
 from relay.sinks.line import Line, Point
 
 MARK = "relay.json"
@@ -20,10 +20,7 @@ class TensorBoard:
     """The folder PROJECT/RUN below `root`."""
 
     def __init__(self, root: Path) -> None:
-        try:
-            import tensorboard  # noqa: F401
-        except ModuleNotFoundError as missing:
-            raise SinkOff("TensorBoard is not installed: pip install 'trm-relay[tensorboard]'.") from missing
+        require("tensorboard", "TensorBoard")
         self._root = root
         self._folder = root
         self._line: Line | None = None

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.sinks.base import NOTHING, Mark, SinkOff, keep_mark, read_mark
+from relay.sinks.base import NOTHING, Mark, keep_mark, read_mark, require
 from relay.sinks.line import Line, Point
 
 if TYPE_CHECKING:
@@ -22,10 +22,9 @@ class Trackio:
 
     def __init__(self, marks: Path) -> None:
         """`marks`: a file of this machine that says what was written, so that a long run is not written anew."""
-        try:
-            from trackio.sqlite_storage import SQLiteStorage
-        except ModuleNotFoundError as missing:
-            raise SinkOff("trackio is not installed: pip install 'trm-relay[trackio]'.") from missing
+        require("trackio", "trackio")
+        from trackio.sqlite_storage import SQLiteStorage
+
         self._storage: type[SQLiteStorage] = SQLiteStorage
         self._marks = marks
         self._line: Line | None = None

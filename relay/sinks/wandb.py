@@ -7,13 +7,14 @@ slot lies in the run's summary, so the next session, on whatever machine, asks t
 from __future__ import annotations
 
 import netrc
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from relay.sinks.base import NOTHING, Mark, SinkOff, keep_mark, read_mark
+from relay.sinks.base import NOTHING, Mark, SinkOff, keep_mark, read_mark, require
 from relay.sinks.line import STEP, Line, Point
 
 if TYPE_CHECKING:
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
 SLOT = "relay/slot"
 FINISH_S, INIT_S = 8.0, 60.0
 OFFLINE = ("offline", "dryrun")
+
+
+def _goes_on() -> None:
+    """What the stop button on a run's page does: W&B would send this process a SIGINT, and training would end."""
+
+
 SILENT: Mapping[str, Any] = {
+    "stop_fn": _goes_on,
     "console": "off",
     "silent": True,
     "disable_git": True,
@@ -42,10 +50,13 @@ SILENT: Mapping[str, Any] = {
     "x_save_requirements": False,
     "init_timeout": INIT_S,
     "finish_timeout": FINISH_S,
+    "finish_timeout_raises": True,
     "x_transaction_log_flush_interval": 1.0,
 }
 """W&B by itself sends console, code, repository, host, user, packages and hardware: none of that. A setting that the
 installed version does not know is left out."""
+UNASKED = {"WANDB_ERROR_REPORTING": "false"}
+"""Variables of W&B's own that are set unless somebody has: its client would tell its maker of its own failures."""
 
 
 class Wandb:
@@ -55,10 +66,11 @@ class Wandb:
         """`marks`: as with trackio, for what has no network; `own`: the slot of this session's lease, None for
         whoever brings all there is. Raises SinkOff."""
         refuse(environ)
-        try:
-            import wandb
-        except ModuleNotFoundError as missing:
-            raise SinkOff("W&B is not installed: pip install 'trm-relay[wandb]'.") from missing
+        require("wandb", "W&B")
+        for name, value in UNASKED.items():
+            os.environ.setdefault(name, value)
+        import wandb
+
         self._wandb, self._environ, self._marks, self._own = wandb, environ, marks, own
         self._offline = environ.get("WANDB_MODE") in OFFLINE
         self._line: Line | None = None
@@ -71,6 +83,8 @@ class Wandb:
         self.close()
         self._line, self._step = line, 0
         known = self._wandb.Settings.model_fields
+        patient = {} if self._own is not None else {"finish_timeout": 0.0}  # only a session's end is in a hurry
+        wanted = {**SILENT, **patient}
         self._wandb.setup(self._wandb.Settings(silent=True))  # its login speaks before the run's own settings count
         self._run = self._wandb.init(
             entity=self._environ.get("WANDB_ENTITY") or None,
@@ -82,7 +96,7 @@ class Wandb:
             config=dict(line.config),
             resume="allow",
             reinit="create_new",
-            settings=self._wandb.Settings(**{key: value for key, value in SILENT.items() if key in known}),
+            settings=self._wandb.Settings(**{key: value for key, value in wanted.items() if key in known}),
         )
         self._run.define_metric("*", step_metric=STEP)
         self._run.define_metric(STEP, summary="max")
@@ -99,7 +113,7 @@ class Wandb:
         keep_mark(self._marks, mark)
 
     def close(self) -> None:
-        """W&B gives up on its upload after FINISH_S by itself; its own process and the next session go on."""
+        """In a session W&B gives up on its upload after FINISH_S, which raises; the next session goes on."""
         run, self._run = self._run, None
         if run is not None:
             run.finish()

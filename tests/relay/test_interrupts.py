@@ -143,12 +143,17 @@ def test_the_forced_end_leaves_the_last_commit_its_grace_and_comes_before_sigkil
 
 
 def test_a_process_ends_with_its_code_whatever_its_threads_are_at() -> None:
-    """An ordered end unwinds a thread inside a C++ library, and so aborts: -6 instead of 130."""
+    """An ordered end unwinds a thread inside a C++ library, and so aborts: -6 instead of 130. It waits for a library's
+    thread that is no daemon, and for what a library registered, for ever."""
     script = (
         "import atexit, threading, sys\n"
+        "from relay import clock\n"
         "from relay.clock import RealRuntime, end_process\n"
+        "clock.FAREWELL_S = 0.3\n"
+        "atexit.register(threading.Event().wait)\n"
         "atexit.register(print, 'last', flush=True)\n"
         "end_process(1)\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
         "RealRuntime().spawn('at work', threading.Event().wait)\n"
         "sys.stdout.write('told ')\n"
         "end_process(130)\n"

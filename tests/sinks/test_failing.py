@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -42,10 +43,19 @@ def quick(lab: Lab, tmp_path: Path) -> float:
 
 @pytest.mark.parametrize(
     ("where", "error"),
-    [("begin", RuntimeError), ("write", OSError), ("write", MemoryError), ("close", KeyError), ("begin", TimeoutError)],
+    [
+        ("begin", RuntimeError),
+        ("write", OSError),
+        ("write", MemoryError),
+        ("close", KeyError),
+        ("begin", TimeoutError),
+        ("begin", SystemExit),
+        ("write", KeyboardInterrupt),
+        ("close", CancelledError),
+    ],
 )
 def test_one_that_raises_is_told_once_and_noted_once(
-    lab: Lab, tmp_path: Path, where: str, error: type[Exception]
+    lab: Lab, tmp_path: Path, where: str, error: type[BaseException]
 ) -> None:
     secret = "hf_abcdefghijklmnop"
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import platform
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import wandb
 
 from relay.sinks.base import NOTHING, SinkOff, read_mark
 from relay.sinks.choose import TITLES, Places, described
+from relay.sinks.follow import END_S
 from relay.sinks.line import STEP, Line, Point
 from relay.sinks.wandb import SLOT, Wandb, refuse
 
@@ -84,6 +87,10 @@ def test_a_run_on_the_server_is_asked_how_far_it_was_fed_and_rows_have_no_step_o
     settings = asked["settings"]
     assert settings.x_disable_stats and settings.x_disable_meta and settings.x_disable_machine_info
     assert (settings.console, settings.save_code, settings.host) == ("off", False, "relay")
+    assert settings.stop_fn is not None and settings.stop_fn() is None, "its stop button is a SIGINT else"
+    assert settings.finish_timeout_raises and 0 < settings.finish_timeout < END_S, "what was not sent is told"
+    Wandb({"WANDB_API_KEY": KEY}, home / "mark.json", own=None).begin(LINE)
+    assert asked["settings"].finish_timeout == 0, "`track` waits until everything has arrived"
 
 
 def test_without_a_network_a_fresh_machine_tells_its_own_session_only(
@@ -129,9 +136,23 @@ def test_a_key_in_netrc_is_a_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", TITLES)
-def test_a_package_that_is_missing_is_named(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
+def test_a_folder_that_a_tracker_wrote_into_is_no_package(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / key / "toys").mkdir(parents=True)
+    for module in [name for name in sys.modules if name.split(".")[0] == key]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])
+    places = Places(tmp_path, tmp_path, {"WANDB_API_KEY": KEY})
+    ((_, _, trouble),) = described([key], places)
+    with pytest.raises(SinkOff, match="is not installed"):
+        places.sink(key, None)
+    assert f"pip install 'trm-relay[{key}]'" in trouble
 
+
+@pytest.mark.parametrize("key", TITLES)
+def test_a_package_that_is_missing_is_named(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in [name for name in sys.modules if name.split(".")[0] == key]:
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setitem(sys.modules, key, None)

@@ -44,7 +44,7 @@ class Source(Protocol):
         ...
 
 
-class Sink(Protocol):
+class Screen(Protocol):
     """Where it is shown."""
 
     def show(self, following: Following) -> None:
@@ -91,15 +91,15 @@ class Following:
         return f"looked {duration(self.age_s)} ago, every {duration(self.every_s)}; Ctrl-C ends this, not the run"
 
 
-def follow(source: Source, runtime: Runtime, every_s: float, sink: Sink) -> None:
+def follow(source: Source, runtime: Runtime, every_s: float, screen: Screen) -> None:
     """Until it is over. The first look must be answered: raises StoreError, RelayError."""
     source.look()
     following = Following(source, runtime, max(LEAST_S, every_s), runtime.monotonic())
-    sink.show(following)
+    screen.show(following)
     while not source.over:
         runtime.sleep(following.wait_s)
         following.look()
-        sink.show(following)
+        screen.show(following)
 
 
 class Appended:

@@ -15,6 +15,7 @@ import typer
 from pydantic import BaseModel
 
 import relay
+from relay.cells import in_ascii
 from relay.clock import RealRuntime, Runtime
 from relay.config import FILE_NAME, Resolved, Settings, leaves, resolve
 from relay.env import Machine, detect, process_age
@@ -136,7 +137,7 @@ def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
         print(json.dumps(document, ensure_ascii=True, allow_nan=False), flush=True)
     elif text := harmless(text):
         text = folded_for(sys.stdout, text)
-        print(text if speaks_utf8() else text.encode("ascii", "replace").decode("ascii"), flush=True)
+        print(text if speaks_utf8() else in_ascii(text), flush=True)
 
 
 def say(text: str) -> None:

@@ -16,7 +16,7 @@ from relay.paragraphs import terminal_width
 from relay.policy import Provider
 from relay.quota import reset_of
 from relay.roster import row_of
-from relay.wording import iso, printable
+from relay.wording import duration, iso, printable
 from relay.zones import local
 
 SESSIONS_SHOWN = 10
@@ -75,7 +75,7 @@ def text(told: Told, found: Account, provider: Provider) -> str:
         ("confirmed", "" if row.confirmed else f"not yet for run {told.view.run}: see `accounts confirm`"),
         ("hours left", hours_left(row.quota, now)),
         ("reset", " = ".join(filter(None, [str(reset_of(found, provider) or ""), resets]))),
-        ("session", f"at most {row.session_minutes:g} min" if row.session_minutes else ""),
+        ("session", f"at most {duration(60 * row.session_minutes)}" if row.session_minutes else ""),
         ("awake", " ".join(filter(None, [row.availability, row.zone]))),
         ("contact", found.contact or ""),
         ("competitions", ", ".join(sorted(found.competitions))),

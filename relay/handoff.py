@@ -11,10 +11,8 @@ from functools import partial
 from typing import Any
 
 from relay.advice import command
-from relay.cells import fold
 from relay.crew import Crew
 from relay.owners import is_unnamed
-from relay.paragraphs import NARROWEST
 from relay.plan import Range, finish_range
 from relay.policy import Providers
 from relay.redact import nameless, redact
@@ -27,7 +25,6 @@ from relay.zones import wall
 
 RUNNERS = 10
 """Runners-up that are told in a line each."""
-SCRIPT = "bash multi_account_workflow.sh"
 _CALLS = re.compile(r"[<>@&`*_~|\[\]()]")
 
 
@@ -106,8 +103,8 @@ class Turn:
             "why_not": one.why_not or None,
         }
 
-    def text(self, width: int | None = None) -> str:
-        """For people, folded for a terminal of that width: whose turn, the message to send, then the others."""
+    def text(self) -> str:
+        """For people: whose turn, the message to send, then the others."""
         lines = [f"Next: {self.account.id} ({self.why})"] if self.account else []
         if self.you is not None:
             lines.append(f"That is {'you' if self.you else 'not you'}, {self.reader.account}.")
@@ -115,16 +112,7 @@ class Turn:
         lines += [f"  {one.row.id}: {_runner(one)}" for one in self.others[:RUNNERS]]
         if len(self.others) > RUNNERS:
             lines.append(f"  and {len(self.others) - RUNNERS:,} more (--json lists all)")
-        return "\n".join(part for line in "\n".join(lines).split("\n") for part in _folded(line, width))
-
-
-def _folded(line: str, width: int | None) -> list[str]:
-    """In a terminal's lines; a command stays one line, to be copied."""
-    if width is None or line.endswith(SCRIPT):
-        return [line]
-    text = line.lstrip(" ")
-    indent = line[: len(line) - len(text)]
-    return [indent + part for part in fold(text, max(NARROWEST, width) - len(indent))]
+        return "\n".join(lines)
 
 
 def propose(
@@ -201,7 +189,7 @@ def _runner(one: Candidate) -> str:
 def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:
     """What the person types in the project's folder. Secrets in an address are masked, never passed on."""
     where = "".join(f"{name}={shlex.quote(redact(address))} " for name, address in stores.items())
-    return f"ACCOUNT_ID={account} RUN_NAME={run} {where}{SCRIPT}"
+    return f"ACCOUNT_ID={account} RUN_NAME={run} {where}bash multi_account_workflow.sh"
 
 
 def _message(view: View, chosen: Candidate, words: str, reader: Reader, ends: Range | None) -> str:

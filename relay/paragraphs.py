@@ -40,14 +40,15 @@ def folded_for(stream: TextIO, text: str) -> str:
 
 
 def folded(text: str, width: int) -> str:
-    """Each line that is longer, folded between words."""
+    """Each line that is longer, folded between words at its own indentation."""
     return "\n".join(_within(line, width) for line in text.split("\n"))
 
 
 def _within(line: str, width: int) -> str:
     """A command to copy stays one line, and so does a row of a table."""
     keep = len(line) <= width or _COMMAND.match(line) or line.startswith("|")
-    return line if keep else paragraph("", line, width, indent=0)
+    text = line.lstrip(" ")
+    return line if keep else paragraph("", text, width, indent=len(line) - len(text))
 
 
 def paragraph(label: str, text: str, width: int | None, indent: int = 5) -> str:

@@ -59,7 +59,7 @@ def next_account(
     turn = propose(view, resolved.addresses, shipped(), reader)
     if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
         say(f"{line}.")
-    emit(as_json, turn.document(), turn.text(terminal_width()))
+    emit(as_json, turn.document(), turn.text())
 
 
 def plan(

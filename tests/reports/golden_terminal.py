@@ -99,7 +99,7 @@ def accounts(width: int, ascii_only: bool) -> str:
 def next_turn(width: int, ascii_only: bool) -> str:
     stores = {"RELAY_STORE": "s3://our-bucket/relay?endpoint=https://accountid.r2.cloudflarestorage.com"}
     turn = propose(seen(), stores, shipped(), Reader(ZONE, "account_1"))
-    return turn.text(width)
+    return folded(turn.text(), width)
 
 
 @cache

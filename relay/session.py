@@ -7,11 +7,11 @@ from collections.abc import Callable
 from types import TracebackType
 
 from relay.assembly import Parts, assemble
-from relay.changes import Release
 from relay.committer import CommitterDied
 from relay.context import Context, Outcome
 from relay.entrance import EndedEarly, push_unsent, warm_up
 from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
+from relay.giveback import give_back
 from relay.gpus import gpu_name
 from relay.incidents import record_crash, record_non_finite
 from relay.interrupts import heed
@@ -24,8 +24,6 @@ from relay.training import End, NonFinite
 from relay.wording import printable
 
 Work = Callable[[Parts], tuple[Exit, str]]
-RELEASE_S = 15.0
-"""Longest wait for the release."""
 
 ENDS: dict[End, tuple[Exit, str]] = {
     "target": (Exit.OK, "target reached"),
@@ -223,11 +221,13 @@ class _Holding:
             step = error.step if isinstance(error, CommitterDied) else parts.ctx.workload.step
             record_crash(parts.lease, parts.ctx.facts, error, step)
         self.reason = self.reason or _why(parts.ctx, error)
-        if not isinstance(error, Fenced) and parts.ctx.signal.reason != "fenced":
+        ours = not isinstance(error, Fenced) and parts.ctx.signal.reason != "fenced"
+        if ours:
             with parts.trainer.spent.on("release"):
-                _release(parts, self.reason)
+                ours = not give_back(parts, self.reason)
         parts.heartbeat.stop()
-        parts.ctx.locks.drop(parts.ctx.session)
+        if not ours:  # else the lock, which goes with this process, tells the next session here that it is dead
+            parts.ctx.locks.drop(parts.ctx.session)
         parts.finish_trackers()
         if error is None:
             parts.finish_offer()
@@ -245,24 +245,6 @@ def _why(ctx: Context, error: BaseException | None) -> str:
 def _crashed(error: BaseException | None) -> bool:
     """Whether it is a failure that exact resume repeats (P10), in training or in what saves beside it."""
     return isinstance(error, CommitterDied) or (isinstance(error, Exception) and not isinstance(error, RelayError))
-
-
-def _release(parts: Parts, reason: str) -> None:
-    """Give the lease back, within the time that is left; if it cannot be told, the lease runs out by itself."""
-    ctx, lease, done = parts.ctx, parts.lease, parts.ctx.runtime.event()
-
-    def body() -> None:
-        change = Release(reason=reason, next=ctx.successor(lease.state), seconds=lease.seconds)
-        try:
-            lease.append("release", lambda state: change, give_up=done.is_set)
-        except RelayError as error:
-            ctx.listener.tell(f"The lease could not be released and runs out by itself in {lease.ttl_s:.0f} s: {error}")
-        done.set()
-
-    ctx.runtime.spawn("release", body)
-    left = parts.budget.deadline - ctx.runtime.monotonic() - 0.5
-    done.wait(0.0 if ctx.signal.at_once else max(1.0, min(RELEASE_S, left)))
-    done.set()
 
 
 def _exit_code(ctx: Context, error: RelayError) -> Exit:

@@ -224,7 +224,8 @@ def logged(app: App, opening: Opening, act: Callable[[Opening], Outcome]) -> Out
         return act(opening)
     finally:
         opening.shown.close()
-        opening.here.leave()
+        if not (opening.stop.under_lease or opening.stop.at_once):
+            opening.here.leave()  # else the session has seen to that; where it could not, others here must see it dead
         close_log()
 
 

@@ -121,6 +121,24 @@ def test_a_dead_process_of_the_same_machine_is_superseded_at_once(lab: Lab) -> N
     assert lab.state().epoch == 2, "every process takes a new epoch"
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_lease_that_was_not_given_back_does_not_keep_its_own_machine_waiting(lab: Lab, times: int) -> None:
+    """A second Ctrl-C waits for nothing, so the ledger may name a holder that is gone: its lock must tell that."""
+    locks = FakeLocks()
+    one = lab.session("alice", delay_s=5.0 if times == 2 else 0.01, target_steps=10_000)
+    one.ctx.locks = locks.of(one.process)
+    one.start()
+    for n in range(times):
+        lab.world.at(lab.world.now + 120 + n, lambda: one.ctx.signal.ask("sigint"))
+    lab.world.at(lab.world.now + (122 if times == 2 else 1000), one.process.kill)
+    lab.world.run()
+    assert (lab.state().holder is not None) == (one.ctx.session in locks.held) == (times == 2)
+    two = lab.session("alice", target_steps=lab.state().step + 10)
+    two.ctx.locks = locks.of(two.process)
+    before = lab.world.now
+    assert lab.run(two).exit_code == Exit.OK and lab.world.now - before < 15
+
+
 def test_i5_a_session_suspended_and_superseded_is_fenced_and_changes_nothing(lab: Lab) -> None:
     one = lab.session("alice", target_steps=100_000, machine="a").start()
     lab.world.at(lab.world.now + 5.55, lambda: one.process.suspend(2000))

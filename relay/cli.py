@@ -80,12 +80,30 @@ class Trm:
             reduce(lambda node, group: node.setdefault(group, {}), groups, merged)[last] = value
         if merged.get("lr_min_ratio") == 1:
             merged.pop("total_steps", None)  # as the workload pins it
-        other_data = any(key == "seed" or key.startswith("data.") for key in changes)
-        if other_data:
-            merged["data"] = _train_config(config).data.model_dump()
+        if not any(key == "seed" or key.startswith("data.") for key in changes):
+            with _speaking_our_errors():
+                TrainConfig.model_validate(merged)
+            return merged
+        sources = {key: getattr(_train_config(config).data, key) for key in ("train", "test")}
+        unnamed = [key for key in sources if f"data.{key}" not in changes and pinned["data"][key] != sources[key]]
+        if unnamed:
+            self._check_same(pinned, sources, unnamed, data_root)
+        merged["data"] |= sources
         with _speaking_our_errors():
             forked = TrainConfig.model_validate(merged)
-        return self.build(forked, "cpu", data_root).config() if other_data else merged
+        return self.build(forked, "cpu", data_root).config()
+
+    def _check_same(self, pinned: dict[str, Any], sources: dict[str, str], keys: list[str], data_root: Path) -> None:
+        """Raises BadConfig (78) if these `sources` are not the data that the run pinned by its content."""
+        with _speaking_our_errors():
+            parents = TrainConfig.model_validate({**pinned, "data": {**pinned["data"], **sources}})
+        found = self.build(parents, "cpu", data_root).config()["data"]
+        other = [f"data.{key}={sources[key]}" for key in keys if found[key] != pinned["data"][key]]
+        if other:
+            raise BadConfig(
+                f"The run was not begun with {' '.join(other)}, and a fork under these changes reads its data anew. "
+                f"Name the data too: the run's own by where it lies here, or other data that you mean."
+            )
 
     def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> Refit | None:
         """Weights and moments stay, the carry begins anew: under another batch size, network or data set."""

@@ -25,7 +25,7 @@ from relay.heartbeat import request_stop
 from relay.identity import Opened, Pair, begin_run, open_run, require_run, salvaged_run
 from relay.names import Names
 from relay.outbox import outbox_of
-from relay.pinned import config_hash
+from relay.pinned import config_hash, difference
 from relay.progress import Lines
 from relay.redact import redact, secrets_of
 from relay.salvage import pinned_config
@@ -110,8 +110,10 @@ def fork(
     source.ensure_tested(app.runtime)
     changes = {key: value for key, value, where in resolved.values() if where.startswith("command line")}
     changes = {key: value for key, value in changes.items() if key in leaves(app.kind.model)}
-    pinned = app.kind.forked(pinned, changes, resolved.workload, resolved.path(settings.data_dir))
-    refit = app.kind.refit(changes, pinned)
+    before = pinned
+    pinned = app.kind.forked(before, changes, resolved.workload, resolved.path(settings.data_dir))
+    differing = {one.key for one in difference(before, pinned)}
+    refit = app.kind.refit({key: value for key, value in changes.items() if key in differing}, pinned)
     change = Refitted(refit, config_hash(pinned)) if refit else None
     head, origin = copied(app, resolved, parent, source.checkpoints, Names(settings.project, to), step, change)
     made = begin_run(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from itertools import permutations
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -68,6 +72,49 @@ def test_without_averages_they_are_left_out_and_with_them_they_begin_at_the_weig
         torch.equal(value, averaged[f"raw/{name[4:]}"]) for name, value in averaged.items() if name[:4] == "ema/"
     )
     lived.train(4, *SMALL, "ema=true", run="averaged")
+
+
+def _grids(file: Path, part: str) -> Path:
+    """Twelve 4x4 grids with two cells hidden; the parts have different digits."""
+    lines = ["source,question,answer,rating"]
+    for order in list(permutations("1234"))[part == "test" :: 2]:
+        solved = "1234341221434321".translate(str.maketrans("1234", "".join(order)))
+        lines.append(f"own,.{solved[1:-1]}.,{solved},0")
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def genesis(desk: Desk, run: str) -> dict[str, Any]:
+    first = min((desk.folder / "relay_store").rglob(f"{run}/ledger/*.json"))
+    found: dict[str, Any] = json.loads(first.read_text())["body"]["change"]["config"]
+    return found
+
+
+def test_settings_named_as_the_run_has_them_are_no_change(lived: Desk) -> None:
+    """Whoever repeats the whole command of the run with a lower rate keeps the carry."""
+    assert "fresh carry" not in lived("fork", "--run", "r", "--to", "repeated", *SMALL, "lr=1e-5").out
+    before, after = files(lived, "r", 3), files(lived, "repeated", 3)
+    assert all(torch.equal(before[name], value) for name, value in after.items())
+    lived.train(4, *SMALL, "lr=1e-5", run="repeated")
+
+
+def test_a_change_beside_the_data_exchanges_no_data(lived: Desk) -> None:
+    """The task's own number of rows is another one, and so would other puzzles be."""
+    lived("fork", "--run", "r", "--to", "seeded", "seed=3")
+    mine, theirs = genesis(lived, "r"), genesis(lived, "seeded")
+    assert theirs == {**mine, "seed": 3}
+    lived.train(4, *SMALL, "seed=3", run="seeded")
+
+
+def test_data_of_ones_own_is_never_exchanged_for_the_tasks_unasked(lived: Desk) -> None:
+    named = tuple(f"data.{part}={_grids(lived.folder / f'{part}.csv', part)}" for part in ("train", "test"))
+    lived.train(2, *SMALL, *named, run="own")
+    refused = lived("fork", "--run", "own", "--to", "own2", "seed=3", code=78).err
+    assert "data.train=generated" in refused and "Name the data too" in refused
+    assert lived.status("own2")["state"] == "new"
+    lived("fork", "--run", "own", "--to", "own2", "seed=3", *named)
+    assert genesis(lived, "own2")["data"]["test"] == genesis(lived, "own")["data"]["test"]
+    lived.train(3, *SMALL, *named, "seed=3", run="own2")
 
 
 def test_another_network_is_refused_at_once_with_what_to_do(lived: Desk) -> None:

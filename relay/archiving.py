@@ -57,9 +57,18 @@ def unarchive(ledger: RunLedger, *, session: str) -> RunState:
     """Let the run train again. Nothing changes if it may. Raises PolicyRefused (77) if it was deleted."""
     state = ledger.judge().state
     refuse_deleted(state)
+    if state.archived is not None:
+        with suppress(_MovedOn):
+            return ledger.append("unarchive", _unarchive, session=session, account=None).state
+    return ledger.read().state
+
+
+def _unarchive(state: RunState) -> Unarchive:
+    """The change, unless somebody else was faster."""
+    refuse_deleted(state)
     if state.archived is None:
-        return state
-    return ledger.append("unarchive", lambda _: Unarchive(), session=session, account=None).state
+        raise _MovedOn
+    return Unarchive()
 
 
 def mark_deleted(ledger: RunLedger, checkpoints: Store, *, session: str) -> RunState:

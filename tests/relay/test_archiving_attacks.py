@@ -9,7 +9,7 @@ import pytest
 
 from relay.archiving import mark_deleted, refuse_unseen, unarchive
 from relay.canonical import digest
-from relay.changes import Archive, By, Delete
+from relay.changes import Archive, By, Delete, Unarchive
 from relay.errors import PolicyRefused
 from relay.resting import WAIT_S
 from relay.rules import apply
@@ -80,6 +80,29 @@ def test_entries_that_lie_about_the_time_free_no_file_before_the_day_is_over() -
         mark_deleted(client.ledger, store, session=DELETER)
     clock.now += WAIT_S
     refuse_unseen(client.ledger, view)
+
+
+def test_who_brings_back_what_another_just_brought_back_or_deleted_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for first in ("unarchive", "delete"):
+        clock = Clock()
+        store, client = resting(clock)
+        clock.now += WAIT_S
+        other = Client(store, 2)
+        real = other.ledger.append
+
+        def meanwhile(*args: Any, first: str = first, client: Client = client, real: Any = real, **more: Any) -> Any:
+            change = {"unarchive": Unarchive(), "delete": Delete()}[first]
+            client.ledger.append(first, lambda _: change, session=id_of(8), account=None)
+            return real(*args, **more)
+
+        monkeypatch.setattr(other.ledger, "append", meanwhile)
+        if first == "unarchive":
+            assert unarchive(other.ledger, session=DELETER).archived is None
+        else:
+            with pytest.raises(PolicyRefused, match="was deleted"):
+                unarchive(other.ledger, session=DELETER)
 
 
 def test_a_run_brought_back_while_somebody_deletes_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ from relay.logs import close_log, open_log
 from relay.mishaps import explain, tell
 from relay.notices import watching
 from relay.place import refuse_rerun
-from relay.progress import Lines, display
+from relay.progress import Display, Lines, display
 from relay.redact import secrets_of
 from relay.resting import refuse_halted
 from relay.session import push as push_session
@@ -58,7 +58,7 @@ PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""
 WORDS_S = 0.5
 """Longest that the last words of a process may take."""
-CURSOR = "\x1b[?25h"
+CURSOR, STDERR = b"\x1b[?25h", 2
 """Shows it again: lines that move hide it."""
 
 
@@ -108,7 +108,7 @@ def run(
     app, stop = surroundings(context), StopSignal()
     shown = display(0, app.runtime, progress_seconds)
     heard = (lambda text: None) if attach else shown.tell  # who looks on ends nothing
-    with closing(shown), listening(stop, app.runtime, leaving(app, as_json), heard):
+    with closing(shown), listening(stop, app.runtime, leaving(app, as_json, shown), heard):
         resolved = app.settle(overrides, config, flags)
         tell_secrets(app)
         webhook = address_of(app.environ)
@@ -150,20 +150,27 @@ def push(
     finish(app, outcome, as_json, "relay.push/1")
 
 
-def leaving(app: App, as_json: bool) -> Callable[[RelayError], None]:
+def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[RelayError], None]:
     """How a process ends that a signal could not end: it says why, and is gone, whatever hangs in it."""
 
     def words(code: int, text: str) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write(CURSOR)
+        if shown is not None:
+            shown.close()  # else it would go on to draw over what is said
         tell(code, text, None, as_json, secrets_of(app.environ))
 
     def leave(error: RelayError) -> None:
         code, text = explain(error)
         app.runtime.spawn("last words", lambda: words(code, text)).join(WORDS_S)  # whoever has the stream may hang too
+        app.runtime.spawn("cursor", show_cursor).join(WORDS_S)
         os._exit(code)
 
     return leave
+
+
+def show_cursor() -> None:
+    """Past everything that may stand between this process and its terminal."""
+    if os.isatty(STDERR):
+        os.write(STDERR, CURSOR)
 
 
 def train(opening: Opening) -> Outcome:

@@ -112,6 +112,15 @@ def test_a_session_on_a_terminal_moves_and_answers_ctrl_c_at_once(field: Field) 
     assert b"\x1b[90m" in terminal.raw and "steps/h" in terminal.text and "Interrupted (SIGINT)" in terminal.text
 
 
+def test_a_session_that_hangs_leaves_the_terminal_as_it_was_and_its_last_words_whole(field: Field) -> None:
+    with training(field, TOY_STEP_S="1000", TOY_LAST_S="1", TOY_EARLY_S="1") as terminal:
+        terminal.until("first step")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.ended() == 130
+    assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l") >= 0
+    assert "may compile" not in terminal.text.partition("Ended by SIGINT")[2], "nothing is drawn over it"
+
+
 def test_a_notebook_s_cell_keeps_no_frame_although_it_has_a_terminal(field: Field) -> None:
     with training(field, JPY_PARENT_PID="1") as terminal:
         terminal.until("is committed")

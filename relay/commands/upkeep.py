@@ -28,6 +28,7 @@ from relay.outbox import outbox_of
 from relay.pinned import config_hash, difference
 from relay.progress import Lines
 from relay.redact import redact, secrets_of
+from relay.resting import refuse_resting
 from relay.salvage import pinned_config
 from relay.signals import StopSignal
 from relay.state import Checkpoint, Origin
@@ -208,6 +209,7 @@ def resume(
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run})
     opened, stores = require(app, resolved, read_only=False)
+    refuse_resting(opened.view.state)
     halted = opened.view.state.halted
     if halted is not None:
         if not anyway:

@@ -231,7 +231,7 @@ def test_an_archived_run_trains_no_more_but_can_be_read_and_forked(trained: Desk
     told = trained("runs", "archive", "r", "--why", "done, key=hunter2hunter2", HF_TOKEN="hunter2hunter2").out
     assert not any(b"hunter2" in path.read_bytes() for path in trained.folder.rglob("*") if path.is_file())
     assert "runs unarchive r" in told
-    for words in (("run", "--run", "r", "--target-steps", "20"), ("push", "--run", "r")):
+    for words in (("run", "--run", "r", "--target-steps", "20"), ("push", "--run", "r"), ("resume", "--run", "r")):
         refused = trained(*words, code=77)
         assert "archived" in refused.err and "runs unarchive r" in refused.err
     assert trained.status()["state"] == "archived"

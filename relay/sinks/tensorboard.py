@@ -9,10 +9,11 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from relay.sinks.alone import Alone
 from relay.sinks.base import NOTHING, Mark, SinkOff, read_mark, require, write_mark
 from relay.sinks.line import Line, Point
 
-MARK = "relay.json"
+MARK, LOCK = "relay.json", "relay.lock"
 FILES = "events.out.tfevents.*"
 
 
@@ -21,7 +22,7 @@ class TensorBoard:
 
     def __init__(self, root: Path) -> None:
         require("tensorboard", "TensorBoard")
-        self._root = root
+        self._root, self._alone = root, Alone()
         self._folder = root
         self._line: Line | None = None
         self._step = 0
@@ -30,6 +31,7 @@ class TensorBoard:
     def begin(self, line: Line) -> int:
         """Asks the mark beside the files."""
         self._folder, self._line, self._path = self._root / line.project / line.name, line, None
+        self._alone.take(self._folder / LOCK)
         mark = read_mark(self._folder / MARK)
         if mark and mark.run_id != line.run_id:
             raise SinkOff(f"{self._folder} shows another run of this name. Empty it, or name another tensorboard_dir.")
@@ -49,6 +51,7 @@ class TensorBoard:
 
     def close(self) -> None:
         """Nothing is uploaded, so nothing is waited for."""
+        self._alone.leave()
 
     def where(self) -> str:
         """The command that shows it."""

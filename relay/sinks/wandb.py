@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from relay.sinks.alone import Alone
 from relay.sinks.base import NOTHING, Mark, SinkOff, keep_mark, read_mark, require
 from relay.sinks.line import STEP, Line, Point
 
@@ -76,11 +77,13 @@ class Wandb:
         self._line: Line | None = None
         self._step = 0
         self._run: wandb.Run | None = None
+        self._alone = Alone()
 
     def begin(self, line: Line) -> int:
         """A run that has no network cannot be asked: then what this machine remembers counts, else only what this
         session itself commits, so that no two machines tell W&B the same later."""
         self.close()
+        self._alone.take(self._marks.with_suffix(".lock"))
         self._line, self._step = line, 0
         known = self._wandb.Settings.model_fields
         patient = {} if self._own is not None else {"finish_timeout": 0.0}  # only a session's end is in a hurry
@@ -115,8 +118,11 @@ class Wandb:
     def close(self) -> None:
         """In a session W&B gives up on its upload after FINISH_S, which raises; the next session goes on."""
         run, self._run = self._run, None
-        if run is not None:
-            run.finish()
+        try:
+            if run is not None:
+                run.finish()
+        finally:
+            self._alone.leave()
 
     def where(self) -> str:
         """The run's page, or the folder to be synced."""

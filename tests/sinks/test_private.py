@@ -89,6 +89,7 @@ def test_a_run_on_the_server_is_asked_how_far_it_was_fed_and_rows_have_no_step_o
     assert (settings.console, settings.save_code, settings.host) == ("off", False, "relay")
     assert settings.stop_fn is not None and settings.stop_fn() is None, "its stop button is a SIGINT else"
     assert settings.finish_timeout_raises and 0 < settings.finish_timeout < END_S, "what was not sent is told"
+    sink.close()
     Wandb({"WANDB_API_KEY": KEY}, home / "mark.json", own=None).begin(LINE)
     assert asked["settings"].finish_timeout == 0, "`track` waits until everything has arrived"
 
@@ -106,6 +107,7 @@ def test_without_a_network_a_fresh_machine_tells_its_own_session_only(
     sink = Wandb(offline, home / "mark.json", own=50)
     sink.begin(LINE)
     sink.write(POINTS, 55)
+    sink.close()
     assert Wandb(offline, home / "mark.json", own=80).begin(LINE) == 55, "what this machine remembers counts"
     mark = read_mark(home / "mark.json")
     assert mark and (mark.slot, mark.step) == (55, 20)
@@ -174,6 +176,25 @@ def test_tensorboard_of_another_run_of_that_name_is_not_mixed_in(tmp_path: Path)
     sink = places.sink("tensorboard", None)
     sink.begin(LINE)
     sink.write(POINTS, 7)
-    assert places.sink("tensorboard", None).begin(LINE) == 7
+    sink.close()
+    assert sink.begin(LINE) == 7
+    sink.close()
     with pytest.raises(SinkOff, match="another run of this name"):
         places.sink("tensorboard", None).begin(Line(**{**vars(LINE), "run_id": "cd" * 16}))
+
+
+@pytest.mark.parametrize("key", ["tensorboard", "wandb"])
+def test_two_processes_of_a_machine_never_tell_one_tracker_at_once(
+    key: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """trackio needs no such care: it keeps each row once by its id."""
+    monkeypatch.setattr(wandb, "init", lambda **_: FakeRun())
+    places = Places(home / "memory", home / "boards", {"WANDB_API_KEY": KEY})
+    one, other = places.sink(key, 5), places.sink(key, None)
+    one.begin(LINE)
+    with pytest.raises(SinkOff, match="another process of this machine feeds it"):
+        other.begin(LINE)
+    one.begin(Line(**{**vars(LINE), "rewinds": 1}))
+    one.close()
+    assert other.begin(LINE) == NOTHING
+    other.close()

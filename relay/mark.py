@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 
 from relay.canonical import dumps
 from relay.fields import Digest, Step, Strict
+from relay.wholefile import write_whole
 
 MAX_BYTES = 1_000
 
@@ -57,8 +57,6 @@ class FileMark:
             return None
 
     def keep(self, judged: Judged) -> None:
-        new = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            new.write_bytes(dumps(judged.model_dump(mode="json")))
-            new.replace(self._path)
+            write_whole(self._path, dumps(judged.model_dump(mode="json")))

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from relay.clock import Runtime
+from relay.wholefile import write_whole
 from relay.workload import Progress
 
 EVERY_S = 1.0
@@ -66,7 +67,6 @@ class Mirror:
         if self._path is None:
             return
         self._written = self._runtime.monotonic()
-        beside = self._path.with_suffix(".now-part")
         with self._lock, suppress(OSError):
             now = Now(
                 step=self._step.step,
@@ -75,8 +75,7 @@ class Mirror:
                 told=self._told,
                 lines=tuple(self._lines),
             )
-            beside.write_text(now.model_dump_json(), encoding="utf-8")
-            beside.replace(self._path)
+            write_whole(self._path, now.model_dump_json().encode())
 
 
 def read_now(path: Path) -> Now | None:

@@ -18,6 +18,7 @@ from relay.quota import Quota
 from relay.sessionreport import MAX_CHECKPOINTS, Happened, Left, Made, SessionReport, encode, named, per_hour
 from relay.sessiontext import TARGET_REACHED
 from relay.state import Incident, RunState
+from relay.wholefile import write_whole
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")
@@ -115,20 +116,14 @@ def keep(folder: Path, report: SessionReport, words: str) -> Path:
     """Write both files, each whole or not at all; the oldest beyond KEPT go. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"session_e{report.epoch}"
-    _write(folder / f"{name}.json", json.dumps(report.document(), indent=1) + "\n")
-    _write(folder / f"{name}.md", words)
+    write_whole(folder / f"{name}.json", f"{json.dumps(report.document(), indent=1)}\n".encode())
+    write_whole(folder / f"{name}.md", words.encode())
     found = {int(match[1]) for path in folder.iterdir() if (match := _FILE.fullmatch(path.name))}
     for epoch in sorted(found)[:-KEPT]:
         for ending in ("md", "json"):
             with suppress(OSError):
                 (folder / f"session_e{epoch}.{ending}").unlink()
     return folder / f"{name}.md"
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_suffix(path.suffix + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def _told(state: RunState, epoch: int) -> dict[str, float]:

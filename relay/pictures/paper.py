@@ -6,7 +6,6 @@ look the same.
 
 from __future__ import annotations
 
-import hashlib
 import io
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import BadConfig, UsageError
+from relay.wholefile import hand_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -190,12 +190,4 @@ def encoded(figure: Figure, suffix: str, title: str) -> bytes:
 
 def save(figure: Figure, path: Path, title: str) -> dict[str, Any]:
     """Replace the file at once; what was written, for relay.plot/1. Raises BadConfig (78) where it cannot be."""
-    data = encoded(figure, path.suffix.lower(), title)
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        beside.write_bytes(data)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise BadConfig(f"{path} cannot be written ({error.strerror}). Give another file.") from error
-    return {"path": str(path), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return hand_out(path, encoded(figure, path.suffix.lower(), title), "Give another file.")

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 
 from relay.fields import Id, Step, Strict
 from relay.sinks.line import Line, Point
+from relay.wholefile import write_whole
 
 NOTHING = -1
 """The slot up to which an empty tracker was fed."""
@@ -89,9 +90,7 @@ def read_mark(path: Path) -> Mark | None:
 def write_mark(path: Path, mark: Mark) -> None:
     """Whole or not at all. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(mark.model_dump(mode="json")) + "\n", encoding="ascii")
-    part.replace(path)
+    write_whole(path, f"{json.dumps(mark.model_dump(mode='json'))}\n".encode())
 
 
 def keep_mark(path: Path, mark: Mark) -> None:

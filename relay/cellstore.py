@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
@@ -28,6 +28,7 @@ from relay.secretchain import Refused
 from relay.state import RunState
 from relay.wording import printable
 from storage.base import StoreError
+from storage.mounts import evaporates
 
 NEEDS = {"s3": "boto3", "dropbox": "dropbox", "drive": "googleapiclient"}
 """What a store's address needs to be installed, by its scheme."""
@@ -63,11 +64,18 @@ class Opened:
         return "\n".join([*map(printable, lines), *self.app.chain.advice])
 
     def unsent(self) -> list[str]:
-        """What on this machine the store may not hold: checkpoints of any run here, a session that still runs.
+        """What would be gone with this machine: a store on its own disk, what the store may not hold of checkpoints of
+        any run here, a session that still runs.
 
         Where the store cannot tell, that is one. Reads every file of a checkpoint that may be unsent.
         """
-        return [*self._running(), *self._waiting()]
+        return [*self._vanishing(), *self._running(), *self._waiting()]
+
+    def _vanishing(self) -> Iterator[str]:
+        for address in sorted({self.stores.ledger.address, self.stores.checkpoints.address}):
+            parts = urlsplit(address)
+            if parts.scheme == "file" and evaporates(unquote(parts.path)):
+                yield f"the store is a folder of this machine, {unquote(parts.path)}, and would be gone with it."
 
     def _running(self) -> Iterator[str]:
         for other in Neighbours(FileHostLocks(default_folder()), self.app.root).living():

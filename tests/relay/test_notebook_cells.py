@@ -242,6 +242,18 @@ def test_what_is_on_the_machine_only_keeps_it(desk: Desk, monkeypatch: pytest.Mo
     assert "cannot be compared with the store: The store is silent." in one.opened.unsent()[0]
 
 
+def test_a_store_of_this_very_machine_keeps_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that store was only a trial, too: nothing would be left of what the last session ended with."""
+    one = book(desk, **desk.environ)
+    one.settings("account_1", trial=True)
+    assert one.opened is not None and one.opened.unsent() == []
+    monkeypatch.setattr(cellstore, "evaporates", lambda path: path.endswith("/store"))
+    (kept,) = one.opened.unsent()
+    assert kept.startswith("the store is a folder of this machine, /") and kept.endswith(
+        "/store, and would be gone with it."
+    )
+
+
 def test_a_setup_that_fails_stops_the_notebook(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "multi_account_workflow.sh").write_text('echo "why: $1" >&2; exit 78')
     with pytest.raises(Stopped, match="ended with 78: the lines above say why"):

@@ -16,7 +16,9 @@ def use_own_environment(missing: ModuleNotFoundError) -> None:
 
 
 try:
-    from relay.cli import main
+    from relay.begin import load
+
+    main = load()
 except ModuleNotFoundError as error:
     use_own_environment(error)
 

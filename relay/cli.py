@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -288,6 +289,8 @@ def main() -> None:
     except SystemExit as end:
         end_process(end.code if isinstance(end.code, int) else int(end.code is not None))
         raise
+    except KeyboardInterrupt:  # one more while the first is being answered
+        os._exit(Exit.SIGINT)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import secrets
+import signal
 import sys
 import threading
 import time
@@ -94,8 +95,10 @@ def end_process(code: int) -> None:
 
     The interpreter ends a daemon thread by unwinding it, and inside a library in C++ that aborts the process: the code
     would be lost. For any other thread it waits, however long; so it may for what a library does at the end, which has
-    FAREWELL_S here. Returns where no thread is left; then the usual way out is safe.
+    FAREWELL_S here. Returns where no thread is left; then the usual way out is safe. Ctrl-C ends either way at once.
     """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda *_: os._exit(code))
     if threading.active_count() == 1:
         return
     farewell = threading.Thread(target=atexit._run_exitfuncs, daemon=True)

@@ -26,6 +26,20 @@ def test_commands_that_only_read_never_import_torch_nor_what_lays_out_markdown(t
         assert done.returncode == 0, done.stderr.decode()
 
 
+def test_ctrl_c_while_the_program_is_loaded_is_one_line(tmp_path: Path) -> None:
+    """Sent by the import system itself as that module is found: no moment to wait for."""
+    found = (
+        "import os, signal, sys\n"
+        "class Press:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'relay.commands.table': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Press())\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(found)
+    done = start(tmp_path, "status", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 130 and done.stderr.count(b"\n") == 1, done.stderr.decode()
+
+
 def test_without_torch_training_names_the_install_line(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
     done = start(tmp_path, "prepare", PYTHONPATH=str(tmp_path))

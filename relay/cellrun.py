@@ -51,11 +51,18 @@ def follow(
     told like the rest. Raises OSError where it cannot be started."""
     with TemporaryFile() as out, TemporaryFile() as err:
         said: IO[Any] = out if document else err
-        child = subprocess.Popen(
-            words, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=said, stderr=err, start_new_session=True
-        )
         tail = Tail(err)
-        with handing_on(child):
+        with handing_on() as started:
+            child = subprocess.Popen(
+                words,
+                cwd=folder,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=err,
+                start_new_session=True,
+            )
+            started(child)
             while child.poll() is None:
                 for text in tail.lines():
                     line(text)
@@ -67,19 +74,31 @@ def follow(
 
 
 @contextmanager
-def handing_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """An interrupt of the kernel is the command's, which is a process group of its own: it comes there exactly once."""
+def handing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """An interrupt of the kernel is the command's, which is a process group of its own: it comes there exactly once.
+
+    Yields what is to be told the command as soon as it runs: an interrupt that came before is handed on then.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+    early: list[bool] = []
 
     def heard(*_: object) -> None:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGINT)
+        if not running:
+            early.append(True)
+        elif running[0].poll() is None:
+            os.killpg(running[0].pid, signal.SIGINT)
+
+    def started(child: subprocess.Popen[bytes]) -> None:
+        running.append(child)
+        if early:
+            heard()
 
     try:
         before = signal.signal(signal.SIGINT, heard)
     except ValueError:  # no main thread: nothing can be interrupted here
-        yield
+        yield started
         return
     try:
-        yield
+        yield started
     finally:
         signal.signal(signal.SIGINT, before)

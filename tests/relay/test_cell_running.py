@@ -37,6 +37,21 @@ def test_an_interrupt_of_the_kernel_reaches_the_command_once_and_its_end_is_wait
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_an_interrupt_while_the_command_starts_is_handed_on_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the cell, and left a session behind that nobody saw."""
+    start = subprocess.Popen
+
+    def interrupted(*words: Any, **more: Any) -> Any:
+        child = start(*words, **more)
+        os.kill(os.getpid(), signal.SIGINT)
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    assert follow(["sleep", "60"], os.environ, tmp_path, print, RealRuntime()) == (130, "")
+
+
 KERNEL = """
 import os, pathlib, sys
 from relay.cellrun import follow

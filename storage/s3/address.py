@@ -47,14 +47,16 @@ def parse(url: str) -> S3Address:
         parts = urlsplit(url)
     except ValueError:
         raise BadAddress("the s3:// address is not a URL. Write s3://bucket/prefix.") from None
-    if "@" in parts.netloc or parts.fragment:
+    if "@" in parts.netloc + parts.path or parts.fragment:  # a key may hold a slash, so that its end looks like a path
         raise BadAddress(
-            "an s3:// address holds no user, key or password: write s3://bucket/prefix and give the credentials in "
+            "an s3:// address holds no user, key or password. Write s3://bucket/prefix and give the credentials in "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or in ~/.aws/credentials."
         )
     query = _query(parts)
     prefix = parts.path.strip("/")
-    _demand(bool(_BUCKET.fullmatch(parts.netloc)), f"{parts.netloc[:80]!r} is no bucket name")
+    name, colon, _ = parts.netloc.partition(":")
+    shown = f"{name[:80]}:…" if colon else name[:80]
+    _demand(bool(_BUCKET.fullmatch(parts.netloc)), f"{shown!r} is no bucket name")
     _demand(not prefix or bool(_PREFIX.fullmatch(prefix)), f"{prefix[:80]!r} is no prefix (letters, digits, . _ - /)")
     _demand(len(prefix) <= _LONGEST_PREFIX, f"the prefix is longer than {_LONGEST_PREFIX} characters")
     region, addressing = query.get("region"), query.get("addressing")

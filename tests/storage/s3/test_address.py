@@ -58,6 +58,8 @@ def test_quoted_and_loosely_written_addresses_mean_the_same() -> None:
         ("s3://bucket?endpoint_url=http://host:99999", "endpoint_url"),
         ("s3://bucket?endpoint_url=http://user:hunter2@host", "endpoint_url holds a user"),
         ("s3://key:hunter2@bucket", "no user, key or password"),
+        ("s3://key:hunter2/with+slash@bucket/x", "no user, key or password"),
+        ("s3://key:hunter2/bucket", "'key:…' is no bucket name"),
         ("s3://[bucket", "not a URL"),
     ],
 )

@@ -44,8 +44,17 @@ def bar_line(pace: Pace, target: int, metrics: Mapping[str, float], width: int, 
     room = width - len(head) - len(middle)
     for wanted, least in _choices(metrics):
         if len(wanted) + least <= room:
-            return head + _bar(share, min(LONGEST_BAR, room - len(wanted) - 2), ascii_only) + middle + wanted
+            return head + bar(share, min(LONGEST_BAR, room - len(wanted) - 2), ascii_only) + middle + wanted
     return head + middle
+
+
+def bar(share: float, length: int, ascii_only: bool) -> str:
+    """The share that is done, behind two blanks; nothing where it would be too short to be read."""
+    if length < SHORTEST_BAR:
+        return ""
+    marks = ASCII if ascii_only else MARKS
+    filled = int(share * length)
+    return f"  {marks['full'] * filled}{marks['rest'] * (length - filled)}"
 
 
 def _above(work: AtWork, width: int, ascii_only: bool) -> str:
@@ -138,12 +147,3 @@ def _choices(metrics: Mapping[str, float]) -> Iterator[tuple[str, int]]:
 
 def _short(names: Sequence[str], metrics: Mapping[str, float]) -> str:
     return "".join(f"  {SHOWN[name]} {metric(name, metrics[name], 3)}" for name in names)
-
-
-def _bar(share: float, length: int, ascii_only: bool) -> str:
-    """Nothing where it would be too short to be read."""
-    if length < SHORTEST_BAR:
-        return ""
-    marks = ASCII if ascii_only else MARKS
-    filled = int(share * length)
-    return f"  {marks['full'] * filled}{marks['rest'] * (length - filled)}"

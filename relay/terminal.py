@@ -1,4 +1,4 @@
-"""Whether what is shown may move: not in a file, a pipe or a notebook, which keep every frame; shows nothing itself.
+"""Whether what is shown may move (a file, a pipe or a notebook keeps every frame), and in which letters; shows nothing.
 
 NO_COLOR and FORCE_COLOR decide about colour alone, and rich reads them itself.
 """
@@ -16,6 +16,11 @@ STILL = ("dumb", "unknown")
 def in_notebook(environ: Mapping[str, str]) -> bool:
     """Whether a notebook keeps what is printed: a cell's commands have a terminal there, of which all is saved."""
     return any(environ.get(name) for name in NOTEBOOKS)
+
+
+def utf8(encoding: str | None) -> bool:
+    """Whether a stream of that encoding carries every character; None: nobody knows."""
+    return (encoding or "ascii").lower().replace("-", "") in ("utf8", "utf16", "utf32")
 
 
 def moves(environ: Mapping[str, str], is_terminal: bool) -> bool:

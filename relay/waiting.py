@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from relay.clock import Runtime
 from relay.lease import Held
+from relay.progresstext import bar
+from relay.terminal import utf8
 from relay.wording import duration
 
 TICK_S = 1.0
@@ -26,8 +29,8 @@ class Countdown:
     tell: Callable[[str], None]
     name: Callable[[str], str]
     """What people call an account."""
-    bar: tuple[str, str] | None = None
-    """What is gone of the wait and what is left, where a bar can be shown."""
+    bar: Callable[[float], str] = lambda share: ""
+    """Draws which share of the wait is gone."""
     _held: Held | None = None
     _who: str = ""
     _since: float = 0.0
@@ -65,7 +68,8 @@ class Countdown:
         if left <= 0 or self._held.confirming:
             look = max(0.0, self._held.left_s - (now - self._at))
             return f"looking whether {self._who} still trains: {clock(look)}; {silent}"
-        return f"waiting for {self._who}{self._bar(left)}: {clock(left)} of {clock(self.wait_s)} left; {silent}"
+        who = f"{self._who}{self.bar(1 - left / self.wait_s)}"
+        return f"waiting for {who}: {clock(left)} of {clock(self.wait_s)} left; {silent}"
 
     def _begin(self, held: Held) -> str:
         free = f"it may be taken over in {duration(held.left_s)} if it falls silent"
@@ -73,18 +77,10 @@ class Countdown:
             return f"{self._who} holds the lease and is silent: looking whether it still trains."
         return f"{self._who} holds the lease: waiting for up to {duration(self.wait_s)} ({free})."
 
-    def _bar(self, left: float) -> str:
-        if self.bar is None or self.wait_s <= 0:
-            return ""
-        gone = int(BAR * (1 - left / self.wait_s))
-        return f"  {self.bar[0] * gone}{self.bar[1] * (BAR - gone)}"
 
-
-def bar_of(terminal: bool, encoding: str | None) -> tuple[str, str] | None:
-    """What bars are made of there; None where no line moves."""
-    if not terminal:
-        return None
-    return ("━", "╌") if (encoding or "").lower().replace("-", "") == "utf8" else ("#", "-")
+def bar_of(terminal: bool, encoding: str | None) -> Callable[[float], str]:
+    """What draws bars there; nothing where no line moves."""
+    return partial(bar, length=BAR, ascii_only=not utf8(encoding)) if terminal else lambda share: ""
 
 
 def clock(seconds: float) -> str:

@@ -22,6 +22,7 @@ from relay.env import Machine, detect, process_age
 from relay.kind import Kind
 from relay.paragraphs import folded_for
 from relay.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
+from relay.terminal import utf8
 from relay.wording import harmless
 
 RunOption = Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)]
@@ -147,4 +148,4 @@ def say(text: str) -> None:
 
 def speaks_utf8() -> bool:
     """Whether stdout can carry every character."""
-    return (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "") in ("utf8", "utf16", "utf32")
+    return utf8(getattr(sys.stdout, "encoding", None))

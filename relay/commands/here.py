@@ -8,6 +8,7 @@ from typing import Literal
 
 from relay.accounts import Accounts
 from relay.commands.common import App
+from relay.commands.reading import label_of
 from relay.config import Settings
 from relay.context import Listener
 from relay.earlier import Earlier, Neighbours, training_id
@@ -86,8 +87,7 @@ def followed(listener: Listener, of: Here, shown: Display, known: Accounts, wait
 def person(known: Accounts, account: str) -> str:
     """`Ana's Colab (account_2)`, as far as the store tells who that is."""
     try:
-        found = known.find(account)
+        label = printable(label_of(known, account))
     except RelayError:
-        found = None
-    label = printable(found.label) if found else account
+        label = account
     return account if label == account else f"{label} ({account})"

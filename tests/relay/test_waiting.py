@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +30,7 @@ class Shown:
     lines: list[str] = field(default_factory=list)
     moving: list[str] = field(default_factory=list)
     wait_s: float = 300.0
-    bar: tuple[str, str] | None = None
+    bar: Callable[[float], str] = lambda share: ""
 
     def __post_init__(self) -> None:
         names = {"a": "Ana's Colab (a)"}

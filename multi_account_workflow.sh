@@ -25,8 +25,13 @@ case ${RELAY_STORE:-} in s3:*) needed+=', boto3' extra+=,s3 ;; dropbox:*) needed
   drive:*) needed+=', googleapiclient, google_auth_httplib2' extra+=,drive ;; esac
 if ! "$python" -c "$needed" 2>/dev/null; then
   say "Installing packages once: some minutes, most of them for PyTorch (with CUDA several GB). pip says what it does:"
-  pins=$(mktemp); "$python" -m pip list --format=freeze 2>/dev/null | grep -E '^(torch|numpy)==' >"$pins" || true
-  grep -q '^torch==' "$pins" || cat constraints.txt >>"$pins"   # one version for all: exact from machine to machine
+  here=$("$python" -m pip list --format=freeze) || stop "pip cannot tell what is installed (above): a torch could be replaced."
+  pins=$(mktemp); grep -E '^(torch|numpy)==' <<<"$here" >"$pins" || true
+  if ! grep -q '^torch==' "$pins"; then
+    "$python" -c 'import sys, importlib.util as u; sys.exit(u.find_spec("torch") is not None)' ||
+      stop "A torch is here that pip does not know and would replace. Install the other packages yourself: README."
+    cat constraints.txt >>"$pins"   # one version for all: exact from machine to machine
+  fi
   "$python" -m pip install --disable-pip-version-check -c "$pins" -e ".[$extra]"
 fi
 relay() { "$python" rotate_accounts.py "$@"; }

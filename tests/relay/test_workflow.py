@@ -22,7 +22,9 @@ case "$*" in
   *"version_info <"*) exit "${TOO_OLD:-0}" ;;
   *"import einops"*) exit "${MISSING:-0}" ;;
   "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/pip ;;
+  *"find_spec"*) exit "${HIDDEN_TORCH:-0}" ;;
   "-m pip list"*)
+    [ -z "$PIP_BROKEN" ] || { echo "pip: no metadata" >&2; exit 1; }
     printf 'numpy==2.1.0\nrequests==2.0\n'
     [ -n "$NO_TORCH" ] || printf 'torch==2.11.0+cu128\ntorchvision==0.1\n' ;;
   "-m pip install"*)
@@ -118,6 +120,12 @@ def test_elsewhere_an_environment_is_made_once(machine: Machine) -> None:
     assert all(".venv/bin/python" in call for call in machine.called("rotate_accounts.py"))
 
 
+@pytest.mark.parametrize("environ", [{"PIP_BROKEN": "1"}, {"NO_TORCH": "1", "HIDDEN_TORCH": "1"}])
+def test_where_a_torch_cannot_be_pinned_nothing_is_installed_over_it(machine: Machine, environ: dict[str, str]) -> None:
+    done = machine.run(VIRTUAL_ENV="/v", MISSING="1", **environ)
+    assert done.returncode == 78 and not machine.called("pip install") and "torch" in done.stderr
+
+
 def test_without_ensurepip_it_names_the_package(machine: Machine) -> None:
     done = machine.run(NO_ENSUREPIP="1")
     assert done.returncode == 78 and "python3.12-venv" in done.stderr
@@ -158,7 +166,7 @@ def test_a_failed_preparation_spends_no_session(machine: Machine) -> None:
 
 def test_it_is_short_and_readable() -> None:
     lines = SCRIPT.read_text().splitlines()
-    assert len(lines) <= 65 and max(map(len, lines)) <= 120
+    assert len(lines) <= 70 and max(map(len, lines)) <= 120
 
 
 def test_setting_up_alone_installs_and_makes_the_data_and_needs_no_store(machine: Machine) -> None:

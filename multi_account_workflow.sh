@@ -25,7 +25,7 @@ case ${RELAY_STORE:-} in s3:*) needed+=', boto3' extra+=,s3 ;; dropbox:*) needed
   drive:*) needed+=', googleapiclient, google_auth_httplib2' extra+=,drive ;; esac
 if ! "$python" -c "$needed" 2>/dev/null; then
   say "Installing packages once: some minutes, most of them for PyTorch (with CUDA several GB). pip says what it does:"
-  here=$("$python" -m pip list --format=freeze) || stop "pip cannot tell what is installed (above): a torch could be replaced."
+  here=$("$python" -m pip list --format=freeze) || stop "pip cannot list what is here: it could replace a torch."
   pins=$(mktemp); grep -E '^(torch|numpy)==' <<<"$here" >"$pins" || true
   if ! grep -q '^torch==' "$pins"; then
     "$python" -c 'import sys, importlib.util as u; sys.exit(u.find_spec("torch") is not None)' ||

@@ -14,6 +14,7 @@ from relay.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.names import Names
 from relay.outbox import Outbox
 from relay.packed import LocalFile, Packed
+from relay.resting import refuse_deleted
 from relay.state import Checkpoint, RunState
 from relay.transfers import Show, silent
 from relay.trouble import LOOK, speaking, telling_room
@@ -130,7 +131,8 @@ def fetch_unheld(
 ) -> Manifest:
     """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
 
-    Raises BadData (65) that says whether it is damaged or was retired meanwhile, StorageUnreachable (69).
+    Raises BadData (65) that says whether it is damaged or was retired meanwhile, PolicyRefused (77) if its run was
+    deleted meanwhile, StorageUnreachable (69).
     """
     what = f"Step {checkpoint.step:,} of run {state.run}"
     try:
@@ -140,7 +142,9 @@ def fetch_unheld(
         if retained(ledger, checkpoint):
             others = ", ".join(f"{c.step:,}" for c in state.undamaged if c.key != checkpoint.key) or "none"
             raise BadData(f"{what} is damaged: {evidence}. Other retained steps: {others}. {LOOK}") from evidence
-    steps = ", ".join(f"{c.step:,}" for c in ledger.read().state.undamaged)
+    now = ledger.read().state
+    refuse_deleted(now)
+    steps = ", ".join(f"{c.step:,}" for c in now.undamaged)
     raise BadData(f"{what} was retired meanwhile, which is no damage. Choose one of those retained now: {steps}.")
 
 

@@ -3,21 +3,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from relay.archiving import mark_deleted, refuse_unseen, unarchive
+from relay.archiving import archive, mark_deleted, refuse_unseen, sweep_reports, unarchive
 from relay.canonical import digest
-from relay.changes import Archive, By, Delete, Unarchive
-from relay.errors import PolicyRefused
+from relay.changes import Archive, By, Delete, Lease, Refused, Release, Unarchive
+from relay.collect import sweep_signs
+from relay.commands.clearing import clear, judge
+from relay.errors import BadData, Fenced, PolicyRefused
+from relay.identity import Opened, Pair
+from relay.ledger import RunLedger
+from relay.outbox import Outbox
+from relay.registry import Registry
 from relay.resting import WAIT_S
+from relay.restore import fetch_unheld
 from relay.rules import apply
+from relay.state import RunState
 from storage.base import Ref, Store
+from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
-from tests.relay.runs import Client, Clock, begun, forged, id_of, raw
-from tests.relay.test_archiving import put_away, resting
+from tests.relay.runs import PROJECT, Client, Clock, QuietRuntime, begun, forged, genesis, id_of, raw
+from tests.relay.test_archiving import NoLocks, put_away, resting
 
 DELETER = id_of(9)
 
@@ -123,3 +133,121 @@ def test_a_run_brought_back_while_somebody_deletes_it_stays(monkeypatch: pytest.
     state = client.ledger.read().state
     assert state.archived is None and state.deleted is None and state.retained
     assert Client(store, 3).lease().state.step == 10
+
+
+# Files: whose they are, and who still writes or reads them.
+
+NEIGHBOURS = ("a", "a_b", "a-b", "a1", "run", "runs", "step_1")
+FILES = ("step_1.e1/state.json", "step_1.e1/manifest.json", "step_10.e1/state.json")
+
+
+def run_of(store: Store, name: str, runtime: QuietRuntime, project: str = PROJECT) -> RunLedger:
+    """A run with a released session and files whose names are those of checkpoints."""
+    ledger = RunLedger(store, project, name, runtime)
+    ledger.begin(genesis(project, name), session=id_of(1))
+    ledger.append("lease", lambda _: Lease(target_steps=9), session=id_of(5), account="ann")
+    ledger.append("release", lambda _: Release(reason="x"), session=id_of(5), account="ann", epoch=1)
+    for file in FILES:
+        store.put(ledger.names.checkpoints + file, name.encode())
+    store.put(ledger.names.session(1), b"{}")
+    store.put(ledger.names.heartbeat(1), b"{}")
+    return ledger
+
+
+def put_off(store: Store, ledger: RunLedger, runtime: QuietRuntime) -> None:
+    archive(ledger, store, runtime, NoLocks(), session=DELETER)
+
+
+def sweep(ledger: RunLedger, pair: Pair, runtime: QuietRuntime) -> RunState:
+    """What the command does once it was told the name twice."""
+    mark_deleted(ledger, pair.checkpoints, session=DELETER)
+    opened = Opened(ledger, Registry(pair.ledger, runtime, session=DELETER), ledger.read())
+    state, judged = judge(opened, pair, full=True)
+    clear(judged, ledger.names, pair, state.epoch + 1)
+    sweep_reports(pair.ledger, ledger.names)
+    sweep_signs(pair.ledger, ledger.names, state.epoch + 1)
+    return state
+
+
+def contents(store: Store, prefix: str = "") -> dict[str, bytes]:
+    return {stat.name: store.get(stat.ref) for stat in store.list(prefix)}
+
+
+@pytest.fixture(params=["memory", "local"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store on which the day is as good as over."""
+    monkeypatch.setattr("relay.resting.WAIT_S", 0.0)
+    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "store")
+
+
+@pytest.mark.parametrize("doomed", NEIGHBOURS)
+def test_p8_no_file_of_another_run_goes_whatever_its_name_begins_with(shared: Store, doomed: str) -> None:
+    runtime = QuietRuntime()
+    runs = {name: run_of(shared, name, runtime) for name in NEIGHBOURS}
+    run_of(shared, doomed, runtime, project="other")
+    put_off(shared, runs[doomed], runtime)
+    before, names = contents(shared), runs[doomed].names
+    sweep(runs[doomed], Pair(shared, shared), runtime)
+    gone = set(before) - set(contents(shared))
+    mine = {names.checkpoints + file for file in FILES} | {names.session(1), names.heartbeat(1)}
+    assert gone == mine
+    assert set(contents(shared, names.ledger)) > {name for name in before if name.startswith(names.ledger)}
+
+
+def test_of_two_stores_the_checkpoints_go_from_the_one_and_the_ledger_stays_in_the_other(shared: Store) -> None:
+    runtime, files = QuietRuntime(), MemoryStore()
+    ledger = run_of(shared, "a", runtime)
+    for name in ("a", "b"):
+        files.put(f"checkpoints/{PROJECT}/{name}/step_1.e1/state.json", b"x")
+    put_off(shared, ledger, runtime)
+    kept = contents(shared, ledger.names.ledger)
+    sweep(ledger, Pair(shared, files), runtime)
+    assert [*contents(files)] == [f"checkpoints/{PROJECT}/b/step_1.e1/state.json"]
+    assert kept.items() < contents(shared, ledger.names.ledger).items()
+
+
+def test_a_file_of_a_later_epoch_proves_a_lost_entry_and_nothing_goes(shared: Store) -> None:
+    """Somebody brought the run back and trained it, and those entries were lost: they would be trained on."""
+    runtime = QuietRuntime()
+    ledger = run_of(shared, "a", runtime)
+    put_off(shared, ledger, runtime)
+    shared.put(ledger.names.checkpoints + "step_20.e2/state.json", b"x")
+    before = contents(shared)
+    with pytest.raises(BadData, match="an entry has been lost"):
+        sweep(ledger, Pair(shared, shared), runtime)
+    assert contents(shared) == before
+
+
+def test_i5_a_zombie_uploads_into_a_deleted_run_and_cannot_commit_and_the_next_sweep_takes_it() -> None:
+    clock = Clock()
+    store, zombie = begun(MemoryStore(clock=clock))
+    zombie.commit(5)
+    clock.now += 1000.0
+    other = Client(store, 2)
+    put_away(other, store)
+    clock.now += WAIT_S
+    for file in FILES:
+        store.put(f"{other.ledger.names.checkpoints}step_9.e1/{file.rpartition('/')[2]}", b"late")
+    state = sweep(other.ledger, Pair(store, store), other.runtime)
+    store.put(f"{other.ledger.names.checkpoints}step_10.e1/state.json", b"later")
+    store.put(other.ledger.names.heartbeat(1), b"{}")
+    for act in (lambda: zombie.commit(10), zombie.release):
+        with pytest.raises(Fenced):
+            act()
+    with pytest.raises(Refused, match="deleted"):
+        zombie.lease()
+    assert sweep(Client(store, 3).ledger, Pair(store, store), other.runtime) == state
+    assert not contents(store, other.ledger.names.checkpoints)
+    assert Client(store, 4).begin().state == state, "I6: the name begins no other run"
+
+
+def test_who_reads_a_checkpoint_while_its_run_is_deleted_is_told_so(tmp_path: Path) -> None:
+    clock = Clock()
+    store, client = resting(clock)
+    clock.now += WAIT_S
+    reader = Client(store, 2).ledger
+    state = reader.read().state
+    assert state.head is not None
+    sweep(client.ledger, Pair(store, store), client.runtime)
+    with pytest.raises(PolicyRefused, match="was deleted"):
+        fetch_unheld(state.head, reader, state, store, Outbox(tmp_path))

@@ -133,4 +133,7 @@ def finite(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{DIGITS}g}")
+    if value is None:
+        return None
+    short = float(f"{value:.{DIGITS}g}")
+    return short if math.isfinite(short) else value  # the largest of all would be rounded up to infinity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -78,6 +79,9 @@ def test_numbers_are_short_and_columns_few() -> None:
     made = table([Row(1, 2.9, {f"m{n}": 1 / 3 for n in range(40)}), Row(2, 1.0, {"m0": 2e-9 / 3})], 0, 2)
     assert made and len(made.columns) == MAX_COLUMNS
     assert made.columns["m0"] == (0.33333, 6.6667e-10) and made.columns["m1"] == (0.33333, None)
+    most = sys.float_info.max
+    edges = table([Row(1, 0.0, {"x": most, "y": -most, "z": 5e-324})], 0, 1)
+    assert edges and edges.columns == {"x": (most,), "y": (-most,), "z": (5e-324,)}, "rounded up they are infinite"
     assert made.seconds == (2, 2), "a clock that falls is held"
     assert [row.values.keys() for row in made.rows()] == [{f"m{n}" for n in range(MAX_COLUMNS)}, {"m0"}]
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-SIGINT_CODE, STDERR = 130, 2
+SIGINT_CODE, SIGTERM_CODE, STDERR = 130, 143, 2
 WORDS = b"Interrupted while the program was being loaded; nothing was begun.\n"
 
 
@@ -27,6 +27,16 @@ def load() -> Callable[[], None]:
 def main() -> None:
     """Entry point of trm-relay."""
     load()()
+
+
+def unwind_on_sigterm() -> None:
+    """SIGTERM ends what is not a session as an exit does: a terminal's cursor and half-written files are put right."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(SIGTERM_CODE)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

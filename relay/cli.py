@@ -15,6 +15,7 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
+from relay.begin import unwind_on_sigterm
 from relay.clock import end_process
 from relay.commands import table
 from relay.commands.common import App
@@ -285,6 +286,7 @@ def main() -> None:
                     follow()
                     return
                 at_the_end.callback(dismiss)  # not atexit's: what a library does there may be cut short
+            unwind_on_sigterm()
             app()
     except SystemExit as end:
         end_process(end.code if isinstance(end.code, int) else int(end.code is not None))

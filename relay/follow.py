@@ -13,6 +13,7 @@ from rich.text import Text
 from relay.cells import cut, in_ascii
 from relay.clock import Runtime
 from relay.errors import StorageUnreachable
+from relay.screen import put_down
 from relay.wording import duration, harmless
 from storage.base import StoreError
 
@@ -157,7 +158,7 @@ class Redrawn:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        put_down(self._live, self._console)
 
 
 def shortened(rows: Sequence[str], footer: str, height: int) -> list[str]:

@@ -15,6 +15,7 @@ from relay.atwork import AtWork
 from relay.clock import Runtime
 from relay.progresstext import lines, plain
 from relay.redact import redact
+from relay.screen import put_down
 from relay.terminal import moves
 from relay.wording import harmless
 from relay.workload import Progress as Step
@@ -170,7 +171,7 @@ class Bar(_Told):
         self.work.phase("")
         self.work.transfer = ""
         if self._live is not None:
-            self._live.stop()
+            put_down(self._live, self._console)
 
     def drawn(self) -> Text:
         """What the terminal shows now."""

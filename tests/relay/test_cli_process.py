@@ -40,6 +40,17 @@ def test_ctrl_c_while_the_program_is_loaded_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 130 and done.stderr.count(b"\n") == 1, done.stderr.decode()
 
 
+def test_a_watch_that_is_terminated_shows_the_cursor_again(tmp_path: Path) -> None:
+    environ = {**os.environ, "HOME": str(tmp_path), "TTY_INTERACTIVE": "1", "TERM": "xterm"}
+    words = [*PROGRAM, "report", "--watch", "--run", "not_yet"]
+    with subprocess.Popen(words, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        assert watching.stdout is not None and watching.stderr is not None
+        assert b"\x1b[?25l" in watching.stdout.read(6)
+        watching.terminate()
+        out, err = watching.communicate(timeout=60)
+    assert watching.returncode == 143 and out.rfind(b"\x1b[?25h") > out.rfind(b"\x1b[?25l") and not err
+
+
 def test_without_torch_training_names_the_install_line(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
     done = start(tmp_path, "prepare", PYTHONPATH=str(tmp_path))

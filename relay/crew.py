@@ -10,6 +10,7 @@ from relay.availability import Windows, open_part, read
 from relay.history import History, history, speeds
 from relay.periods import NEVER, WEEK_S, Periods
 from relay.policy import Provider, Providers
+from relay.reset import Reset
 from relay.status import AccountRow, View
 from relay.team import Course, Member, OpenSession, Speeds
 from relay.wording import duration, printable
@@ -121,8 +122,8 @@ class Crew:
         return self._records[row.provider]
 
     def resets_of(self, row: AccountRow) -> Periods:
-        """By the provider's rule, else every seven days from the next reset that is known, else from now."""
-        rule, told = self.record_of(row).reset, row.quota.resets_at if row.quota else None
+        """By its rule, else every seven days from the next reset that is known, else from now."""
+        rule, told = self._rule_of(row), row.quota.resets_at if row.quota else None
         if row.weekly_hours is None and row.quota is None:
             return NEVER
         first = self.view.now + WEEK_S if told is None else told
@@ -235,7 +236,10 @@ class Crew:
             self.notes.append(f"{listed(unknown)}: session length unknown, {duration(SESSION_S)} assumed.")
 
     def _knows_reset(self, row: AccountRow) -> bool:
-        return bool(self.record_of(row).reset or (row.quota and row.quota.resets_at))
+        return bool(self._rule_of(row) or (row.quota and row.quota.resets_at))
+
+    def _rule_of(self, row: AccountRow) -> Reset | None:
+        return row.reset or self.record_of(row).reset
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from relay.accounts import Listed
 from relay.accountstate import effective
 from relay.policy import Providers
-from relay.quota import hours_of, left
+from relay.quota import hours_of, left, reset_of
 from relay.state import RunState
 from relay.status import AccountRow
 from relay.usage import Interval, given, seconds_within
@@ -115,4 +115,5 @@ def _row(listed: Listed, work: Work, providers: Providers, training: bool, run_i
         confirmed=word,
         session_minutes=account.session_minutes or provider.session_limit_minutes,
         weekly_hours=hours_of(account, provider),
+        reset=reset_of(account, provider),
     )

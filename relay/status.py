@@ -8,6 +8,7 @@ from typing import Any
 
 from relay.quota import Quota
 from relay.redact import nameless
+from relay.reset import Reset
 from relay.state import Holder, Link, RunState
 from relay.wording import iso
 
@@ -51,6 +52,8 @@ class AccountRow:
     """Longest session, as declared, else as the provider's record says."""
     weekly_hours: float | None = None
     """As declared, else as the provider's record says."""
+    reset: Reset | None = None
+    """When its hours begin anew, where a rule says so: its own, else its provider's."""
 
 
 @dataclass(frozen=True)

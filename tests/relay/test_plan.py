@@ -21,6 +21,7 @@ from relay.plan_text import Look, draw
 from relay.planned import Plan, plan_of
 from relay.policy import shipped
 from relay.quota import Quota
+from relay.reset import parse_reset
 from relay.state import Holder, Link
 from relay.status import AccountRow, View
 from relay.team import Course, OpenSession, Speeds
@@ -84,6 +85,15 @@ def test_an_account_is_planned_with_what_is_known_of_it() -> None:
     assert "k, own: one session measured, so the range knows nothing of how speeds differ." in notes
     assert "own: no weekly hours known, so planned around the clock." in notes
     assert "k, own: availability unknown, taken as always." in notes
+
+
+def test_an_accounts_own_reset_goes_by_the_clocks_of_its_zone() -> None:
+    friday = datetime(2026, 10, 23, 12, tzinfo=UTC).timestamp()
+    rule = parse_reset("fri 18:00 Europe/Berlin")
+    ends = rule.week(friday)[1]
+    own = replace(OWN, weekly_hours=5.0, reset=rule, quota=Quota(HOUR, 5 * HOUR, "declared", friday, ends))
+    resets = Crew(view(own, now=friday), shipped()).resets_of(own)
+    assert (resets.after(friday), resets.after(ends)) == (ends, ends + WEEK_S + HOUR), "summer time ends on the Sunday"
 
 
 def test_a_speed_measured_on_the_same_gpu_counts_for_who_has_not_trained() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relay.crew import Crew, LeftOut, Wish, listed
-from relay.plan import Forecast, forecast
+from relay.plan import Forecast, Interval, Week, forecast
 from relay.plan_presets import Preset
 from relay.plan_text import Look, draw
 from relay.policy import Providers
@@ -75,27 +75,11 @@ def document(found: Forecast, zone: str, notes: Sequence[str]) -> dict[str, Any]
         "in_s": {name: _left(getattr(found.finish, name), course.now) for name in ("p10", "p50", "p90")},
         "calendars": found.calendars,
         "sessions": middle.count,
-        "weeks": [
-            {
-                "begins": iso(week.begins),
-                "sessions": week.sessions,
-                "hours": round(week.hours, 3),
-                "steps": round(week.steps),
-                "done": round(week.done, 6),
-            }
-            for week in found.weeks
-        ],
+        "weeks": [_week(week) for week in found.weeks],
         "limit": found.limit,
         "shares": {key: round(value, 6) for key, value in vars(found.shares).items()},
         "one_more": [{"like": h.like, "kind": h.kind, "saves_s": round(h.saves_s)} for h in found.helps],
-        "intervals": [
-            {
-                "steps": one.steps,
-                "lost_s": round(one.lost_s, 1),
-                "stall_s": None if one.stall_s is None else round(one.stall_s, 1),
-            }
-            for one in found.intervals
-        ],
+        "intervals": [_interval(one) for one in found.intervals],
         "startup_s": course.startup_s,
         "gaps_s": [round(gap) for gap in course.gaps],
         "died": course.died,
@@ -104,6 +88,21 @@ def document(found: Forecast, zone: str, notes: Sequence[str]) -> dict[str, Any]
         "missing": [],
         "notes": list(notes),
     }
+
+
+def _week(week: Week) -> dict[str, Any]:
+    return {
+        "begins": iso(week.begins),
+        "sessions": week.sessions,
+        "hours": round(week.hours, 3),
+        "steps": round(week.steps),
+        "done": round(week.done, 6),
+    }
+
+
+def _interval(one: Interval) -> dict[str, Any]:
+    stall = None if one.stall_s is None else round(one.stall_s, 1)
+    return {"steps": one.steps, "lost_s": round(one.lost_s, 1), "stall_s": stall}
 
 
 def _blank(view: View, state: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ PATTERNS = (
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _USERINFO = re.compile(r"(://)[^/@\s]+@")
 _ASSIGNED = re.compile(
     r"""(?ix)
@@ -48,8 +49,21 @@ def _names_secret(name: str) -> bool:
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with known secret values and everything that looks like a credential masked."""
-    for secret in sorted(secrets, key=len, reverse=True):
+    """The text with known secret values and everything that looks like a credential masked.
+
+    Characters that nobody sees may stand inside a secret or beside it, and go when the text is shown (`harmless`).
+    """
+    known = sorted(secrets, key=len, reverse=True)
+    masked = _masked(text, known)
+    if masked.isprintable():
+        return masked
+    plain = harmless(_COLOUR.sub("", masked))
+    again = _masked(plain, known)
+    return masked if again == plain else again
+
+
+def _masked(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
         text = text.replace(secret, MASK)
     for pattern in PATTERNS:
         text = pattern.sub(MASK, text)

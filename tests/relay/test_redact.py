@@ -179,6 +179,22 @@ def test_a_folder_that_cannot_be_written_costs_the_log_not_the_session(tmp_path:
     close_log()
 
 
+@pytest.mark.parametrize("hidden", ["\u200b", "\x00", "\u202e", "\x1b[31m"])
+def test_characters_that_nobody_sees_hide_no_secret(tmp_path: Path, hidden: str) -> None:
+    """They go when a line is shown, and join what they parted; a library's colours stand right beside a key."""
+    secret = "hf_abcdefghijKLMNOP"
+    for text in (f"{secret[:6]}{hidden}{secret[6:]}", f"{hidden}{secret}{hidden}", f"a {hidden} b {secret}"):
+        assert secret not in harmless(redact(text)) and MASK in redact(text)
+    with_value = f"corr{hidden}ect-horse"
+    assert redact(with_value, {"correct-horse"}) == MASK
+    path = open_log(tmp_path, "run", 0.0)
+    assert path is not None
+    logging.getLogger("relay.x").error("refused %s", f"{secret[:6]}{hidden}{secret[6:]}")
+    close_log()
+    assert secret not in path.read_text() and MASK in path.read_text()
+    assert redact(f"a{hidden} text\nof two lines") == f"a{hidden} text\nof two lines", "other text stays as it was"
+
+
 def test_a_long_word_is_looked_at_once() -> None:
     word = "Z" * 100_000
     assert redact(word) == word, "from every letter on it would take hours"

@@ -8,6 +8,7 @@ from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, sur
 from relay.commands.opening import target_of
 from relay.commands.reading import accounts, require
 from relay.invitation import commands, document, free_id, text
+from relay.resting import refuse_resting
 from relay.storeid import Address
 
 
@@ -19,6 +20,7 @@ def invite(
     resolved = app.settle(config=config, flags={"run": run})
     opened, stores = require(app, resolved)
     state = opened.view.state
+    refuse_resting(state)
     ledger = str(Address(resolved.ledger_url.partition("#")[0], state.ledger_store))
     second = str(Address(resolved.checkpoint_url.partition("#")[0], state.checkpoint_store))
     where = {"RELAY_LEDGER_STORE": ledger, "RELAY_CHECKPOINT_STORE": second}

@@ -231,7 +231,8 @@ def test_an_archived_run_trains_no_more_but_can_be_read_and_forked(trained: Desk
     told = trained("runs", "archive", "r", "--why", "done, key=hunter2hunter2", HF_TOKEN="hunter2hunter2").out
     assert not any(b"hunter2" in path.read_bytes() for path in trained.folder.rglob("*") if path.is_file())
     assert "runs unarchive r" in told
-    for words in (("run", "--run", "r", "--target-steps", "20"), ("push", "--run", "r"), ("resume", "--run", "r")):
+    for words in (("run", "--run", "r", "--target-steps", "20"), ("push", "--run", "r"), ("resume", "--run", "r"),
+                  ("invite", "--run", "r")):  # fmt: skip
         refused = trained(*words, code=77)
         assert "archived" in refused.err and "runs unarchive r" in refused.err
     assert trained.status()["state"] == "archived"
@@ -242,6 +243,22 @@ def test_an_archived_run_trains_no_more_but_can_be_read_and_forked(trained: Desk
     trained("runs", "unarchive", "r")
     trained.train(8)
     assert trained.status()["step"] == 8
+
+
+@pytest.mark.usefixtures("a_day_later")
+def test_only_the_run_that_was_typed_is_meant_whatever_the_surroundings_name(trained: Desk) -> None:
+    """A person's shell and config name the run they train; a command that deletes must not listen to them."""
+    mine, other = files(trained), files(trained, "other")
+    around = {"RUN_NAME": "other"}
+    for wrong in ("", "R", "r ", "other", "r,other", "r/"):
+        trained("runs", "delete", "r", "--yes-delete", wrong, code=2, **around)
+    for wrong in ("R", "r/", "../r", "*", ""):
+        assert trained("runs", "delete", wrong, "--yes-delete", wrong, code=78, **around).err
+    assert "one character" in trained("run", "--run", "rr", "--target-steps", "3", code=78).err
+    trained("runs", "archive", "r", **around)
+    trained("runs", "delete", "r", "--yes-delete", "r", **around)
+    assert mine and not files(trained) and files(trained, "other") == other
+    assert trained.status("other")["state"] != "archived"
 
 
 def test_delete_first_shows_and_writes_nothing_and_wants_the_name_twice(trained: Desk) -> None:
@@ -272,6 +289,9 @@ def test_a_deleted_run_leaves_its_ledger_and_its_name_never_begins_again(trained
         ("evaluate", "--run", "r"),
         ("export", "--run", "r"),
         ("runs", "archive", "r"),
+        ("runs", "unarchive", "r"),
+        ("invite", "--run", "r"),
+        ("resume", "--run", "r", "--anyway"),
     ):
         refused = trained(*words, code=77)
         assert "was deleted" in refused.err and "step 6" in refused.err, words

@@ -17,6 +17,7 @@ MOST_POINTS = 4_000
 MOST_EXPANDED = 20_000
 """Points between commits that are looked at: of a longer run fewer a commit."""
 MOST_SERIES = 8
+DRAWN = 1e100
 VALIDATION = "validation"
 """The share of validation puzzles solved, which checkpoints carry themselves."""
 FIRST = ("lm_loss", "loss", "exact_accuracy", VALIDATION, "accuracy", "lr", "q_halt_loss", "q_halt_accuracy")
@@ -149,5 +150,5 @@ def thinned(series: Sequence[Sequence[float | None]], count: int, limit: int) ->
 
 
 def _short(value: float | None) -> float | None:
-    """Six digits: what a plot can show."""
-    return None if value is None else float(f"{value:.6g}")
+    """Six digits: what a plot can show. Beyond DRAWN the span of an axis would be infinite."""
+    return None if value is None or abs(value) > DRAWN else float(f"{value:.6g}")

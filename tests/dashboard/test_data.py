@@ -153,6 +153,13 @@ def test_a_number_that_only_some_commits_told_has_gaps_and_operational_ones_are_
     assert found["line"]["values"] == [[2.0, None], [0.5, None]]
 
 
+def test_numbers_that_no_axis_can_hold_are_gaps() -> None:
+    """Whoever may write the store may write them: `plot` failed on the span of such an axis."""
+    events = [Committed(n, 10 * n, 1, NOW, 0.0, "", {"loss": v}) for n, v in enumerate((1e308, 2.0, -1e308, 1e38), 1)]
+    found = curves(events, [link(1)])
+    assert found["line"]["values"] == [[None, 2.0, None, 1e38]]
+
+
 def test_trained_again_is_told_apart() -> None:
     found = curves([Committed(1, 10, 1, NOW, 0.0, "", {"loss": 2.0}), WentBack(2, 0)], [link(1)])
     assert found["line"]["step"] == [] and found["redone"]["step"] == [10] and found["commits"] == 0

@@ -122,19 +122,18 @@ class Demo:
     @contextmanager
     def _trained(self, run: str, account: str) -> Iterator[subprocess.Popen[str]]:
         """A session that is gone afterwards."""
-        child = subprocess.Popen(
+        with subprocess.Popen(
             self._command("run", "--account", account, *self._training(), run=run),
             env=self._environment(),
             cwd=self.folder,
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
-        )
-        try:
-            yield child
-        finally:
-            child.kill()
-            child.wait()
+        ) as child:
+            try:
+                yield child
+            finally:
+                child.kill()
 
     def _followed(self, child: subprocess.Popen[str]) -> Iterator[tuple[str, int]]:
         """A session's lines, each with its step or 0; every tenth of the way is told as it passes."""

@@ -63,6 +63,15 @@ class Warm:
             socket.send_fds(connection, [request], [stdin.fileno(), stdout.fileno(), stderr.fileno()])
         return Forked(connection, out)
 
+    def python(self, folder: Path) -> tuple[Path, dict[str, str]]:
+        """`python` and `python3` in a new folder that fork our command line; the variables that they need."""
+        folder.mkdir()
+        for name in ("python", "python3"):
+            script = f'#!/bin/sh\nexec {sys.executable} -I -S {ROOT}/tests/acceptance/python_of_docs.py "$@"\n'
+            (folder / name).write_text(script)
+            (folder / name).chmod(0o755)
+        return folder / "python", {"WARM_ADDRESS": self.address, "WARM_PYTHON": sys.executable}
+
     def close(self) -> None:
         """No more commands."""
         self._process.communicate(timeout=30)
@@ -166,7 +175,7 @@ class Relay:
         end = time.monotonic() + limit
         while (state := self.state(run)) is None or state.step < step:
             assert time.monotonic() < end, f"not within {limit} s: {self.status(run)}"
-            time.sleep(0.05)
+            time.sleep(0.2)
 
 
 def run_args(run: str, account: str, target: int, every: int, *more: str) -> tuple[str, ...]:

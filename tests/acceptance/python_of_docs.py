@@ -1,5 +1,6 @@
 """`python` as the pages type it, where the start-up is not what is shown: `rotate_accounts.py` is forked from a warm
-interpreter (warm.py), everything else gets the real one. WARM_ADDRESS and WARM_PYTHON name both.
+interpreter (warm.py), and so is `-m relay.cli`, which our own commands start; everything else gets the real one.
+WARM_ADDRESS and WARM_PYTHON name both. Killing this process kills the command.
 """
 
 import json
@@ -23,4 +24,6 @@ def forked(argv: list[str], address: str) -> int:
 if __name__ == "__main__":
     if sys.argv[1] == "rotate_accounts.py" and os.path.exists(sys.argv[1]):  # noqa: PTH110
         sys.exit(forked(sys.argv[2:], os.environ["WARM_ADDRESS"]))
+    if sys.argv[1:3] == ["-m", "relay.cli"]:
+        sys.exit(forked(sys.argv[3:], os.environ["WARM_ADDRESS"]))
     os.execv(os.environ["WARM_PYTHON"], [os.environ["WARM_PYTHON"], *sys.argv[1:]])

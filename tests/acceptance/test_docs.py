@@ -21,7 +21,9 @@ batch_size: 8
 data:
   train_rows: 1000
 arch:
+  hidden_size: 32
   H_cycles: 1
+  L_cycles: 1
   halt_max_steps: 2
 """
 """Settings of the clone: the same commands, less arithmetic."""
@@ -59,12 +61,8 @@ def desk(relay: Relay) -> tuple[Path, dict[str, str]]:
 
 def warmed(environment: dict[str, str], warm: Warm, folder: Path) -> dict[str, str]:
     """The same environment, but its `python` forks our command line."""
-    folder.mkdir()
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {ROOT}/tests/acceptance/python_of_docs.py "$@"\n')
-    python.chmod(0o755)
-    path = f"{folder}:{environment['PATH']}"
-    return environment | {"PATH": path, "WARM_ADDRESS": warm.address, "WARM_PYTHON": sys.executable}
+    _, needed = warm.python(folder)
+    return environment | needed | {"PATH": f"{folder}:{environment['PATH']}"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -2,8 +2,8 @@
 
 One connection a command, over the Unix socket that the command line names: its standard input, output and error come
 with one JSON object `{"argv", "env", "cwd"}`; its process id goes back on one line, and on another its exit code
-(negative: the signal that killed it). All forks have one hash seed: bytes that must not depend on it are compared with
-those of a process that was started anew.
+(negative: the signal that killed it). Whoever hangs up before that has the command killed. All forks have one hash
+seed: bytes that must not depend on it are compared with those of a process that was started anew.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import select
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -32,6 +33,10 @@ def become(request: dict[str, Any], handles: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
+    sys.path[:0] = filter(None, request["env"].get("PYTHONPATH", "").split(os.pathsep))
+    sys.modules.pop("sitecustomize", None)
+    with suppress(ImportError):  # as each interpreter does at its start: there the tests point an SDK to a fake service
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
     sys.argv[1:] = request["argv"]
     main()
 
@@ -48,9 +53,17 @@ def attend(connection: socket.socket) -> None:
         os.close(handle)
     with suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(f"{pid}\n".encode())
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        code = os.waitstatus_to_exitcode(ended(pid, connection))
         connection.sendall(f"{code}\n".encode())
     os._exit(0)
+
+
+def ended(pid: int, connection: socket.socket) -> int:
+    """Status of a command at its end, which comes by force once nobody listens any more."""
+    end = os.pidfd_open(pid)
+    if end not in select.select([end, connection], [], [])[0]:
+        os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
 
 
 def serve(address: str) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,12 @@ import pytest
 from relay.demo import place_beneath
 from relay.errors import UsageError
 from storage.base import open_store
-from tests.storage.fakes.process import ROOT
+from tests.acceptance.conftest import warm  # noqa: F401 - a fixture
+from tests.acceptance.processes import Warm
+from tests.relay.cli import Desk
 from tests.storage.shared import SHARED
 
-SMALL = ("--steps", "160", "arch.hidden_size=32", "arch.H_cycles=1", "arch.L_cycles=1", "batch_size=4")
+SMALL = ("--steps", "160", "data.train_rows=1000", "arch.H_cycles=1", "arch.L_cycles=1", "batch_size=4")
 """As little training as a demonstration allows."""
 
 
@@ -43,25 +44,28 @@ def test_a_store_of_drive_that_others_use_is_not_touched() -> None:
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("name", [name for name in SHARED if name != "local"])
 def test_killed_resumed_and_unbroken_end_in_the_same_bytes_on(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    warm: Warm,  # noqa: F811
 ) -> None:
+    """Its processes are forked; tests/relay/test_demo.py starts each anew."""
     shared = SHARED[name](tmp_path)
     for variable, value in shared.environ.items():
         monkeypatch.setenv(variable, value)
     if not shared.asks_for_new:
         open_store(shared.address).put("another/thing", b"of somebody")
     (tmp_path / "here").mkdir()
-    command = [sys.executable, str(ROOT / "rotate_accounts.py"), "demo", *SMALL, "--store", shared.address, "--json"]
-    environ = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path / "here")}
-    done = subprocess.run(
-        command, cwd=tmp_path / "here", env=environ, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    python, needed = warm.python(tmp_path / "bin")
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "here"))
+    environ = {**os.environ, **needed, "HOME": str(tmp_path)}
+    done = Desk(tmp_path / "here", environ)("demo", *SMALL, "--store", shared.address, "--json")
+    found = done.json
     assert found["equal"] and found["resumed_from_step"] < found["killed_at_step"] < 160
     assert [link["account"] for link in found["links"]] == ["account_1", "account_2"]
     place, _, identity = found["store"].partition("#id=")
-    assert len(identity) == 32 and place.partition("?")[0].removesuffix("new") in done.stderr
+    assert len(identity) == 32 and place.partition("?")[0].removesuffix("new") in done.err
     assert any(stat.name.endswith("manifest.json") for stat in open_store(place).list("checkpoints/demo/relayed/"))
     if not shared.asks_for_new:
         prefix = place.partition("?")[0].rpartition("/")[2] + "/"

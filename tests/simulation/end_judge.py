@@ -63,7 +63,8 @@ class EndJudge:
 
     def _superseded(self, run: Run, actor: Actor) -> bool:
         mine = [epoch for epoch, holder in run.holders.items() if holder is actor]
-        return bool(mine) and run.state["epoch"] > mine[0]
+        archived = any((run.name, epoch) in self.oracle.rest.ended for epoch in mine)
+        return archived or (bool(mine) and run.state["epoch"] > mine[0])
 
     def _nothing_lost(self, told: str) -> None:
         """In these worlds no entry is ever lost or forged."""

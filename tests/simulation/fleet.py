@@ -30,6 +30,7 @@ from storage.base import StoreError
 from storage.retry import RetryStore
 from tests.relay.fake_runtime import Process, World
 from tests.relay.sessions import CONFIG_HASH, PROJECT, FakeLocks, genesis
+from tests.simulation import resting
 from tests.simulation.actor import Actor
 from tests.simulation.fates import draw_fate
 from tests.simulation.oracle import Oracle
@@ -164,7 +165,6 @@ class Command:
             self.workload.table_every = fleet.pace.table_every
         self.evaluate_every, self.keep, self.every = 0, Keep(2), fleet.pace.every_steps
 
-    # -- its disk
     def touches_disk(self, how: str) -> None:
         """It is about to change something on its disk: a point at which it may die."""
         if self.actor.fate.strikes("disk", how, "before"):
@@ -181,7 +181,7 @@ class Command:
         """The process's main thread."""
         told = "?"
         try:
-            told = getattr(self, f"_{self.order.verb}")()
+            told = (getattr(type(self), f"_{self.order.verb}", None) or getattr(resting, self.order.verb))(self)
         except RelayError as error:
             self.fleet.oracle.verdict.refused(self.actor, error)
             told = f"{self.order.verb}-{int(error.exit_code)}"
@@ -196,7 +196,7 @@ class Command:
 
     def _run(self) -> str:
         if self.random.random() < 0.5:
-            self._ledger().check_epochs(self.store)  # as the command line does before anything else
+            self.ledger().check_epochs(self.store)  # as the command line does before anything else
         return self._told(session.run_session(self.context()))
 
     def _push(self) -> str:
@@ -207,7 +207,7 @@ class Command:
         return str(int(outcome.exit_code))
 
     def _fork(self) -> str:
-        ledger = self._ledger()
+        ledger = self.ledger()
         view = ledger.read()
         if not view.state.undamaged:
             return "fork-nothing"
@@ -227,7 +227,7 @@ class Command:
         return "fork-taken"
 
     def _verify(self) -> str:
-        found = verify.verify(self._ledger(), self.store)
+        found = verify.verify(self.ledger(), self.store)
         damaged = self.fleet.oracle.runs[PROJECT, self.run].damaged
         self.fleet.oracle.require(found.ok or bool(damaged), f"verify finds damage where none is: {found}")
         return f"verify-{'whole' if found.ok else 'damaged'}"
@@ -241,24 +241,24 @@ class Command:
         return "register-0"
 
     def _stop(self) -> str:
-        holder = self._ledger().read().state.holder
+        holder = self.ledger().read().state.holder
         if holder is not None:
             request_stop(self.store, Names(PROJECT, self.run), holder.epoch, "please")
         return "stop-0"
 
     def _resume(self) -> str:
-        ledger = self._ledger()
+        ledger = self.ledger()
         if ledger.read().state.halted is None:
             return "resume-none"
         ledger.append("resume", lambda _: Resume(why="anyway"), session=self.process.token(), account=None)
         return "resume-0"
 
-    def _ledger(self) -> RunLedger:
+    def ledger(self) -> RunLedger:
         return RunLedger(self.store, PROJECT, self.run, self.process)
 
     def context(self, **plan: Any) -> Context:
         """The session's surroundings, as the command line would build them."""
-        ledger, home = self._ledger(), self.machine.disk / PROJECT / self.run
+        ledger, home = self.ledger(), self.machine.disk / PROJECT / self.run
         run_id = genesis(self.run).run_id
         ledger.chain.mark = FileMark(home / f"judged.{run_id[:8]}.json")
         limits = Limits(started=self.process.monotonic(), budget_s=self.budget_s)

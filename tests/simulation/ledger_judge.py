@@ -62,6 +62,7 @@ class LedgerJudge:
             self._step(run, body)
             self._checkpoints(run, body)
             self._usage(run, body)
+            self.oracle.rest.entry(run, body, by)
         if kind in HELD or (kind == "incident" and not by.outsider):
             self._by_the_holder(run, body, by)
         check = {"lease": self._lease, "commit": self._commit, "rewind": self._rewind, "retire": self._retire}.get(kind)
@@ -124,7 +125,7 @@ class LedgerJudge:
     def _usage(self, run: Run, body: Json) -> None:
         """P12: only sessions give; a commit's steps are its account's, on the GPU that its link names."""
         kind, before, now = body["kind"], run.state, body["state"]
-        if kind not in ("lease", "commit", "release"):
+        if kind not in ("lease", "commit", "release", "archive"):
             same = [before.get(name) == now.get(name) for name in ("usage", "gpus")]
             self.require(all(same), f"P12: {kind} changes what accounts have given")
         if kind == "commit":
@@ -141,7 +142,7 @@ class LedgerJudge:
         before, now = set(run.retained), [key_of(c) for c in state["retained"]]
         self.require(len(now) == len(set(now)), "a checkpoint is retained twice")
         self.require(kind == "commit" or not set(now) - before, f"{kind} adds a checkpoint")
-        self.require(kind == "retire" or not before - set(now), f"{kind} removes a checkpoint")
+        self.require(kind in ("retire", "delete") or not before - set(now), f"{kind} removes a checkpoint")
         if state["head"] is not None:
             self.require(key_of(state["head"]) in now, f"{kind}: the head is not retained")
             self.require(state["head"]["step"] == state["step"], f"{kind}: the head is of another step")
@@ -152,11 +153,15 @@ class LedgerJudge:
         holder = run.state.get("holder")
         self.require(not run.state.get("halted"), "P10: a lease on a halted run")
         self.require(body["state"]["holder"]["session"] == body["session"], "I5: a lease for another session")
+        self.taken_over(holder, run, by)
+
+    def taken_over(self, holder: Json | None, run: Run, by: Actor) -> None:
+        """By whoever takes the lease, or archives the run."""
         if holder is None:
             return
         self.oracle.sky.summary.faults["takeover"] += 1
         gone = run.holders[holder["epoch"]]
-        if gone.died is not None and gone.machine == by.machine:
+        if not gone.alive and gone.machine == by.machine:  # its lock is free
             self.oracle.sky.summary.faults["takeover-same-host"] += 1
             return
         looks = [look for look in by.looks if look.epoch == holder["epoch"]]

@@ -15,6 +15,7 @@ from tests.simulation.actor import Actor
 from tests.simulation.end_judge import EndJudge
 from tests.simulation.ledger_judge import LedgerJudge
 from tests.simulation.loss_judge import LossJudge
+from tests.simulation.rest_judge import RestJudge
 from tests.simulation.trace import Trace
 from tests.simulation.truth import Key, Values
 from tests.simulation.weather import Sky
@@ -95,6 +96,7 @@ class Oracle:
         self.ledger = LedgerJudge(self)
         self.verdict = EndJudge(self)
         self.loss = LossJudge(self)
+        self.rest = RestJudge(self)
         sky.watch = self.effect
 
     @property
@@ -156,6 +158,8 @@ class Oracle:
         """I8 and P8, by the newest view: what an older one rightly allowed is allowed by this one too."""
         for kept in run.retained:
             self.require(name not in run.named[kept], f"I8: {name} was deleted, but step {kept} is retained")
+        if run.state.get("deleted") is not None:
+            return  # nothing can be appended that would name it
         retired, epoch = run.retired_at.get(key), run.state.get("epoch", 0)
         self.require(retired is not None or key[1] < epoch, f"P8: {name} of the newest epoch was deleted unretired")
         since = retired if retired is not None else self.files[name].first_at

@@ -23,6 +23,12 @@ def reckon(fleet: Fleet) -> None:
 
 def _finish(fleet: Fleet, name: str, number: int) -> None:
     run = fleet.oracle.runs[PROJECT, name]
+    if run.state.get("deleted") is not None:
+        _stays_deleted(fleet, run, number)
+        return
+    if run.state.get("archived") is not None:
+        _calmly(fleet, name, number + 2000, "run", "77")
+        _calmly(fleet, name, number + 3000, "unarchive", "unarchive-0")
     halted, lost = run.state["halted"], _nothing_sound(fleet, run)
     order = Order(1000 + number, fleet.world.now, 0, "fresh", fleet.runs.index(name), "run", 3600.0)
     before = fleet.summary.exits.copy()
@@ -44,6 +50,23 @@ def _finish(fleet: Fleet, name: str, number: int) -> None:
     for key in run.retained:
         gone = [n for n in run.named[key] if fleet.sky.raw(n) is None and n not in run.damaged]
         fleet.oracle.require(not gone, f"I8: {gone} of the retained step {key} are gone")
+
+
+def _stays_deleted(fleet: Fleet, run: Run, number: int) -> None:
+    """Nobody begins it again, and what zombies left of it goes with the next clean-up."""
+    _calmly(fleet, run.name, number + 2000, "run", "77")
+    _calmly(fleet, run.name, number + 3000, "push", "77")
+    _calmly(fleet, run.name, number + 4000, "delete", "delete-0")
+    left = [stat.name for stat in fleet.sky.store.list(run.prefix) if "/step_" in stat.name]
+    fleet.oracle.require(not left, f"0013: {left} of a deleted run are left")
+
+
+def _calmly(fleet: Fleet, name: str, number: int, verb: str, expected: str) -> None:
+    before = fleet.summary.exits.copy()
+    fleet.start(Order(number, fleet.world.now, 0, "fresh", fleet.runs.index(name), verb, 3600.0), calm=True)
+    fleet.world.run(to_the_end=True)
+    code = next(iter(fleet.summary.exits - before), "none")
+    fleet.oracle.require(code == expected, f"{verb} of {name}, which rests, ended with {code}, not {expected}")
 
 
 def _nothing_sound(fleet: Fleet, run: Run) -> bool:

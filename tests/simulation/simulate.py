@@ -13,6 +13,7 @@ from unittest import mock
 from relay import rules
 from tests.relay.fake_runtime import World
 from tests.relay.sessions import PROJECT
+from tests.simulation import resting
 from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Fleet, Machine, Order, Pace
 from tests.simulation.oracle import Oracle
@@ -81,6 +82,7 @@ def _scene(seed: int, on: str, folder: Path, summary: Summary) -> Fleet:
     orders = (*_orders(random, world.now, length, fleet.pace), *_after_a_halt(random, world.now, length, fleet.pace))
     for order in orders:
         world.at(order.at, lambda one=order: _carry_out(fleet, one))
+    _put_away(fleet, world.now, length)
     return fleet
 
 
@@ -144,6 +146,16 @@ def _after_a_halt(random: Random, begin: float, length: float, pace: Pace) -> It
         return
     for number, (share, verb) in enumerate(((0.5, "run"), (1.0, "run"), (1.5, "resume"), (1.6, "run")), 500):
         yield Order(number, begin + share * length, random.randrange(3), random.choice(ACCOUNTS), 0, verb, 1800.0)
+
+
+def _put_away(fleet: Fleet, begin: float, length: float) -> None:
+    """In some worlds somebody archives a run, and deletes it a day later while others sleep."""
+    random = Random(f"away {fleet.seed}")
+    for number, (at, verb, run) in enumerate(resting.wishes(fleet.seed, begin, length), 600):
+        order = Order(number, at, random.randrange(3), random.choice(ACCOUNTS), run, verb, 600.0)
+        fleet.world.at(at, lambda one=order: _carry_out(fleet, one))
+        if number == 600:
+            fleet.world.at(at - 1.0, lambda: resting.send_to_sleep(fleet, fleet.seed))
 
 
 def _carry_out(fleet: Fleet, order: Order) -> None:

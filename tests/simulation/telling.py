@@ -13,8 +13,14 @@ from tests.simulation.mutations import tally
 from tests.simulation.trace import Summary
 
 WANTED = {
-    "kinds": ("genesis", "lease", "commit", "retire", "rewind", "release", "incident", "resume"),
-    "exits": ("0", "1", "65", "69", "73", "74", "75", "76", "130", "143", "fork-0", "register-0", "verify-whole"),
+    "kinds": (
+        "genesis", "lease", "commit", "retire", "rewind", "release", "incident", "resume", "archive",
+        "unarchive", "delete",
+    ),
+    "exits": (
+        "0", "1", "65", "69", "73", "74", "75", "76", "130", "143", "fork-0", "register-0", "verify-whole",
+        "77", "archive-0", "archive-73", "unarchive-0", "delete-0", "delete-77", "gc-0",
+    ),
     "faults": (
         "before", "down", "full", "throttled", "after-put", "after-put_if_absent", "after-delete",
         "late-put", "late-put_if_absent", "late-delete", "landed-late", "landed-late-after-death", "landed-too-late",

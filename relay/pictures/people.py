@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +24,23 @@ class Person:
 
 def people(document: Mapping[str, Any], colours: Palette) -> dict[str, Person]:
     """By account, in the order they came; where there are more than colours, who trained longest has one."""
+    called, everybody = labels(document), dict.fromkeys(row["account"] for row in document["sessions"])
+    numbers = {account: place for place, account in enumerate(longest(document["sessions"], len(colours.people)))}
+    return {one: _person(one, called.get(one, one), numbers.get(one), colours) for one in everybody}
+
+
+def longest(sessions: Sequence[Mapping[str, Any]], most: int) -> list[str]:
+    """Accounts in the order they came; of more than that many, those that trained longest."""
     given: dict[str, float] = {}
-    for row in document["sessions"]:
+    for row in sessions:
         given[row["account"]] = given.get(row["account"], 0.0) + row["seconds"]
-    chosen = sorted(given, key=lambda account: -given[account])[: len(colours.people)]
-    called = {row["id"]: row["label"] for row in document["accounts"]}
-    numbers = {account: place for place, account in enumerate(one for one in given if one in chosen)}
-    return {account: _person(account, called.get(account, account), numbers.get(account), colours) for account in given}
+    kept = set(sorted(given, key=lambda account: -given[account])[:most])
+    return [account for account in given if account in kept]
+
+
+def labels(document: Mapping[str, Any]) -> dict[str, str]:
+    """What the listed accounts are called."""
+    return {row["id"]: row["label"] for row in document["accounts"]}
 
 
 def _person(account: str, label: str, number: int | None, colours: Palette) -> Person:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay.pictures.paper import DARK, WIDTH, Palette, dates, page, place, shown, write
+from relay.pictures.people import labels, longest
 from relay.pictures.strokes import DAY
 from relay.wording import counted
 
@@ -50,7 +51,7 @@ BROKEN = ("killed", "fenced", "failed")
 def draw_timeline(document: Mapping[str, Any], colours: Palette) -> Figure:
     """The picture; within `drawing`. The store's clock, told in UTC."""
     rows = document["sessions"]
-    lanes = lanes_of(rows)
+    lanes = longest(rows, MOST_LANES)
     kinds = [kind for kind in ENDS if any(row["kind"] == kind for row in rows)]
     top = 0.74 + ROW * -(-len(kinds) // 2)
     figure = page(top + LANE * len(lanes) + FOOT + (ROW if _unshown(document, lanes) else 0))
@@ -65,15 +66,6 @@ def draw_timeline(document: Mapping[str, Any], colours: Palette) -> Figure:
     if text := _unshown(document, lanes):
         write(figure, EDGE, top + LANE * len(lanes) + 0.48, text, color=colours.quiet, fontsize=8)
     return figure
-
-
-def lanes_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Accounts in the order they came; those that trained longest, where there are more than lanes."""
-    given: dict[str, float] = {}
-    for row in rows:
-        given[row["account"]] = given.get(row["account"], 0.0) + row["seconds"]
-    kept = set(sorted(given, key=lambda account: -given[account])[:MOST_LANES])
-    return [account for account in given if account in kept]
 
 
 def _unshown(document: Mapping[str, Any], lanes: Sequence[str]) -> str:
@@ -134,7 +126,7 @@ def _draw(axes: Axes, kind: str, bars: Sequence[tuple[float, float, float]], hig
 
 def _lanes(axes: Axes, document: Mapping[str, Any], lanes: Sequence[str], colours: Palette) -> None:
     """Whose each lane is, above its bars."""
-    called = {row["id"]: row["label"] for row in document["accounts"]}
+    called = labels(document)
     for number, account in enumerate(lanes):
         text = shown(called.get(account, account), account, WIDTH - 2 * EDGE)
         axes.text(0, number + 0.42, text, transform=axes.get_yaxis_transform(), va="bottom", fontsize=8.5)

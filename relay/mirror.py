@@ -87,7 +87,7 @@ def read_now(path: Path) -> Now | None:
         return None
 
 
-class View:
+class Onlooker:
     """Shows what is new each time it looks."""
 
     def __init__(

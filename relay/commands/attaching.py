@@ -12,7 +12,7 @@ from relay.earlier import Earlier
 from relay.errors import Exit, LeaseHeld, RelayError, UsageError
 from relay.identity import open_run
 from relay.interrupts import Interrupted, heed
-from relay.mirror import View
+from relay.mirror import Onlooker
 from relay.session import ENDS, FAILURES
 from relay.state import RunState
 from relay.wording import duration
@@ -105,9 +105,9 @@ def look_on(opening: Opening, other: Earlier) -> None:
     here = opening.here
     opening.shown.tell(f"Looking on at {process(other)}. Ctrl-C leaves it running.")
     shown = opening.shown
-    view = View(here.locks.path(other.session, "now"), shown.step, shown.tell, shown.aim)
+    onlooker = Onlooker(here.locks.path(other.session, "now"), shown.step, shown.tell, shown.aim)
     while here.neighbours.lives(other):
-        view.look()
+        onlooker.look()
         try:
             heed(opening.stop)
         except Interrupted as interrupted:

@@ -15,7 +15,7 @@ import pytest
 
 from relay.clock import RealRuntime
 from relay.earlier import Earlier, Neighbours, training_id
-from relay.mirror import LINES, Mirror, Now, View, read_now
+from relay.mirror import LINES, Mirror, Now, Onlooker, read_now
 from relay.samehost import FileHostLocks
 from relay.workload import Progress
 
@@ -124,7 +124,7 @@ def test_without_proc_or_a_folder_nothing_is_found_and_nothing_fails(tmp_path: P
 
 def test_what_a_session_leaves_is_shown_once_and_only_what_is_new(tmp_path: Path) -> None:
     path, shown = tmp_path / f"{THEIRS}.now", list[Any]()
-    mirror, view = Mirror(RealRuntime(), path), View(path, shown.append, shown.append, shown.append)
+    mirror, view = Mirror(RealRuntime(), path), Onlooker(path, shown.append, shown.append, shown.append)
     assert view.look() is None
     mirror.aim(40)
     mirror.step(Progress(3, {"lm_loss": 1.5}))

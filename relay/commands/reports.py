@@ -65,12 +65,9 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Draw the progress report of a run and its accounts; or show one session, all of them, or one account."""
-    if watch is not None and (account or session or as_json):
-        raise UsageError("--watch follows the report or --sessions, for people: not with --account, --session, --json.")
+    _check(watch is not None, account, session, sessions, as_json)
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run})
-    if sum(map(bool, (account, session, sessions))) > 1:
-        raise UsageError("--account, --session and --sessions each show something else: give one of them.")
     if account:
         show_account(app, resolved, account, redact, as_json)
     elif session:
@@ -84,6 +81,14 @@ def report(
         box = draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
         tell_space(resolved, view)
         emit(as_json, report_document(view, app.machine), box)
+
+
+def _check(watch: bool, account: str | None, session: str | None, sessions: bool, as_json: bool) -> None:
+    """Raises UsageError (2) for options that do not go together."""
+    if watch and (account or session or as_json):
+        raise UsageError("--watch follows the report or --sessions, for people: not with --account, --session, --json.")
+    if sum(map(bool, (account, session, sessions))) > 1:
+        raise UsageError("--account, --session and --sessions each show something else: give one of them.")
 
 
 def follow_report(

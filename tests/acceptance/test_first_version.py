@@ -84,3 +84,17 @@ def test_it_is_resumed_bit_for_bit(old: Old) -> None:
     for name, value in expected["metrics"].items():
         assert reached["metrics"][name] == pytest.approx(value, rel=1e-3, abs=1e-6), name
     assert desk("verify", "--json").json["ok"]
+
+
+def test_a_fork_of_it_under_other_settings_trains_and_is_certified(old: Old) -> None:
+    desk, begin, settings = old.desk, old.expected["from_step"], old.expected["settings"]
+    for run, change, fresh in (("wider", "batch_size=3", True), ("slower", "lr=1e-5", False)):
+        told = desk("fork", "--run", "first", "--to", run, *settings, change).out
+        assert ("fresh carry" in told) == fresh, run
+        for more in (2, 4):
+            desk.train(begin + more, *settings, change, run=run, account="account_2")
+        status = desk("status", "--run", run, "--json").json
+        assert status["step"] == begin + 4
+        assert [link["certified"] for link in status["links"]] == ["unknown", "exact"], run
+        assert desk("verify", "--run", run, "--json").json["ok"]
+    assert desk("status", "--run", "first", "--json").json["step"] == begin

@@ -8,7 +8,7 @@ from typing import cast
 from relay import usage
 from relay.changes import By, Commit, Key, Refused, Retire, Rewind, held, with_incident
 from relay.names import Names
-from relay.state import MAX_RETAINED, MAX_RETIRED, Checkpoint, Retired, RunState
+from relay.state import MAX_RETAINED, MAX_RETIRED, MAX_SHARING, Checkpoint, Retired, RunState
 
 KEPT_CHECKPOINTS = 2
 """The newest undamaged checkpoints that may never be retired (P8)."""
@@ -126,8 +126,9 @@ def _check_new(state: RunState, checkpoint: Checkpoint, by: By) -> None:
         raise Refused("commit: a damaged checkpoint cannot become the head")
     if checkpoint.borrows and not any(c.key == checkpoint.base and c.lends for c in state.undamaged):
         raise Refused(f"commit: it borrows from {checkpoint.base}, which is not retained, damaged, or lends nothing")
-    if len(state.retained) >= MAX_RETAINED:
-        raise Refused(f"commit: {MAX_RETAINED} checkpoints are retained; retire some first")
+    most = MAX_SHARING if checkpoint.base or state.bases else MAX_RETAINED
+    if len(state.retained) >= most:
+        raise Refused(f"commit: {most} checkpoints are retained; retire some first")
 
 
 def _best(retained: Sequence[Checkpoint]) -> Key | None:

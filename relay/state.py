@@ -33,7 +33,8 @@ from relay.fields import (
 MAX_LINKS = 100
 """At this many links the next lease must move the oldest half to a history object."""
 MAX_INCIDENTS, MAX_FAILURES = 20, 8
-MAX_RETAINED = 48
+MAX_RETAINED, MAX_SHARING = 48, 45
+"""The second where any of them shares files: more of these would not fit into an entry."""
 MAX_RETIRED = 200
 MAX_ACCOUNTS = 520
 MAX_INTERVALS = 1500

@@ -22,6 +22,7 @@ from relay.state import (
     MAX_LINKS,
     MAX_RETAINED,
     MAX_RETIRED,
+    MAX_SHARING,
     Failure,
     History,
     Incident,
@@ -215,6 +216,10 @@ def test_retire_spares_the_head_the_best_and_the_newest_two() -> None:
 def test_a_full_list_of_retained_checkpoints_asks_for_a_retire() -> None:
     state = committed(leased(new()), *range(1, MAX_RETAINED + 1))
     refused(state, "commit", Commit(checkpoint=checkpoint(999, 1)), by(1), "retire some first")
+    fewer = state.model_copy(update={"retained": state.retained[-MAX_SHARING:]})
+    assert do(fewer, "commit", Commit(checkpoint=checkpoint(999, 1)), by(1)).step == 999
+    lends = checkpoint(999, 1).model_copy(update={"base": (999, 1)})
+    refused(fewer, "commit", Commit(checkpoint=lends), by(1), "retire some first")
 
 
 def rewind(*damaged: tuple[int, int], to: tuple[int, int]) -> Rewind:
@@ -352,23 +357,25 @@ def test_a_malformed_change_is_refused_not_a_crash(kind: str) -> None:
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("shares", [False, True])
 @pytest.mark.parametrize("kinds", [0, MAX_ACCOUNTS // 2, MAX_ACCOUNTS, MAX_ACCOUNTS + MAX_FURTHER])
-def test_the_largest_state_there_can_be_fits_into_an_entry(kinds: int) -> None:
-    """`kinds`: of GPU, over all accounts; they take the room of intervals."""
+def test_the_largest_state_there_can_be_fits_into_an_entry(kinds: int, shares: bool) -> None:
+    """`kinds`: of GPU, over all accounts; they take the room of intervals. `shares`: checkpoints borrow files."""
     wide, long = "\U0001f600" * 500, "x" * 200
     head = checkpoint(2**53 - 1, 2**53 - 1, names=Names("p" * 64, "r" * 64), ref=long, committed_at=1.7e9 + 1 / 7)
     head = head.model_copy(update={"next": NextDigest(step=2**53 - 1, path=long, digest="d" * 64), "metric": 1 / 3})
+    head = head.model_copy(update={"base": head.key}) if shares else head
     at, step = 1.7e9 + 1 / 7, 2**53 - 1
     link = Link(epoch=step, account="a" * 64, from_step=step, to_step=step, commits=step, certified="not-exact",
                 why=wide, started=at, seconds=1e6 / 7, ended=at, end=wide, gpu="G" * 22)  # fmt: skip
     room = MAX_INTERVALS - kinds * 3 // 2
-    shares = [room // MAX_ACCOUNTS + (n < room % MAX_ACCOUNTS) for n in range(MAX_ACCOUNTS)]
+    spans = [room // MAX_ACCOUNTS + (n < room % MAX_ACCOUNTS) for n in range(MAX_ACCOUNTS)]
     rows = [kinds // MAX_ACCOUNTS + (n < kinds % MAX_ACCOUNTS) for n in range(MAX_ACCOUNTS)]
     full = leased(new()).model_copy(
         update={
             "origin": Origin(project="p" * 64, run="r" * 64, entry="e" * 64, step=step, state_hash="b" * 64),
             "head": head,
-            "retained": (head,) * MAX_RETAINED,
+            "retained": (head,) * (MAX_SHARING if shares else MAX_RETAINED),
             "retired": (Retired(step=step, epoch=step, at=at),) * MAX_RETIRED,
             "best": head.key,
             "metrics": {f"{n:064d}": 1 / 3 for n in range(32)},
@@ -378,10 +385,10 @@ def test_the_largest_state_there_can_be_fits_into_an_entry(kinds: int) -> None:
                     sessions=999,
                     steps=10**6,
                     seconds=1e6 / 7,
-                    intervals=((10**9, 10**9 + 1),) * share,
+                    intervals=((10**9, 10**9 + 1),) * span,
                     by_gpu=((7, 10**6, 10**6),) * rows[n],
                 )
-                for n, share in enumerate(shares)
+                for n, span in enumerate(spans)
             },
             "gpus": tuple(f"{n:022d}" for n in range(MAX_GPUS)),
             "incidents": (Incident(at=at, epoch=step, step=step, account="a" * 64, cause=wide, text=wide),)

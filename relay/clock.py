@@ -104,6 +104,11 @@ def end_process(code: int) -> None:
     farewell = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
     farewell.start()
     farewell.join(FAREWELL_S)
+    exit_now(code)
+
+
+def exit_now(code: int) -> None:
+    """End with that code and with what was printed; nothing else that the interpreter does at its end."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace as with_parts
@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from relay.clock import exit_now
 from relay.commands.attaching import choice, met, named
 from relay.commands.common import (
     AccountOption,
@@ -29,7 +30,6 @@ from relay.commands.here import followed
 from relay.commands.importing import begin_or_check
 from relay.commands.opening import Opening, target_of
 from relay.commands.planning import announce
-from relay.commands.trackers import leave_behind
 from relay.config import Settings
 from relay.context import Context, Outcome
 from relay.errors import Exit, RelayError
@@ -122,7 +122,7 @@ def run(
         if webhook and outcome.epoch and outcome.exit_code in (Exit.OK, Exit.HANDOFF):
             announce(app, resolved, webhook, redact)
         if opening.trackers and opening.trackers.left:
-            leave_behind(int(outcome.exit_code))
+            atexit.register(exit_now, int(outcome.exit_code))  # before a library's, which may wait for what is left
 
 
 def spot_look(app: App, settings: Settings) -> Look | None:

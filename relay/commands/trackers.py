@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import sys
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +17,7 @@ from relay.config import Resolved
 from relay.errors import BadConfig, RelayError, StorageUnreachable, UsageError
 from relay.ledger import RunLedger
 from relay.redact import redact, secrets_of
-from relay.sinks.base import SinkOff
+from relay.sinks.base import SinkOff, in_a_line
 from relay.sinks.choose import TITLES, Places
 from relay.sinks.feed import Feed
 from relay.sinks.follow import Trackers
@@ -98,21 +94,6 @@ def of_session(app: App, resolved: Resolved[Any], store: Store, tell: Callable[[
     return Trackers(app.runtime, wanted, tell) if wanted else None
 
 
-def leave_behind(code: int) -> None:
-    """The interpreter ends with that code at once, not when a tracker's library lets it: what is left is caught up.
-
-    Registered last, so it is the first thing that the interpreter does at its end.
-    """
-
-    def leave() -> None:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
-
-    atexit.register(leave)
-
-
 class Feeding:
     """All trackers that were asked for, from here."""
 
@@ -163,7 +144,7 @@ class Feeding:
         except (RelayError, StoreError):
             raise
         except (Exception, SystemExit, CancelledError) as error:
-            told = redact(" ".join(f"{type(error).__name__}: {error}".split())[:300], secrets_of(self._app.environ))
+            told = redact(in_a_line(error), secrets_of(self._app.environ))
             again = command("track", self._resolved.settings.run)
             raise StorageUnreachable(
                 f"{TITLES[key]} could not be fed: {told}. Nothing of the run was touched. When that is mended: "

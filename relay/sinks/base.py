@@ -43,6 +43,11 @@ def require(package: str, title: str) -> None:
         raise SinkOff(f"{title} is not installed: pip install 'trm-relay[{package}]'.")
 
 
+def in_a_line(error: BaseException) -> str:
+    """What a library raised, for people."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
 class Sink(Protocol):
     """A tracker. Anything it raises is told once and stops nothing; it is used by one thread."""
 

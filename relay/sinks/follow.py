@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from relay.clock import Event, Runtime, Task
 from relay.errors import RelayError
-from relay.sinks.base import FOREIGN, Sink, SinkOff
+from relay.sinks.base import FOREIGN, Sink, SinkOff, in_a_line
 from relay.sinks.feed import Feed
 from storage.base import StoreError
 
@@ -119,7 +119,7 @@ class Follower:
         self._failed += 1
         if self._failed == 1:
             again = f"`track --to {self.wanted.key}` brings it up to date"
-            self.tell(f"{self.wanted.title} could not be fed ({_line(error)}). Training goes on; {again}.")
+            self.tell(f"{self.wanted.title} could not be fed ({in_a_line(error)}). Training goes on; {again}.")
             self.note(f"{self.wanted.title} could not be fed ({type(error).__name__}); training went on. {again}.")
 
 
@@ -156,7 +156,3 @@ class Trackers:
                 again = f"the next session or `track --to {follower.wanted.key}` goes on from there"
                 self.tell(f"{follower.wanted.title} has not taken everything yet; {again}.")
         self._followers = []
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -54,8 +55,7 @@ SILENT: Mapping[str, Any] = {
     "finish_timeout_raises": True,
     "x_transaction_log_flush_interval": 1.0,
 }
-"""W&B by itself sends console, code, repository, host, user, packages and hardware: none of that. A setting that the
-installed version does not know is left out."""
+"""W&B by itself sends console, code, repository, host, user, packages and hardware: none of that."""
 UNASKED = {"WANDB_ERROR_REPORTING": "false"}
 """Variables of W&B's own that are set unless somebody has: its client would tell its maker of its own failures."""
 
@@ -72,6 +72,7 @@ class Wandb:
             os.environ.setdefault(name, value)
         import wandb
 
+        _require_silence(wandb)
         self._wandb, self._environ, self._marks, self._own = wandb, environ, marks, own
         self._offline = environ.get("WANDB_MODE") in OFFLINE
         self._line: Line | None = None
@@ -85,9 +86,7 @@ class Wandb:
         self.close()
         self._alone.take(self._marks.with_suffix(".lock"))
         self._line, self._step = line, 0
-        known = self._wandb.Settings.model_fields
         patient = {} if self._own is not None else {"finish_timeout": 0.0}  # only a session's end is in a hurry
-        wanted = {**SILENT, **patient}
         self._wandb.setup(self._wandb.Settings(silent=True))  # its login speaks before the run's own settings count
         self._run = self._wandb.init(
             entity=self._environ.get("WANDB_ENTITY") or None,
@@ -99,7 +98,7 @@ class Wandb:
             config=dict(line.config),
             resume="allow",
             reinit="create_new",
-            settings=self._wandb.Settings(**{key: value for key, value in wanted.items() if key in known}),
+            settings=self._wandb.Settings(**{**SILENT, **patient}),
         )
         self._run.define_metric("*", step_metric=STEP)
         self._run.define_metric(STEP, summary="max")
@@ -141,6 +140,16 @@ class Wandb:
         summary: Any = self._run.summary if self._run is not None else {}
         slot = summary.get(SLOT)
         return int(slot) if isinstance(slot, int | float) else NOTHING
+
+
+def _require_silence(library: ModuleType) -> None:
+    """Raises SinkOff for a version that cannot be told to send nothing else, or to leave this process alone."""
+    unknown = sorted(set(SILENT) - set(getattr(library.Settings, "model_fields", ())))
+    if unknown:
+        raise SinkOff(
+            f"W&B {library.__version__} has no setting {unknown[0]} and might send more than the curves: "
+            f"pip install --upgrade 'trm-relay[wandb]'."
+        )
 
 
 def refuse(environ: Mapping[str, str]) -> None:

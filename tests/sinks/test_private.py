@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,6 +136,16 @@ def test_a_key_in_netrc_is_a_key(tmp_path: Path) -> None:
     refuse({"HOME": "/nowhere", "NETRC": str(place)})
     with pytest.raises(SinkOff):
         refuse({"HOME": "/nowhere", "NETRC": str(place), "WANDB_BASE_URL": "https://wandb.club.example"})
+
+
+def test_a_version_of_w_and_b_that_cannot_be_told_to_be_silent_is_left_out(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kaggle has an older one: its stop button would interrupt training."""
+    known = {name: field for name, field in wandb.Settings.model_fields.items() if name != "stop_fn"}
+    monkeypatch.setattr(wandb, "Settings", SimpleNamespace(model_fields=known))
+    with pytest.raises(SinkOff, match=r"no setting stop_fn .*pip install --upgrade"):
+        Wandb({"WANDB_API_KEY": KEY}, home / "mark.json", own=None)
 
 
 @pytest.mark.parametrize("key", TITLES)

@@ -120,7 +120,6 @@ def integers(
     low: int,
     high: int,
     device: Device = "cpu",
-    start: int = 0,
 ) -> Tensor:
     """int64 in [low, high), by multiplying the highest 32 bits; the bias is below (high - low) / 2^32.
 
@@ -129,7 +128,7 @@ def integers(
     span = high - low
     if not 0 < span <= 2**31:
         raise ValueError(f"integers from {low} to below {high}: the range must hold 1 to 2^31 values")
-    return low + ((_shift_right(bits(seed, step, stream, shape, device, start), 32) * span) >> 32)
+    return low + ((_shift_right(bits(seed, step, stream, shape, device), 32) * span) >> 32)
 
 
 def below(seed: int, step: int | Tensor, stream: int, spans: Tensor) -> Tensor:

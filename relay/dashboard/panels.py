@@ -18,7 +18,6 @@ from relay.wording import printable
 
 MOST_ACCOUNTS = 520
 MOST_INCIDENTS = 50
-NOTHING_TO_DO = "Nothing: the run went on by itself."
 ADVICE = {
     "rewind": "Nothing: the steps are trained again. If it happens often, run doctor on the machine that wrote them.",
     "non-finite": "If it happens again the run halts: fork from an earlier checkpoint with a lower learning rate.",

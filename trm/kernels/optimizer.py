@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -54,8 +53,3 @@ def adam_atan2_ema_(
         p, grad, m, v, p if ema is None else ema, step_rates, betas[0], betas[1], ema_rate, count, ema is not None,
         _BLOCK,
     )  # fmt: skip
-
-
-def new_rates(device: torch.device) -> Tensor:
-    """Where the step's rates live."""
-    return torch.zeros(RATES, dtype=torch.float32, device=device)

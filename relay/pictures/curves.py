@@ -222,6 +222,8 @@ def _share(panels: Sequence[Axes], chart: Chart) -> None:
     began = handoffs(chart.document["sessions"], chart.x)
     for axes in panels:
         axes.set_xlim(low, high)
+    for number in panels[0].texts:
+        number.set_visible(low <= number.get_position()[0] <= high)  # else it would stand beside the picture
     for axes in panels[1:]:
         lines = axes.vlines(began, 0, 1, colors=chart.colours.handoff, transform=axes.get_xaxis_transform())
         lines.set(linewidth=0.6, alpha=min(1.0, MANY / max(1, len(began))), zorder=0.5, gid="handoffs")

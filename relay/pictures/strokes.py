@@ -11,6 +11,8 @@ from relay.dashboard.curves import VALIDATION
 
 Point = tuple[float, float]
 DAY = 86_400.0
+MOST = 1e100
+"""What is larger is drawn as this: the differences and squares that a picture needs have no room beyond 1e308."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def series_of(curves: Mapping[str, Any], x: str) -> dict[str, list[Series]]:
 def strokes(side: Mapping[str, Any], number: int, x: str, joined: bool) -> tuple[Stroke, ...]:
     """Of one column. joined: each stroke begins with the point that the one before it ended with."""
     known = [
-        (epoch, (across(at, x), float(value)))
+        (epoch, (across(at, x), max(-MOST, min(MOST, float(value)))))
         for epoch, at, value in zip(side["epoch"], side[x], side["values"][number], strict=True)
         if value is not None
     ]

@@ -246,3 +246,25 @@ def test_what_cannot_be_drawn_is_said_and_writes_nothing(desk: Desk, monkeypatch
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'trm-relay[plot]'" in desk("plot", "--run", "r", code=78).err
     assert not [file for file in desk.folder.iterdir() if file.suffix in (".png", ".svg", ".jpg")]
+
+
+@pytest.mark.parametrize("x", AXES)
+@pytest.mark.parametrize("extreme", [1.7e308, 1e30, 5e-324])
+def test_numbers_at_the_ends_of_what_a_float_holds_are_drawn(x: str, extreme: float) -> None:
+    told = [{"lm_loss": extreme * sign, "exact_accuracy": extreme, "lr": 5e-324} for sign in (1, -1, 1)]
+    events = [Committed(n, 10 * n, 1, NOW + n, float(n), "", metrics) for n, metrics in enumerate(told, 1)]
+    page = document(Seen(view(trained()), [link(1, to_step=30, started=NOW)], events=events))
+    figure = curves_of(page, x)
+    with drawing(LIGHT):
+        assert encoded(figure, ".png", "t")
+
+
+def test_a_session_far_from_all_points_has_no_number_beside_the_picture() -> None:
+    """Years of lease without a commit: its number would be drawn so far away that no page could hold it."""
+    events: list[Event] = [committed(step, step, 1, step) for step in (100, 200)] + [WentBack(201, 0)]
+    links = [link(1, to_step=200, started=NOW), link(2, from_step=0, to_step=0, started=NOW + 1e6, seconds=1e9)]
+    figure = curves_of(document(Seen(view(trained()), links, events=events)), "time")
+    low, high = figure.axes[0].get_xlim()
+    assert all(low <= text.get_position()[0] <= high for text in figure.axes[0].texts if text.get_visible())
+    with drawing(LIGHT):
+        assert encoded(figure, ".png", "t")

@@ -4,6 +4,7 @@ hundreds of processes share what one has compiled.
 """
 
 import os
+import sys
 
 import pytest
 
@@ -16,6 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Here, because the process that adds up what the workers report loads no conftest below this one."""
     config.pluginmanager.register(telling, "simulation")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process would compile every module of ours again
+    sys.dont_write_bytecode = False  # what pytest makes of the tests is half of the time to collect them
 
 
 @pytest.fixture(autouse=True)

@@ -45,6 +45,7 @@ def is_backend(path: Path) -> bool:
     return path.relative_to(ROOT).parts[:2] in {("storage", name) for name in ("s3", "dropbox")}
 
 
+@pytest.mark.slow
 def test_a_session_starts_without_torch_s_compiler() -> None:
     """Importing it takes as long as the rest of torch, and a session compiles nothing with it."""
     code = (

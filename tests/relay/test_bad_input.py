@@ -169,6 +169,7 @@ def test_a_full_store_at_the_start_is_said_before_training_with_what_to_do(
     assert desk.status()["head"]["state_hash"] == hash_of(9, state_at(9))
 
 
+@pytest.mark.slow
 def test_a_store_that_fills_up_mid_run_stops_no_training_and_loses_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def test_the_default_target_is_the_runs_own_then_the_tasks(desk: Desk) -> None:
     assert desk.status()["step"] == 45
 
 
+@pytest.mark.slow
 def test_a_planned_end_hands_off_with_75(desk: Desk) -> None:
     desk.kind.made = {"crash": {}, "step_s": 0.02, "sleep": __import__("time").sleep}
     done = desk.train(100_000, "--budget-minutes", "0.15", code=75)

@@ -15,6 +15,8 @@ from relay.demo import RELAYED, UNBROKEN, Demo, prepare
 from relay.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
+SMALL = ("batch_size=4", "data.train_rows=1000", "arch.H_cycles=1", "arch.L_cycles=1")
+"""Of a training: little arithmetic."""
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_both_hashes_fit_their_line(capsys: pytest.CaptureFixture[str], monkeypa
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_resumed_and_unbroken_end_in_the_same_bytes(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "rotate_accounts.py"), "demo", "--steps", "160", "batch_size=8", "--json"]
+    command = [sys.executable, str(ROOT / "rotate_accounts.py"), "demo", "--steps", "160", *SMALL, "--json"]
     environ = {**os.environ, "HOME": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr

@@ -53,6 +53,7 @@ def test_advance_stops_between_steps_and_reports(workload) -> None:
     assert go(workload, 1) == []
 
 
+@pytest.mark.slow
 def test_a_fresh_process_continues_bit_for_bit(workload, tmp_path) -> None:
     go(workload, 4)
     folder = tmp_path / "checkpoint"

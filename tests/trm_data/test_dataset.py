@@ -107,6 +107,7 @@ def test_content_hash_is_of_the_tokens() -> None:
     assert Dataset(tokens, tokens, 7).content_hash not in hashes
 
 
+@pytest.mark.slow
 def test_another_process_reads_the_same_batch() -> None:
     """The hash was written down from a third one."""
     code = """

@@ -101,6 +101,7 @@ def test_more_puzzles_than_there_are_is_refused() -> None:
         sudoku4._draw(grids, sudoku4.ambiguous(grids), torch.tensor([0]), 400, seed=0, step=1)
 
 
+@pytest.mark.slow
 def test_the_default_path_imports_no_numba(tmp_path: Path) -> None:
     """Neither generated 4x4 puzzles nor a CSV file for training load the compiler."""
     fixture = ROOT / "tests" / "data" / "sudoku" / "good.csv"

@@ -7,7 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from relay import checkpoint as checkpoints
 from relay import entrance, fork, keeping, restore
 from relay.checkpoint import Writer
 from relay.errors import BadData
@@ -135,9 +134,10 @@ def _fork_shares() -> Patches:
                     break
         return files
 
+    from relay import packing
     from relay.manifest import Manifest
 
-    manifest = patch(checkpoints, "Manifest", lambda **values: Manifest.model_construct(**values))
+    manifest = patch(packing, "Manifest", lambda **values: Manifest.model_construct(**values))
     return [patch(fork, "upload", upload), manifest]
 
 

@@ -70,6 +70,7 @@ CLASSES: dict[str, tuple[Change, str]] = {
 """Every setting of the relay. A workload's settings are pinned, all of them."""
 NOTES = {
     "task": "another task is another data set and seldom fits",
+    "seed": "of own puzzles it draws other rows: then *all but the carry*, as with other data",
     "data.train": "pinned by content: another path to the same rows is no change",
     "data.test": "pinned by content",
     "total_steps": "pinned only while `lr_min_ratio` is below 1; then also what a new `target_steps` implies",

@@ -113,8 +113,8 @@ def fork(
     changes = {key: value for key, value in changes.items() if key in leaves(app.kind.model)}
     before = pinned
     pinned = app.kind.forked(before, changes, resolved.workload, resolved.path(settings.data_dir))
-    differing = {one.key for one in difference(before, pinned)}
-    refit = app.kind.refit({key: value for key, value in changes.items() if key in differing}, pinned)
+    differing = {one.key: one.mine for one in difference(before, pinned)}
+    refit = app.kind.refit(differing, pinned)
     change = Refitted(refit, config_hash(pinned)) if refit else None
     head, origin = copied(app, resolved, parent, source.checkpoints, Names(settings.project, to), step, change)
     made = begin_run(
@@ -127,6 +127,8 @@ def fork(
     given = [text for text in overrides or () if text.lstrip("+").partition("=")[0] in changes]
     how = " with its weights and moments and a fresh carry" if change else ""
     text = f"Run {to} begins at step {head.step:,} of {settings.run}{how}: {command('run', to, *given)}"
+    if any(key.startswith("data.") for key in differing):
+        text += f"\nIts validation rows may be rows that {settings.run} trained on: judge it by its test rows."
     emit(as_json, document, text)
 
 

@@ -44,6 +44,7 @@ def test_the_fork_that_a_refusal_names_goes_on_with_weights_and_a_fresh_carry(
     words[words.index("--to") + 1] = run
     told = lived(*words)
     assert "fresh carry" in told.out and "begins at step 3" in told.out
+    assert ("validation rows" in told.out) == change.startswith("data.")
     before, after = files(lived, "r", 3), files(lived, run, 3)
     same = {name for name in before if not name.startswith("carry/")}
     assert same == {name for name in after if not name.startswith("carry/")}
@@ -112,7 +113,8 @@ def test_data_of_ones_own_is_never_exchanged_for_the_tasks_unasked(lived: Desk) 
     refused = lived("fork", "--run", "own", "--to", "own2", "seed=3", code=78).err
     assert "data.train=generated" in refused and "Name the data too" in refused
     assert lived.status("own2")["state"] == "new"
-    lived("fork", "--run", "own", "--to", "own2", "seed=3", *named)
+    told = lived("fork", "--run", "own", "--to", "own2", "seed=3", *named).out
+    assert "fresh carry" in told and "validation rows" in told, "another seed draws other rows of the file"
     assert genesis(lived, "own2")["data"]["test"] == genesis(lived, "own")["data"]["test"]
     lived.train(3, *SMALL, *named, "seed=3", run="own2")
 

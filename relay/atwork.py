@@ -23,7 +23,7 @@ class Pace:
         return self._monotonic()
 
     def add(self, step: int) -> float:
-        """The time now."""
+        """A step is done; the time now."""
         now = self._monotonic()
         self._first = self._first or (step, now)
         steps, seconds = step - self._first[0], now - self._first[1]
@@ -52,10 +52,9 @@ class AtWork:
         """Whether this session has made a step."""
         return self.stepped_at > -math.inf
 
-    def step(self, progress: Step) -> float:
-        """A training step is done; the time now."""
+    def step(self, progress: Step) -> None:
+        """A training step is done."""
         self.stepped_at, self.metrics = self.pace.add(progress.step), progress.metrics
-        return self.stepped_at
 
     def phase(self, text: str) -> None:
         """Another thing is done from now on; one with the same words before a colon goes on, further along."""

@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass
 class Listener:
-    """What people and sinks are told. Every function must return quickly and raise nothing."""
+    """What whoever watches the session is told. Every function must return quickly and raise nothing."""
 
     tell: Callable[[str], None] = lambda text: None
     progress: Callable[[Progress], None] = lambda progress: None
@@ -65,9 +65,9 @@ class Listener:
     """Who is in the way of the lease, at each look."""
     transfer: Show = silent
     """How far a checkpoint is on its way, from any thread."""
-    tick: Callable[[], None] = field(default=lambda: None, kw_only=True)
+    tick: Callable[[], None] = lambda: None
     """Asked all the time while the session waits for the lease."""
-    entered: Callable[[], None] = field(default=lambda: None, kw_only=True)
+    entered: Callable[[], None] = lambda: None
     """The wait is over, however it ended."""
     phase: Callable[[str], None] = lambda text: None
     """What is done while no step is made; empty: training goes on."""

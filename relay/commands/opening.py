@@ -258,12 +258,10 @@ class Opening:
         )
 
     def _listener(self) -> Listener:
-        """The display, and for what is told the log."""
+        """The display, and for what is told the log; who is waited for is told by `followed`."""
         shown = self.shown
         sending = through(shown.transfer, self.app.runtime)
-        return Listener(
-            self.tell, shown.step, transfer=sending, phase=shown.phase, committed=shown.committed
-        )  # who is waited for: followed()
+        return Listener(self.tell, shown.step, transfer=sending, phase=shown.phase, committed=shown.committed)
 
 
 def _bare_client(app: App, url: str) -> Store:

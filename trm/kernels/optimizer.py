@@ -15,8 +15,6 @@ from torch import Tensor
 from trm.kernels.device_math import atan2_positive
 
 _BLOCK = 1024
-RATES = 3
-"""Numbers of `rates`."""
 
 
 def rates(t: int, lr: float, betas: tuple[float, float], weight_decay: float) -> tuple[float, float, float]:
@@ -47,7 +45,7 @@ def adam_atan2_ema_(
     p: Tensor, grad: Tensor, m: Tensor, v: Tensor, ema: Tensor | None, step_rates: Tensor,
     betas: tuple[float, float], ema_rate: float,
 ) -> None:  # fmt: skip
-    """Update the float32 buffers p, m, v and ema (if any) in place. step_rates: float32 (RATES,), from `rates`."""
+    """Update the float32 buffers p, m, v and ema (if any) in place. step_rates: float32 (3,), from `rates`."""
     count = p.numel()
     _update[(triton.cdiv(count, _BLOCK),)](
         p, grad, m, v, p if ema is None else ema, step_rates, betas[0], betas[1], ema_rate, count, ema is not None,

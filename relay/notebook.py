@@ -51,9 +51,9 @@ class Notebook:
     """One person's notebook, from the first cell to the last."""
 
     folder: Path = CHECKOUT
-    environ: MutableMapping[str, str] = field(default_factory=lambda: os.environ)
+    environ: MutableMapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     runtime: Runtime = field(default_factory=RealRuntime)
-    opened: Opened | None = None
+    opened: Opened | None = field(default=None, repr=False)
     """The store and the settings, once they were found to fit."""
     ended: dict[str, Any] | None = None
     """How this notebook's newest session ended (relay.run/1)."""

@@ -45,7 +45,7 @@ class App:
 
     kind: Kind
     runtime: Runtime = field(default_factory=RealRuntime)
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     cwd: Path = field(default_factory=Path.cwd)
     root: Path = Path("/")
     """Of the file system, for looking at the machine."""
@@ -53,7 +53,7 @@ class App:
     """Process start on the runtime's monotonic clock."""
     session: str = ""
     """32 random hexadecimal digits, new for each process (P5)."""
-    export: Callable[[Mapping[str, str]], None] = os.environ.update
+    export: Callable[[Mapping[str, str]], None] = field(default=os.environ.update, repr=False)
     """Hands secrets that were found to the storage libraries, and to what a notebook starts later."""
     chain: Chain = field(init=False)
 

@@ -85,6 +85,15 @@ def test_the_store_is_found_among_the_secrets_and_handed_on_to_commands(
     assert "RELAY_STORE of Colab's secrets" in said
 
 
+def test_a_notebook_shown_in_a_cell_shows_no_secret(desk: Desk, secrets: dict[str, Any]) -> None:
+    """Its last line may be any name: IPython writes its repr into the file that people share."""
+    secrets |= {"RELAY_STORE": desk.environ["RELAY_STORE"]}
+    one = book(desk, **COLAB, AWS_SECRET_ACCESS_KEY="hunter2hunter2")
+    one.settings("account_7")
+    assert "hunter2" not in repr(one) + repr(one.opened) and desk.environ["RELAY_STORE"] not in repr(one)
+    assert "HOME" not in repr(one) + repr(one.opened), "nor the rest of the environment"
+
+
 def test_what_is_typed_no_more_is_forgotten(desk: Desk, secrets: dict[str, Any]) -> None:
     one = book(desk, **COLAB)
     one.settings("account_1", store=desk.environ["RELAY_STORE"], trial=True)

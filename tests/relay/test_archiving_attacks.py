@@ -13,7 +13,7 @@ from relay.canonical import digest
 from relay.changes import Archive, By, Delete, Lease, Refused, Release, Unarchive
 from relay.collect import sweep_signs
 from relay.commands.clearing import clear, judge
-from relay.errors import BadData, Fenced, PolicyRefused
+from relay.errors import BadData, Exit, Fenced, PolicyRefused
 from relay.identity import Opened, Pair
 from relay.ledger import RunLedger
 from relay.outbox import Outbox
@@ -21,12 +21,15 @@ from relay.registry import Registry
 from relay.resting import WAIT_S
 from relay.restore import fetch_unheld
 from relay.rules import apply
+from relay.session import push, run_session
 from relay.state import RunState
 from storage.base import Ref, Store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
 from tests.relay.runs import PROJECT, Client, Clock, QuietRuntime, begun, forged, genesis, id_of, raw
+from tests.relay.sessions import PROJECT as LAB
+from tests.relay.sessions import RUN, Lab, down
 from tests.relay.test_archiving import NoLocks, put_away, resting
 
 DELETER = id_of(9)
@@ -251,3 +254,42 @@ def test_who_reads_a_checkpoint_while_its_run_is_deleted_is_told_so(tmp_path: Pa
     sweep(client.ledger, Pair(store, store), client.runtime)
     with pytest.raises(PolicyRefused, match="was deleted"):
         fetch_unheld(state.head, reader, state, store, Outbox(tmp_path))
+
+
+def test_a_link_in_a_deleted_runs_folder_leads_to_no_other_runs_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who may write in the folder lays links; a sync program may, too."""
+    monkeypatch.setattr("relay.resting.WAIT_S", 0.0)
+    store, runtime = LocalStore(tmp_path / "store"), QuietRuntime()
+    mine, other = run_of(store, "a", runtime), run_of(store, "b", runtime)
+    root = tmp_path / "store" / "checkpoints" / PROJECT
+    (root / "a" / "step_2.e1").symlink_to(root / "b" / "step_1.e1", target_is_directory=True)
+    (root / "a" / "step_3.e1").mkdir()
+    (root / "a" / "step_3.e1" / "state.json").symlink_to(root / "b" / "step_1.e1" / "state.json")
+    (tmp_path / "store" / "runs" / PROJECT / "a" / "sessions" / "x").symlink_to(
+        tmp_path / "store" / "runs" / PROJECT / "b", target_is_directory=True
+    )
+    before = contents(store, other.names.checkpoints) | contents(store, other.names.home)
+    put_off(store, mine, runtime)
+    sweep(mine, Pair(store, store), runtime)
+    assert contents(store, other.names.checkpoints) | contents(store, other.names.home) == before
+    assert not (root / "a" / "step_1.e1" / "state.json").exists()
+
+
+def test_what_a_machine_could_not_send_is_not_pushed_into_a_deleted_run_and_stays_there(lab: Lab) -> None:
+    session = lab.session("alice", machine="a", budget_s=40, target_steps=1000, every_steps=50)
+    lab.world.at(lab.world.now + 20, lambda: setattr(session.store, "fail", down))
+    kept = lab.run(session)
+    assert kept.exit_code == Exit.UPLOAD_FAILED and kept.unsent is not None
+    lab.world.now += 1000
+    ledger = RunLedger(lab.shared, LAB, RUN, lab.world.process())
+    archive(ledger, lab.shared, QuietRuntime(), NoLocks(), session=DELETER)
+    lab.world.now += WAIT_S + 1
+    state = sweep(ledger, Pair(lab.shared, lab.shared), QuietRuntime())
+    for act in (push, run_session):
+        late = lab.session("alice", machine="a", target_steps=1000).start(act)
+        lab.world.run()
+        assert late.outcome.exit_code == Exit.POLICY and "was deleted" in late.outcome.message
+        assert (kept.unsent / "state.json").exists() and lab.state() == state
+    assert not contents(lab.shared, ledger.names.checkpoints)

@@ -15,6 +15,7 @@ from relay.errors import Exit, RelayError
 from relay.gpus import gpu_name
 from relay.phases import phases
 from relay.quota import Quota
+from relay.samples import about_itself
 from relay.sessionreport import MAX_CHECKPOINTS, Happened, Left, Made, SessionReport, encode, named, per_hour
 from relay.sessiontext import TARGET_REACHED
 from relay.state import Incident, RunState
@@ -130,8 +131,7 @@ def _told(state: RunState, epoch: int) -> dict[str, float]:
     """Numbers of training in the newest commit, if it is this session's; what it measured of itself is told apart."""
     if state.head is None or state.head.epoch != epoch:
         return {}
-    about_itself = ("_s", "_ms", "goodput")
-    return {name: value for name, value in state.metrics.items() if not name.endswith(about_itself)}
+    return {name: value for name, value in state.metrics.items() if not about_itself(name)}
 
 
 def _happened(incidents: Iterable[Incident], epoch: int) -> list[Happened]:

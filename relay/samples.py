@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, NamedTuple, Self
@@ -20,6 +21,8 @@ DIGITS = 5
 """Significant digits that are kept: what a curve can show."""
 MAX_STATE = 230_000
 """Bytes of a state beside which every table fits into an entry; beside a larger one there is none."""
+
+_ABOUT_ITSELF = re.compile(r".*(_s|_ms|_bytes)|goodput")
 
 Place = Annotated[int, Field(ge=0, le=10**9)]
 
@@ -124,6 +127,11 @@ def table(rows: Sequence[Row], after: int, up_to: int) -> Samples | None:
         seconds=tuple(seconds),
         columns={name: tuple(_short(row.values.get(name)) for row in fitting) for name in names},
     )
+
+
+def about_itself(name: str) -> bool:
+    """Whether a metric is what a session tells of itself (times, sizes, goodput), not of training."""
+    return bool(_ABOUT_ITSELF.fullmatch(name))
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -3,7 +3,6 @@ apart, few enough points to draw."""
 
 from __future__ import annotations
 
-import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from relay.dashboard.history import Committed, Event, WentBack
 from relay.dashboard.sessions import hours_before
+from relay.samples import about_itself
 from relay.state import Link
 
 MOST_POINTS = 4_000
@@ -22,8 +22,8 @@ VALIDATION = "validation"
 """The share of validation puzzles solved, which checkpoints carry themselves."""
 FIRST = ("lm_loss", "loss", "exact_accuracy", VALIDATION, "accuracy", "lr", "q_halt_loss", "q_halt_accuracy")
 """What people look at first, where there are more series than room."""
-OPERATIONAL = re.compile(r".*(_s|_ms|_bytes)|goodput|steps|valid/exact_accuracy")
-"""Numbers about the machine, or told twice: other panels show them."""
+TWICE = ("steps", "valid/exact_accuracy")
+"""Told under another name too."""
 TITLES = {
     "lm_loss": "loss",
     "q_halt_loss": "halting loss",
@@ -97,7 +97,8 @@ def _points(commit: Committed, most: int) -> Iterator[Committed]:
 
 def chosen(commits: Sequence[Committed]) -> list[str]:
     """Names of the series, the best known first."""
-    told = {name for name in set().union(*(one.metrics for one in commits)) if not OPERATIONAL.fullmatch(name)}
+    every = set().union(*(one.metrics for one in commits)).difference(TWICE)
+    told = {name for name in every if not about_itself(name)}
     if any(one.validation is not None for one in commits):
         told.add(VALIDATION)
     return [name for name in (*FIRST, *sorted(told - set(FIRST))) if name in told][:MOST_SERIES]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from relay.dashboard.history import Committed
+from relay.samples import about_itself
 
 STEP = "trainer/step"
 """What curves are drawn over."""
-_ABOUT_ITSELF = re.compile(r".*(_s|_ms|_bytes)|goodput")
-"""Numbers of a session about itself."""
 
 
 @dataclass(frozen=True)
@@ -70,4 +68,4 @@ def _named(metrics: Mapping[str, float]) -> dict[str, float]:
 def _full(name: str) -> str:
     if name.startswith("valid/"):
         return name
-    return f"relay/{name}" if _ABOUT_ITSELF.fullmatch(name) else f"train/{name}"
+    return f"relay/{name}" if about_itself(name) else f"train/{name}"

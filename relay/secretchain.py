@@ -87,7 +87,7 @@ class Colab:
         from google.colab import userdata
 
         try:
-            return str(userdata.get(name))
+            return _text(userdata.get(name))
         except _errors(userdata, "SecretNotFoundError") as error:
             text = f"Colab has no secret {name}. Add it under the key in the left margin, or set the variable {name}."
             raise Refused(text, silent=True) from error
@@ -114,7 +114,7 @@ class Kaggle:
         except ImportError as error:
             raise Refused("This Python has no kaggle_secrets: use the notebook's own.", over=True) from error
         try:
-            return str(kaggle_secrets.UserSecretsClient().get_secret(name))
+            return _text(kaggle_secrets.UserSecretsClient().get_secret(name))
         except _errors(kaggle_secrets, "BackendError", "NotFoundError") as error:
             text = (
                 f"No secret {name} is attached to this notebook. Tick it in the editor under Add-ons > Secrets; a copy "
@@ -215,6 +215,11 @@ class Chain:
             return False
         self.found[name] = value
         return True
+
+
+def _text(value: object) -> str:
+    """What a service answered; nothing for a secret that was made and never filled, which is no word "None"."""
+    return "" if value is None else str(value)
 
 
 def _encodable(value: str) -> bool:

@@ -170,10 +170,11 @@ def test_without_kaggles_module_that_is_said(notebook: Notebook, monkeypatch: py
     assert found.addresses({}) == {} and "no kaggle_secrets" in found.advice[0]
 
 
-@pytest.mark.parametrize("value", ["", "  \n", "a\0b", "a\ud800b"])
-def test_an_empty_secret_or_one_that_is_no_text_is_said(notebook: Notebook, value: str) -> None:
+@pytest.mark.parametrize("value", ["", "  \n", "a\0b", "a\ud800b", None])
+@pytest.mark.parametrize("provider", ["colab", "kaggle"])
+def test_an_empty_secret_or_one_that_is_no_text_is_said(notebook: Notebook, provider: str, value: str) -> None:
     notebook.holds = {"AWS_ACCESS_KEY_ID": value}
-    found = chain()
+    found = chain(provider)
     assert found.credentials({}, ["s3://b"], []) == {} and "Enter it again" in found.advice[0]
 
 

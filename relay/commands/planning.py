@@ -87,9 +87,7 @@ def plan(
 ) -> None:
     """Say when the run will be done, as a range over simulated calendars, and what limits it."""
     app = surroundings(context)
-    for number in (steps_per_hour, startup_minutes, failure_rate):
-        if number is not None and not math.isfinite(number):
-            raise UsageError("A speed, a duration and a share must be finite numbers.")
+    _check_finite(steps_per_hour, startup_minutes, failure_rate)
     startup_s = None if startup_minutes is None else startup_minutes * 60
     shown = Look(ascii_only or not speaks_utf8(), terminal_width())
     if preset is not None:
@@ -104,6 +102,12 @@ def plan(
     view = look(app, resolved)
     me = resolved.settings.account if "account" in resolved.origins else None
     emit(as_json, *plan_of(view, shipped(), wish, reader_zone(app, view, me, zone), shown))
+
+
+def _check_finite(*numbers: float | None) -> None:
+    """Raises UsageError (2): the bounds of an option let `nan` through."""
+    if not all(number is None or math.isfinite(number) for number in numbers):
+        raise UsageError("A speed, a duration and a share must be finite numbers.")
 
 
 def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -16,6 +17,7 @@ def load() -> Callable[[], None]:
     mine = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started this wants it ignored
     if mine:
         signal.signal(signal.SIGINT, _leave)
+    _open_streams()
     try:
         from relay.cli import main
     finally:
@@ -27,6 +29,13 @@ def load() -> Callable[[], None]:
 def main() -> None:
     """Entry point of trm-relay."""
     load()()
+
+
+def _open_streams() -> None:
+    """Where a stream was closed (`>&-`, a service without a console) Python has none: what is told goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
 
 
 def unwind_on_sigterm() -> None:

@@ -1,14 +1,19 @@
-"""Puts a terminal right after what moved on it, also where that was interrupted as it began; draws nothing."""
+"""Puts a terminal right after what moved on it, also where a signal came amid its drawing; draws nothing."""
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from rich.console import Console
 from rich.live import Live
 
+SHOW_CURSOR = "\x1b[?25h"
+
 
 def put_down(live: Live, console: Console) -> None:
-    """Stop it. Where a signal came between the halves of its start, rich fails to undo what it had not done."""
-    try:
+    """Stop it, and show the cursor past rich, which may still hold back what it was interrupted at."""
+    with suppress(IndexError):  # between the halves of its start: rich undoes what it had not done
         live.stop()
-    except IndexError:
-        console.show_cursor(True)
+    if console.is_terminal:
+        console.file.write(SHOW_CURSOR)
+        console.file.flush()

@@ -51,7 +51,15 @@ def test_a_watch_that_is_terminated_shows_the_cursor_again(tmp_path: Path) -> No
         assert b"\x1b[?25l" in watching.stdout.read(6)
         watching.terminate()
         out, err = watching.communicate(timeout=60)
-    assert watching.returncode == 143 and out.rfind(b"\x1b[?25h") > out.rfind(b"\x1b[?25l") and not err
+    assert watching.returncode == 143, err.decode()
+    assert out.rfind(b"\x1b[?25h") > out.rfind(b"\x1b[?25l") and not err
+
+
+def test_a_closed_stream_is_no_fault(tmp_path: Path) -> None:
+    words = f"{' '.join(PROGRAM)} accounts list >&- 2>&-; exit $?"
+    environ = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", words], cwd=tmp_path, env=environ, timeout=120, check=False)
+    assert done.returncode == 0 and not (tmp_path / "sync").exists(), "no log of a fault"
 
 
 def test_without_torch_training_names_the_install_line(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class Writer:
 
     def _commit(self, item: Item, packed: Packed) -> None:
         if item.checkpoint is None:
-            packed = item.packed = self._still_borrowed(packed)
+            packed = item.packed = self._still_borrowed(packed, item.told)
             files = self._upload(item, packed)
             told = item.told = item.told or self._tell(item, packed)
             item.checkpoint = put_manifest(
@@ -100,12 +100,19 @@ class Writer:
         self._append(item, item.checkpoint)
         self.budget.measured.add("append", self.runtime.monotonic() - began)
 
-    def _still_borrowed(self, packed: Packed) -> Packed:
+    def _still_borrowed(self, packed: Packed, told: Told | None) -> Packed:
         """P6: a commit names only its own files and those of retained checkpoints that are there and of the right size;
-        else it sends all, for all are here."""
+        else it sends all, for all are here. Raises StorageUnreachable once a manifest that says otherwise was sent."""
         lenders = {c.key for c in self.lease.state.undamaged if c.lends}
         sound = packed.base in lenders and all(_is_there(self.store, file) for file in packed.borrowed)
-        return packed if not packed.borrowed or sound else packed.alone()
+        if not packed.borrowed or sound:
+            return packed
+        if told is not None:
+            raise StorageUnreachable(
+                f"Files that step {packed.step:,} shares with an earlier checkpoint are not in the store any more. The "
+                f"step stays on this machine, and the next session sends it whole."
+            )
+        return packed.alone()
 
     def committed(self, item: Item) -> None:
         """The older backup goes, then retention's turn."""

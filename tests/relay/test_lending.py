@@ -153,6 +153,26 @@ def test_an_unsent_checkpoint_whose_table_is_gone_is_sent_whole(lab: Lab) -> Non
     assert alone.own == alone.files and alone.base == alone.key and alone.lends == (table(20),)
 
 
+def test_a_table_that_goes_after_the_manifest_was_sent_ends_no_thread_and_the_step_is_sent_whole_later(
+    lab: Lab,
+) -> None:
+    """The manifest of one key is never sent with other bytes, and nothing is committed that is not there."""
+    lab.run(share(lab, target_steps=40, machine="one"))
+    session, lost = share(lab, target_steps=50, machine="one"), list[str]()
+
+    def fail(verb: str, name: str) -> None:
+        if verb == "put" and name.endswith("step_50.e2/manifest.json") and not lost:
+            lost.append(lab.damage(f"step_20.e1/{table(20)}", lambda data: None))
+            raise Unavailable("no answer")
+
+    session.store.fail = fail
+    outcome = lab.run(session)
+    assert lost and outcome.exit_code == Exit.UPLOAD_FAILED, outcome.message
+    assert lab.run(share(lab, target_steps=60, machine="one")).exit_code == Exit.OK
+    assert (50, 3) in {c.key for c in lab.state().retained if c.lends}
+    assert lab.run(share(lab, "bob", target_steps=70)).exit_code == Exit.OK
+
+
 def test_a_run_that_shares_nothing_is_written_as_before(lab: Lab) -> None:
     lab.run(lab.session(target_steps=40))
     ledger = RunLedger(lab.shared, "toys", "chain", lab.world.process())

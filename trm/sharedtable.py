@@ -25,6 +25,8 @@ SHARE = 0.1
 """Of the table's bytes: a longer journal makes a new base."""
 REPLAYED = 20_000
 """Steps: some ten seconds of a restore; a longer journal makes a new base."""
+KEPT = 5
+"""Times as long as either: from then on a base that nobody could borrow from is given up, for its journal is memory."""
 JOURNAL = "journal.safetensors"
 _PARTS = ("counts", "rates", "rows", "signs")
 _TYPES = {"counts": "I32", "rates": "F64", "rows": "I32", "signs": "U8"}
@@ -86,6 +88,7 @@ class SharedTable:
         """The step that ends at `step` is about to be computed."""
         if self._journal.full:
             self._take()
+            self._forget()
             for chunk in self._chunks[:-1]:
                 _ = chunk.record  # no more than two on the device
         lr = self._config.puzzle_emb_lr * lr_scale(self._config, step)
@@ -94,8 +97,9 @@ class SharedTable:
     def plan(self, step: int) -> Plan:
         """For the snapshot at `step`, which is now."""
         self._take()
+        self._forget()
         usable = [base for base in self._bases if table_file(base) in self._offered]
-        if not usable or (self._too_long() and not self._last) or self._replays(max(usable)) > MOST_STEPS // 2:
+        if not usable or (self._too_long() and not self._last):
             self._bases.append(step)
             return Plan(step, True, (), self._width)
         base = max(usable)
@@ -108,17 +112,23 @@ class SharedTable:
         if chunk.stop > chunk.start:
             self._chunks.append(chunk)
 
+    def _forget(self) -> None:
+        """Bases whose journal is far too long, and the steps that lead from none that is left."""
+        self._bases = [base for base in self._bases if not self._longer(base, KEPT)]
+        self._chunks = self._since(min(self._bases)) if self._bases else []
+
     def _since(self, base: int) -> list[Chunk]:
         return [chunk for chunk in self._chunks if chunk.start >= base]
 
-    def _replays(self, base: int) -> int:
-        return sum(chunk.stop - chunk.start for chunk in self._since(base))
-
     def _too_long(self) -> bool:
         """Since the newest base, which may still be on its way: a second one would not come sooner."""
-        newest = self._since(max(self._bases))
-        size, steps = sum(chunk.bytes for chunk in newest), sum(chunk.stop - chunk.start for chunk in newest)
-        return size > SHARE * self._bytes or steps > REPLAYED
+        return self._longer(max(self._bases))
+
+    def _longer(self, base: int, times: int = 1) -> bool:
+        """Whether the journal since then is longer than so many times what makes a new base."""
+        since = self._since(base)
+        size, steps = sum(chunk.bytes for chunk in since), sum(chunk.stop - chunk.start for chunk in since)
+        return size > times * SHARE * self._bytes or steps > times * REPLAYED
 
 
 def load_state(folder: Path, document: StateDocument, state: TrainState) -> Record | None:

@@ -203,6 +203,22 @@ def test_a_base_that_is_never_committed_costs_nothing_but_the_journal(tmp_path, 
     assert hash_of(resumed) == hash_of(workload)
 
 
+@pytest.mark.parametrize("lent", [0, 1])
+def test_a_journal_ends_where_no_newer_base_is_ever_committed(tmp_path, shelf, monkeypatch, lent) -> None:
+    """Else memory grows for ever, and what is committed at last is more than any load takes."""
+    each = BATCH * (4 + 4) + 20
+    monkeypatch.setattr(sharedtable, "SHARE", 5.5 * each / (PUZZLES * 16 * 4))
+    monkeypatch.setattr("trm.journal.BUFFER_BYTES", 1)  # 16 slots
+    workload, steps = begun(tmp_path), []
+    for number in range(14):
+        go(workload, 4 if number else 2)
+        workload.lend(frozenset({table_file(2)} if lent else ()), last=False)
+        plan = workload.snapshot()._plan
+        steps.append(sum(chunk.record.steps for chunk in plan.chunks))
+        assert len(workload._table._bases) <= 8 and sum(c.record.steps for c in workload._table._chunks) <= 44
+    assert max(steps) == 20 * lent and steps[-6:] == [0] * 6
+
+
 def test_the_buffer_is_emptied_whenever_it_is_full(tmp_path, shelf, monkeypatch) -> None:
     monkeypatch.setattr("trm.journal.BUFFER_BYTES", 1)  # 16 slots
     workload = begun(tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -95,14 +96,16 @@ def test_what_hangs_in_a_tracker_s_library_does_not_keep_the_process(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_the_end: list[Callable[[], None]] = []
-    monkeypatch.setattr("relay.commands.trackers.atexit.register", at_the_end.append)
+    monkeypatch.setattr(
+        "relay.commands.sessions.atexit.register", lambda do, *words: at_the_end.append(partial(do, *words))
+    )
     monkeypatch.setattr("relay.assembly.END_S", 0.05)
     forever = threading.Event()
     monkeypatch.setattr("relay.sinks.tensorboard.TensorBoard.begin", lambda *_: forever.wait())
     done = desk("run", "--run", "r", "--target-steps", "40", "--track", "tensorboard")
     assert "has not taken everything yet" in done.err and len(at_the_end) == 1
     ended: list[int] = []
-    monkeypatch.setattr("relay.commands.trackers.os._exit", ended.append)
+    monkeypatch.setattr("relay.clock.os._exit", ended.append)
     at_the_end[0]()
     assert ended == [int(Exit.OK)]
 

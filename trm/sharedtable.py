@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -159,6 +160,11 @@ def check_files(folder: Path, document: StateDocument, table: Tensor) -> None:
     """Raises ValueError (one line) unless table and journal fit `table` and the document, by headers and sizes."""
     base = _base(document)
     check_tensors(folder / table_file(base), {TABLE: table})
+    _check_steps(folder, document, table)
+
+
+def _check_steps(folder: Path, document: StateDocument, table: Tensor) -> None:
+    base = _base(document)
     if base < document.step:
         _check_journal(folder / JOURNAL, document.step - base, table)
 
@@ -179,12 +185,15 @@ def read_journal(folder: Path, document: StateDocument, shape: tuple[int, int]) 
 
 
 def read_table(folder: Path, document: StateDocument) -> tuple[Tensor, Record]:
-    """The table at the checkpoint's step, on the CPU, and the journal that led to it; `check_files` first.
+    """The table at the checkpoint's step, on the CPU, and the journal that led to it.
 
-    Raises ValueError (one line).
+    Raises ValueError (one line), OSError and SafetensorError.
     """
     name = table_file(_base(document))
     (table,) = (value for _, value in read_tensors(folder / name))
+    if table.dtype != torch.float32 or table.dim() != 2:
+        raise ValueError(f"{name} holds {table.dtype} of {table.dim()} dimensions where a float32 table belongs")
+    _check_steps(folder, document, table)
     rows, width = table.shape
     journal = read_journal(folder, document, (rows, width))
     journal.replay(table)

@@ -319,6 +319,30 @@ def test_what_does_not_lead_to_the_state_is_refused_and_changes_nothing(tmp_path
     assert "\n" not in str(refused.value) and hash_of(workload) == before
 
 
+ODD: dict[str, Callable[[Path], None]] = {
+    "signs that are none": change(JOURNAL, lambda t: t.update(signs=t["signs"].float())),
+    "rows of another type": change(JOURNAL, lambda t: t.update(rows=t["rows"].float())),
+    "rates of another type": change(JOURNAL, lambda t: t.update(rates=t["rates"].long())),
+    "a table of whole numbers": change(BASE, lambda t: t.update({TABLE: t[TABLE].int()})),
+    "a table of half numbers": change(BASE, lambda t: t.update({TABLE: t[TABLE].bfloat16()})),
+    "a table of one dimension": change(BASE, lambda t: t.update({TABLE: t[TABLE].flatten()})),
+    "two tables": change(BASE, lambda t: t.update(more=torch.zeros(1))),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_who_reads_the_weights_alone_refuses_odd_files_too(tmp_path, checkpoint, what) -> None:
+    """An export and a fork under other settings know no live state to compare with."""
+    ODD[what](checkpoint)
+    (tmp_path / "refitted").mkdir()
+    for read in (
+        lambda: export_folder(checkpoint, tmp_path / "out", {}),
+        lambda: refit(checkpoint, tmp_path / "refitted", small(batch_size=4), small(batch_size=4).plain()),
+    ):
+        with pytest.raises(ValueError, match=r"^[^\n]+$"):
+            read()
+
+
 def test_a_shared_checkpoint_needs_no_shared_workload(tmp_path, checkpoint) -> None:
     """The threshold decides what is written, never what can be read."""
     plain = ManyPuzzles(tmp_path / "data", shared_from=1 << 30)

@@ -16,7 +16,7 @@ from relay.commands.reading import require
 from relay.config import Resolved
 from relay.errors import BadConfig, RelayError, StorageUnreachable, UsageError
 from relay.ledger import RunLedger
-from relay.redact import redact, secrets_of
+from relay.redact import secrets_of
 from relay.sinks.base import SinkOff, in_a_line
 from relay.sinks.choose import TITLES, Places
 from relay.sinks.feed import Feed
@@ -144,7 +144,7 @@ class Feeding:
         except (RelayError, StoreError):
             raise
         except (Exception, SystemExit, CancelledError) as error:
-            told = redact(in_a_line(error), secrets_of(self._app.environ))
+            told = in_a_line(error, secrets_of(self._app.environ))
             again = command("track", self._resolved.settings.run)
             raise StorageUnreachable(
                 f"{TITLES[key]} could not be fed: {told}. Nothing of the run was touched. When that is mended: "

@@ -14,6 +14,7 @@ from typing import Annotated, Protocol
 from pydantic import Field, ValidationError
 
 from relay.fields import Id, Step, Strict
+from relay.redact import redact
 from relay.sinks.line import Line, Point
 from relay.wholefile import write_whole
 
@@ -43,9 +44,9 @@ def require(package: str, title: str) -> None:
         raise SinkOff(f"{title} is not installed: pip install 'trm-relay[{package}]'.")
 
 
-def in_a_line(error: BaseException) -> str:
-    """What a library raised, for people."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+def in_a_line(error: BaseException, secrets: Sequence[str] = ()) -> str:
+    """What a library raised, for people; masked before it is cut, so that no half of a secret is left."""
+    return redact(" ".join(f"{type(error).__name__}: {error}".split()), secrets)[:200]
 
 
 class Sink(Protocol):

@@ -10,7 +10,7 @@ import pytest
 
 from relay.errors import Exit
 from relay.retention import Keep
-from relay.sinks.base import Sink, SinkOff, public, read_mark
+from relay.sinks.base import Sink, SinkOff, in_a_line, public, read_mark
 from relay.sinks.follow import END_S, TRIES
 from storage.base import Unavailable
 from tests.relay.sessions import Lab, Session
@@ -197,3 +197,9 @@ def test_a_configuration_is_told_without_what_is_nobody_s_business() -> None:
     assert public(config) == {"lr": 1e-4, "task": "sudoku", "arch": {"mlp_t": True, "forward_dtype": "bfloat16"},
         "seed": None, "data": {"train": "sha256:" + "a" * 64, "data_dir": "(not told)", "test": "(not told)"},
         "store_url": "(not told)", "api_key": "(not told)", "notes": "(not told)"}  # fmt: skip
+
+
+def test_what_is_cut_short_holds_no_beginning_of_a_secret() -> None:
+    told = in_a_line(OSError("x" * 180 + " hf_abcdefghijklmnopqrstuvwxyz and more"))
+    known = in_a_line(OSError("x" * 180 + " correct-horse-battery and more"), ["correct-horse-battery"])
+    assert "hf_a" not in told and "correct" not in known and len(told) <= 200

@@ -102,10 +102,15 @@ class Writer:
 
     def _still_borrowed(self, packed: Packed, told: Told | None) -> Packed:
         """P6: a commit names only its own files and those of retained checkpoints that are there and of the right size;
-        else it sends all, for all are here. Raises StorageUnreachable once a manifest that says otherwise was sent."""
+        else it sends all, for all are here. So it does where the second lender that was on its way never came.
+
+        Raises StorageUnreachable once a manifest that says otherwise was sent.
+        """
+        if not packed.borrowed:
+            return packed
         lenders = {c.key for c in self.lease.state.undamaged if c.lends}
-        sound = packed.base in lenders and all(_is_there(self.store, file) for file in packed.borrowed)
-        if not packed.borrowed or sound:
+        lent = packed.base in lenders and (len(lenders) > 1 or self.lending.ending)
+        if lent and all(_is_there(self.store, file) for file in packed.borrowed):
             return packed
         if told is not None:
             raise StorageUnreachable(

@@ -47,6 +47,8 @@ class Lending:
     outbox: Outbox
     sending: Key | None = None
     """A checkpoint on its way that will lend files once it is committed."""
+    ending: bool = False
+    """The session's last snapshot has been asked for: what can be small is small, be there a second lender or not."""
     _lenders: list[Lender] = field(default_factory=list)
 
     @property
@@ -60,6 +62,7 @@ class Lending:
 
     def offer(self, workload: Workload, lease: Lease, last: bool) -> None:
         """Before a snapshot. last: of the session, when there may be no time to send more than the newest changes."""
+        self.ending = last
         if isinstance(workload, Borrower):
             state = lease.state
             lenders = {c.base for c in state.undamaged if c.base} | ({self.sending} if self.sending else set())

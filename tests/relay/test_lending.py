@@ -173,6 +173,18 @@ def test_a_table_that_goes_after_the_manifest_was_sent_ends_no_thread_and_the_st
     assert lab.run(share(lab, "bob", target_steps=70)).exit_code == Exit.OK
 
 
+def test_nothing_is_borrowed_as_long_as_a_second_table_is_only_on_its_way(lab: Lab) -> None:
+    session = share(lab, target_steps=60)
+    session.store.fail = down_for("step_20.e1/")
+    assert lab.run(session).exit_code == Exit.OK
+    assert (30, 10) in session.workload.taken, "planned while the second table was on its way"
+    ledger = RunLedger(lab.shared, "toys", "chain", lab.world.process())
+    for slot in ledger.entries(0, ledger.read().seq + 1):
+        state = RunState.model_validate_json(json.dumps(slot.entry.state))
+        assert not any(c.borrows for c in state.retained) or len(state.bases) > 1
+    all_restorable(lab)
+
+
 def test_a_run_that_shares_nothing_is_written_as_before(lab: Lab) -> None:
     lab.run(lab.session(target_steps=40))
     ledger = RunLedger(lab.shared, "toys", "chain", lab.world.process())

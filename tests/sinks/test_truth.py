@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ class Shown:
         return tracked(self.lab, session, self.places, KEYS)
 
     def run(self, account: str, target: int) -> Session:
+        time.sleep(1.0)  # W&B names a folder by the second, and a session here takes less
         session = self.session(account, target)
         assert self.lab.run(session).exit_code == Exit.OK
         return session

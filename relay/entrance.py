@@ -53,12 +53,12 @@ def bring_up(parts: Parts) -> Restored | None:
     """
     ctx, lease = parts.ctx, parts.lease
     with parts.heartbeat.phase(RESTORE_S):
+        parts.writer.lending.clear()
         if push_unsent(parts):
             return None
         if lease.state.head is None:
             ctx.workload.start()
             return None
-        parts.writer.lending.clear()
         restored = _restore(parts)
         again = bool(restored.damaged) and _commit_again(parts, restored)
         if not again:

@@ -11,6 +11,7 @@ import pytest
 from relay.entry import FORMAT, USUAL
 from relay.errors import Exit
 from relay.ledger import RunLedger
+from relay.lending import LENT
 from relay.outbox import Outbox
 from relay.restore import fetch, read_manifest
 from relay.retention import GRACE_S, Keep
@@ -128,6 +129,19 @@ def test_an_unsent_checkpoint_is_pushed_and_borrows_if_it_still_may(lab: Lab) ->
     assert process.outcome.exit_code == Exit.OK, process.outcome.message
     assert lab.state().step == 60 and lab.state().head.base == (20, 1)
     all_restorable(lab)
+
+
+def test_a_session_that_begins_with_an_unsent_checkpoint_keeps_no_tables_of_earlier_ones(lab: Lab) -> None:
+    """A kill while one was copied may have left half of it."""
+    lab.run(share(lab, target_steps=40, machine="one"))
+    away = share(lab, target_steps=60, machine="one")
+    away.store.fail = down_for("step_")
+    lab.run(away)
+    half = away.ctx.outbox.root / LENT / "step_20.e1" / table(20)
+    half.unlink()
+    half.write_text("{")
+    assert lab.run(share(lab, target_steps=80, machine="one")).exit_code == Exit.OK
+    assert not half.exists()
 
 
 def down_for(part: str) -> Callable[[str, str], None]:

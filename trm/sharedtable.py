@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,16 @@ JOURNAL = "journal.safetensors"
 _PARTS = ("counts", "rates", "rows", "signs")
 _TYPES = {"counts": "I32", "rates": "F64", "rows": "I32", "signs": "U8"}
 _HEADER = 1 << 12
+
+
+def shares(size: int, device: torch.device, least: int | None = None) -> bool:
+    """Whether checkpoints share a table of `size` bytes: from `least` on, if somebody says so, else from SHARED_FROM.
+
+    On a GPU only where TRM_SHARED_TABLE=1 asks for it: a journal written there has not been compared with the table
+    that the same graph trained (docs/decisions/0008). TRM_SHARED_TABLE=0 declines it everywhere.
+    """
+    wanted = os.environ.get("TRM_SHARED_TABLE", "1" if device.type == "cpu" else "0") != "0"
+    return size >= least if least is not None else wanted and size >= SHARED_FROM
 
 
 def table_file(base: int) -> str:

@@ -33,7 +33,7 @@ from trm.memory import EVALUATED
 from trm.model import Sizes
 from trm.presets import BOX
 from trm.schedule import lr_scale
-from trm.sharedtable import SHARED_FROM, SharedTable, load_state
+from trm.sharedtable import SharedTable, load_state, shares
 from trm.snapshot import Snapshot, state_digest
 from trm.strategy import Strategy, strategy
 from trm.tasks import GENERATED, Datasets, game, load_data
@@ -98,13 +98,13 @@ class TrmWorkload:
         root: Path,
         device: torch.device | str | None = None,
         step: Step | None = None,
-        shared_from: int = SHARED_FROM,
+        shared_from: int | None = None,
     ) -> None:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError if config or data are bad,
         or if the device has too little memory.
 
         device: None takes the GPU if there is one. step: how a training step is computed; None is the fastest there is.
-        shared_from: bytes of a puzzle table from which on checkpoints share it.
+        shared_from: bytes of a puzzle table from which on checkpoints share it; None as `sharedtable.shares` says.
         """
         self._config = config
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -116,7 +116,7 @@ class TrmWorkload:
         self._step, self.remarks = chosen.step, chosen.remarks
         self._state: TrainState | None = None
         self._table: SharedTable | None = None
-        self._shares = shared_from <= 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
+        self._shares = shares(4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim, self.device, shared_from)
         self._meter = Meter(self.device)
         self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
         self._in_flight: deque[torch.cuda.Event] = deque()

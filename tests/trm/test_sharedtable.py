@@ -119,6 +119,19 @@ def test_a_small_table_is_saved_as_before(tmp_path) -> None:
     assert TABLE in load_file(folders[0] / "weights.safetensors")
 
 
+@pytest.mark.parametrize(
+    ("said", "cpu", "gpu"), [(None, True, False), ("1", True, True), ("0", False, False)], ids=["unsaid", "1", "0"]
+)
+def test_on_a_gpu_tables_are_shared_only_where_somebody_asks_for_it(monkeypatch, said, cpu, gpu) -> None:
+    monkeypatch.delenv("TRM_SHARED_TABLE", raising=False)
+    if said is not None:
+        monkeypatch.setenv("TRM_SHARED_TABLE", said)
+    for device, wanted in (("cpu", cpu), ("cuda", gpu)):
+        assert sharedtable.shares(sharedtable.SHARED_FROM, torch.device(device)) is wanted
+        assert not sharedtable.shares(sharedtable.SHARED_FROM - 1, torch.device(device))
+        assert sharedtable.shares(10, torch.device(device), least=10)
+
+
 def taken_plain(workload: ManyPuzzles) -> tuple[object, ...]:
     document = workload._about_run.model_copy(update={"step": workload.step})
     return workload.state, document, workload._loss_since_snapshot

@@ -53,6 +53,32 @@ def test_a_replay_gives_the_same_bits(seed: int, steps: int, rows: int, width: i
         assert all(torch.equal(getattr(rest, name), value) for name, value in vars(record).items())
 
 
+ODD = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 1e-38, 1e18, -1e18, 0.1, -0.3])
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_replay_gives_the_same_bits_of_odd_values_too(data: st.DataObject) -> None:
+    """Zeros of both signs, subnormals, a rate of 0 (warm-up), with and without decay, a row many times in a step."""
+    rows, width, batch, steps = (data.draw(st.integers(1, 5)) for _ in range(4))
+
+    def drawn(count: int) -> Tensor:
+        return torch.tensor(data.draw(st.lists(ODD, min_size=count * width, max_size=count * width))).view(count, width)
+
+    table, journal = drawn(rows), Journal(batch, width, CPU, 0)
+    before = table.clone()
+    for _ in range(steps):
+        lr, decay = data.draw(st.sampled_from([0.0, 1e-2, 1e-45, 0.123])), data.draw(st.sampled_from([0.0, 0.1, 1 / 3]))
+        ids = torch.tensor(data.draw(st.lists(st.integers(0, rows - 1), min_size=batch, max_size=batch)))
+        rate = data.draw(st.sampled_from([lr, torch.tensor(lr, dtype=torch.float64)]))
+        journal.open(lr, decay)
+        journal.note(ids, sign_sgd_(table, ids, drawn(batch), rate, decay))
+    record = journal.take().record
+    record.check((rows, width))
+    record.replay(before)
+    assert torch.equal(before.view(torch.int32), table.view(torch.int32))
+
+
 @given(st.integers(1, 30), st.integers(0, 10**6))
 @settings(max_examples=40, deadline=None)
 def test_signs_are_two_bits_an_element(width: int, seed: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from asyncio import CancelledError
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,7 +44,7 @@ def require(package: str, title: str) -> None:
         raise SinkOff(f"{title} is not installed: pip install 'trm-relay[{package}]'.")
 
 
-def in_a_line(error: BaseException, secrets: Sequence[str] = ()) -> str:
+def in_a_line(error: BaseException, secrets: Iterable[str] = ()) -> str:
     """What a library raised, for people; masked before it is cut, so that no half of a secret is left."""
     return redact(" ".join(f"{type(error).__name__}: {error}".split()), secrets)[:200]
 

@@ -218,5 +218,5 @@ def test_a_hundred_thousand_steps_told_every_twenty_are_quick() -> None:
         events.append(Committed(slot, slot * 25, 1, NOW + slot, 1e6, "", dict.fromkeys(names, 0.5), 0.5, samples))
     began = time.process_time()
     found = curves(events, [link(1)])
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 4.0, "far from quick: some step of it grows with the square"
     assert 1000 < len(found["line"]["step"]) <= MOST_POINTS and found["line"]["step"][-1] == STEPS

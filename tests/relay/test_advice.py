@@ -11,7 +11,7 @@ import relay
 from relay import advice
 from relay.advice import command
 
-DOCUMENTATION = {"advice.py", "clidoc.py"}
+DOCUMENTATION = {"advice.py", "clidoc.py", "modelcard.py"}
 
 
 def test_a_command_can_be_copied_into_a_shell() -> None:

@@ -232,8 +232,9 @@ def test_the_printed_fork_command_works_and_so_does_the_one_that_fork_prints(des
     fork = shlex.split(refused.partition("newest checkpoint: ")[2])
     assert fork[:3] == ["python", "rotate_accounts.py", "fork"] and "data.train=generated" in fork
     forked = desk(*fork[2:]).out
-    run = shlex.split(forked.partition(": ")[2])
-    done = desk(*run[2:], *TINY, "--target-steps", "2")
+    train, _, warning = forked.partition(": ")[2].partition("\n")
+    assert "may be rows that r trained on" in warning
+    done = desk(*shlex.split(train)[2:], *TINY, "--target-steps", "2")
     assert "Steps 1 to 2" in done.out and desk.status("r_2")["step"] == 2
 
 

@@ -41,6 +41,7 @@ OBJECTS: dict[str, type[BaseModel]] = {
     "manifest": manifest.Manifest,
     "file of a checkpoint": manifest.FileEntry,
     "state.json": statefile.StateDocument,
+    "its note of a shared table": statefile.TableNote,
     "session report": sessionreport.SessionReport,
     "its checkpoints": sessionreport.Made,
     "its incidents": sessionreport.Happened,

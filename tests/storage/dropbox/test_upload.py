@@ -276,4 +276,4 @@ def test_memory_holds_the_parts_in_flight_and_no_more(person: Person, tmp_path: 
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 6 * upload_module.BLOCK
+    assert peak < 7 * upload_module.BLOCK, "parts in flight, what is read ahead, and the block being hashed"

@@ -40,13 +40,19 @@ case "$*" in
       trap 'echo "got TERM" >>"$CALLS"; sleep 0.2; exit 143' TERM
       trap 'echo "got INT" >>"$CALLS"; sleep 0.3; exit 130' INT
       echo "holds" >>"$CALLS"
-      while :; do sleep 0.05; done
+      for ((i = 0; i < 2000; i++)); do sleep 0.05; done   # but not for ever where a test failed
     fi
     exit "${RUN_CODE:-0}" ;;
   *"rotate_accounts.py report") exit "${REPORT_CODE:-0}" ;;
   *"rotate_accounts.py next") exit "${NEXT_CODE:-0}" ;;
 esac
 """
+
+
+def heed() -> None:
+    """No signal is ignored from here on."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass
@@ -61,7 +67,8 @@ class Machine:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
-        """The script in a process group of its own, as from a terminal."""
+        """The script in a process group of its own, and heeding every signal, as from a terminal: what these tests
+        were started with `nohup` or `&` to ignore, it would inherit, and no shell can trap it then."""
         surroundings = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CALLS": str(self.folder / "calls")}
         return subprocess.Popen(
             [shutil.which("bash") or "bash", str(self.folder / SCRIPT.name), *words],
@@ -71,6 +78,7 @@ class Machine:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=heed,
         )
 
     @property

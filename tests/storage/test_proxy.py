@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from storage.base import BadAddress, Ref, StoreError, open_store
+from tests.storage.drive import redirect as drive
+from tests.storage.dropbox import redirect as dropbox
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -58,6 +60,8 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         monkeypatch.delenv(name.lower(), raising=False)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
+    for fake in (drive, dropbox):  # which earlier tests may have put in the way for the whole process
+        monkeypatch.setenv(fake.PORT, "")
     found = Proxy()
     monkeypatch.setenv("HTTPS_PROXY", found.address)
     yield found

@@ -14,7 +14,7 @@ from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
 PORT = "FAKE_DRIVE_PORT"
-"""The environment variable that says where the fake listens."""
+"""The environment variable that says where the fake listens; empty: the real service is meant after all."""
 _before: list[Callable[..., Any]] = []
 
 
@@ -31,8 +31,8 @@ def elsewhere(url: str) -> tuple[str, SplitResult]:
     """Where a URL leads, and what it was."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if host == "googleapis.com" or host.endswith(".googleapis.com"):
-        url = parts._replace(scheme="http", netloc=f"127.0.0.1:{os.environ[PORT]}").geturl()
+    if (host == "googleapis.com" or host.endswith(".googleapis.com")) and (port := os.environ[PORT]):
+        url = parts._replace(scheme="http", netloc=f"127.0.0.1:{port}").geturl()
     return url, parts
 
 

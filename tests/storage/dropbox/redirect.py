@@ -11,7 +11,7 @@ from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
 PORT = "FAKE_DROPBOX_PORT"
-"""The environment variable that says where the fake listens."""
+"""The environment variable that says where the fake listens; empty: the real service is meant after all."""
 _before: list[Callable[..., Response]] = []
 
 
@@ -25,7 +25,7 @@ def install() -> None:
 def send(self: HTTPAdapter, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
     """HTTPAdapter.send, with the host replaced; the Host header keeps the name that was meant."""
     parts = urlsplit(request.url or "")
-    if (parts.hostname or "").endswith(".dropboxapi.com"):
+    if (parts.hostname or "").endswith(".dropboxapi.com") and (port := os.environ[PORT]):
         request.headers["Host"] = parts.netloc
-        request.url = parts._replace(scheme="http", netloc=f"127.0.0.1:{os.environ[PORT]}").geturl()
+        request.url = parts._replace(scheme="http", netloc=f"127.0.0.1:{port}").geturl()
     return _before[0](self, request, *args, **kwargs)

@@ -20,7 +20,7 @@ from relay.restore import fetch_unheld
 from relay.state import Checkpoint, Origin, RunState
 from relay.transfers import Show, silent
 from relay.trouble import speaking
-from relay.workload import StepDigest
+from relay.workload import Saved, StepDigest
 from storage.base import Exists, Store, TooLong
 from storage.transfer import file_digest, upload
 
@@ -109,7 +109,12 @@ def changed(parent: Manifest | Packed, folder: Path, out: Path, change: Refitted
     """The parent's checkpoint in `folder` under other settings, written to `out`. Raises what the kind's refit does."""
     out.mkdir()
     saved = change.refit(folder, out)
-    sizes = {name: file_digest(out / name) for name in saved.files}
+    return first_of(branch, saved, out, change.config_hash, parent.fingerprint)
+
+
+def first_of(branch: Branch, saved: Saved, folder: Path, config_hash: str, fingerprint: dict[str, str]) -> Packed:
+    """What was saved in the folder, as the checkpoint that the branch begins with. Raises OSError."""
+    sizes = {name: file_digest(folder / name) for name in saved.files}
     return Packed(
         project=branch.names.project,
         run=branch.names.run,
@@ -119,8 +124,9 @@ def changed(parent: Manifest | Packed, folder: Path, out: Path, change: Refitted
         parent=None,
         state_hash=saved.state_hash,
         files=tuple(LocalFile(name=name, size=size, sha256=sha256) for name, (size, sha256) in sizes.items()),
-        config_hash=change.config_hash,
-        fingerprint=parent.fingerprint,
+        config_hash=config_hash,
+        fingerprint=fingerprint,
+        base=(saved.step, 0) if saved.lends else None,
     )
 
 

@@ -16,11 +16,11 @@ from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunO
 from relay.commands.opening import Opening, target_of
 from relay.config import Resolved
 from relay.errors import BadConfig
-from relay.fork import Branch, put_weights
+from relay.fork import Branch, first_of, put_weights
 from relay.identity import begin_run, open_run
 from relay.links import WEIGHTS_ONLY
 from relay.names import Names
-from relay.packed import LocalFile, Packed
+from relay.packed import Packed
 from relay.pinned import config_hash
 from relay.progress import Lines
 from relay.signals import StopSignal
@@ -124,20 +124,7 @@ def stored(
 def packed_start(branch: Branch, workload: Workload, folder: Path) -> Packed:
     """Saves the workload's state into the folder."""
     saved = workload.snapshot().save(folder)
-    sizes = {name: file_digest(folder / name) for name in saved.files}
-    return Packed(
-        project=branch.names.project,
-        run=branch.names.run,
-        run_id=branch.run_id,
-        step=saved.step,
-        epoch=0,
-        parent=None,
-        state_hash=saved.state_hash,
-        files=tuple(LocalFile(name=name, size=size, sha256=sha256) for name, (size, sha256) in sizes.items()),
-        config_hash=config_hash(workload.config()),
-        fingerprint=dict(workload.fingerprint()),
-        base=(saved.step, 0) if saved.lends else None,
-    )
+    return first_of(branch, saved, folder, config_hash(workload.config()), dict(workload.fingerprint()))
 
 
 def named(weights: Path) -> str:

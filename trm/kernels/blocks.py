@@ -1,5 +1,8 @@
 """A block of the network with a hand-written backward pass, over packed weights. Knows no recursion and no training.
 
+A block's output is the norm of a sum. Where no gradient is wanted the sum goes on as it is, and the product that reads
+it next takes the norm as well.
+
 Weights are cast and packed once a step. Weight gradients of the calls in a step are summed in float32 where they are
 made, in the order of the calls; `finish` writes them to the flat gradient.
 """
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trm.kernels.layout import PAIR, add_product, add_to, pair_rows, unpair_rows
+from trm.kernels.layout import PAIR, add_product, pair_rows, unpair_rows
 from trm.kernels.mixers import Mixer
 from trm.kernels.parts import Parts
 
@@ -54,20 +57,33 @@ class FastBlock:
         self.dwgu.zero_()
         self.target[1].zero_()
 
-    def forward(
-        self, x: Tensor, injection: Tensor | None, keep: bool, keep_y: bool = True
-    ) -> tuple[Tensor, Tensor, Saved | None]:
-        """x (B, L, D) -> (y, y + injection, what `backward` needs if `keep`). y only if `keep_y`.
+    def advance(self, x: Tensor, summed: bool) -> Tensor:
+        """x (B, L, D), or the sum whose norm it is if `summed` -> the sum whose norm is the block's output.
 
-        Unless `keep`, x may be overwritten.
+        Keeps nothing for a backward pass, and may overwrite x.
         """
-        y1, mixed = self.mixer.forward(x, keep)
-        rows = y1.flatten(0, 1)
-        hidden, gu = self.parts.channel.gate_up(rows, self.wgu, keep)
+        mixed, summed = self.mixer.advance(x, summed)
+        rows = mixed.flatten(0, 1)
+        if summed:
+            hidden, rows = self.parts.channel.normed_gate_up(rows, self.wgu, self.eps)
+        else:
+            hidden, _ = self.parts.channel.gate_up(rows, self.wgu, False)
+        return rows.addmm_(hidden, self.wd.T).view_as(x)
+
+    def norm(self, r: Tensor, injection: Tensor | None, keep_y: bool) -> tuple[Tensor, Tensor]:
+        """(y, y + injection) from the sum that `advance` leaves, (B, L, D); y only if `keep_y`."""
         inj = None if injection is None else injection.flatten(0, 1)
-        y2, z, rstd2 = self.parts.norm.forward(*add_to(rows, hidden, self.wd, keep), self.eps, inj, keep or keep_y)
-        saved = Saved(mixed, y1, gu, hidden, y2, rstd2) if keep else None
-        return y2.view_as(x), z.view_as(x), saved
+        y, z, _ = self.parts.norm.forward(r.flatten(0, 1), None, self.eps, inj, keep_y)
+        return y.view_as(r), z.view_as(r)
+
+    def forward(self, x: Tensor, injection: Tensor | None) -> tuple[Tensor, Tensor, Saved]:
+        """x (B, L, D) -> (y, y + injection, what `backward` needs)."""
+        y1, mixed = self.mixer.forward(x)
+        rows = y1.flatten(0, 1)
+        hidden, gu = self.parts.channel.gate_up(rows, self.wgu, True)
+        inj = None if injection is None else injection.flatten(0, 1)
+        y2, z, rstd2 = self.parts.norm.forward(rows, hidden @ self.wd.T, self.eps, inj)
+        return y2.view_as(x), z.view_as(x), Saved(mixed, y1, gu, hidden, y2, rstd2)
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
         """Write the gradient of x into dx (B, L, D), given that of y."""

@@ -48,11 +48,3 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total.addmm_(left.T, right)
     else:
         torch.addmm(total, left.T, right, out_dtype=torch.float32, out=total)
-
-
-def add_to(x: Tensor, left: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
-    """x and what is still to be added to it, left @ w.T; added already, in place, unless x is to be kept.
-
-    Adding while the product is written reads x once less than adding later.
-    """
-    return (x, left @ w.T) if keep else (x.addmm_(left, w.T), None)

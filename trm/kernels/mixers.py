@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trm.kernels.layout import CHUNK, PAD, add_product, add_to, pair_rows, unpair_rows
+from trm.kernels.layout import CHUNK, PAD, add_product, pair_rows, unpair_rows
 from trm.kernels.parts import Parts
 
 _PARTS = 33
@@ -28,8 +28,15 @@ class Mixer(Protocol):
         """Cast the parameters and forget the last step's gradients."""
         ...
 
-    def forward(self, x: Tensor, keep: bool) -> tuple[Tensor, Saved]:
-        """(B, L, D) -> the same shape, and what `backward` needs if `keep`; else x may be overwritten."""
+    def advance(self, x: Tensor, summed: bool) -> tuple[Tensor, bool]:
+        """x (B, L, D), or the sum whose norm over channels it is if `summed` -> the same of the output.
+
+        Keeps nothing for `backward`, and may overwrite x.
+        """
+        ...
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
+        """(B, L, D) -> the same shape, and what `backward` needs."""
         ...
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
@@ -50,7 +57,7 @@ class TokenMixer:
     ) -> None:  # fmt: skip
         names = [f"{prefix}mlp_t.{part}.weight" for part in ("gate_up_proj", "down_proj")]
         self.source, self.target = [params[n] for n in names], [grads[n] for n in names]
-        self.part, self.eps = parts.mixer, eps
+        self.part, self.norm, self.eps = parts.mixer, parts.norm, eps
         rows, device = len(self.source[0]), self.source[0].device
         self.wgu = torch.zeros(rows, PAD, dtype=dtype, device=device)
         self.wd = torch.zeros(rows // 2, PAD, dtype=dtype, device=device)
@@ -63,8 +70,14 @@ class TokenMixer:
         pair_rows(self.source[0], self.wgu, CHUNK)
         self.wd[:, : len(self.source[1])].copy_(self.source[1].T)
 
-    def forward(self, x: Tensor, keep: bool) -> tuple[Tensor, Saved]:
-        """(B, L, D) -> the same shape, and what `backward` needs if `keep`; else x may be overwritten."""
+    def advance(self, x: Tensor, summed: bool) -> tuple[Tensor, bool]:
+        """x (B, L, D), or the sum whose norm over channels it is if `summed` -> the output, and False: it is no sum."""
+        if summed:
+            x = self.norm.forward(x.flatten(0, 1), None, self.eps)[0].view_as(x)
+        return self.part.forward(x, self.wgu, self.wd, self.eps)[0], False
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
+        """(B, L, D) -> the same shape, and what `backward` needs."""
         y, rstd = self.part.forward(x, self.wgu, self.wd, self.eps)
         return y, (x, y, rstd)
 
@@ -99,12 +112,25 @@ class AttentionMixer:
         for target in self.target:
             target.zero_()
 
-    def forward(self, x: Tensor, keep: bool) -> tuple[Tensor, Saved]:
-        """(B, L, D) -> the same shape, and what `backward` needs if `keep`; else x may be overwritten."""
+    def advance(self, x: Tensor, summed: bool) -> tuple[Tensor, bool]:
+        """x (B, L, D), or the sum whose norm it is if `summed` -> the sum whose norm is the output, and True.
+
+        Without `summed`, x becomes that sum: added by the product that makes its other half, x is read once less.
+        """
+        attention = self.parts.attention
+        if summed:
+            qkv, x = attention.normed_project(x, self.qkv, *self.rotary, self.heads, self.eps)
+        else:
+            qkv = attention.project(x, self.qkv, *self.rotary, self.heads)
+        mixed, _ = attention.forward(qkv, *self.rotary, self.heads)
+        return x.flatten(0, 1).addmm_(mixed.flatten(0, 1), self.out.T).view_as(x), True
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
+        """(B, L, D) -> the same shape, and what `backward` needs."""
         rows = x.flatten(0, 1)
         qkv = self.parts.attention.project(x, self.qkv, *self.rotary, self.heads)
         mixed, kept = self.parts.attention.forward(qkv, *self.rotary, self.heads)
-        y, _, rstd = self.parts.norm.forward(*add_to(rows, mixed.flatten(0, 1), self.out, keep), self.eps)
+        y, _, rstd = self.parts.norm.forward(rows, mixed.flatten(0, 1) @ self.out.T, self.eps)
         return y.view_as(x), (rows, qkv, mixed, y, rstd, *kept)
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:

@@ -29,14 +29,21 @@ class Recursion:
         self.arch, self.blocks = arch, blocks
 
     def apply(self, x: Tensor, injection: Tensor | None, keep_y: bool, tape: Tape | None) -> tuple[Tensor, Tensor]:
-        """F on x, which has its injection already: (y, y + injection), y only if `keep_y`."""
-        saved = []
-        for block in self.blocks[:-1]:
-            x, _, kept = block.forward(x, None, tape is not None)
-            saved.append(kept)
-        y, z, kept = self.blocks[-1].forward(x, injection, tape is not None, keep_y)
-        if tape is not None:
-            tape.calls.append([s for s in (*saved, kept) if s is not None])
+        """F on x, which has its injection already: (y, y + injection).
+
+        Without tape y only if `keep_y`, and x may be overwritten.
+        """
+        if tape is None:
+            for index, block in enumerate(self.blocks):
+                x = block.advance(x, index > 0)
+            return self.blocks[-1].norm(x, injection, keep_y)
+        *earlier, last = self.blocks
+        call = []
+        for block in earlier:
+            x, _, saved = block.forward(x, None)
+            call.append(saved)
+        y, z, saved = last.forward(x, injection)
+        tape.calls.append([*call, saved])
         return y, z
 
     def cycle(self, z_H: Tensor, z_L: Tensor, embedding: Tensor, tape: Tape | None) -> tuple[Tensor, Tensor]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trm.kernels import channel_mlp
+from trm.kernels import channel_mlp, norm
 from trm.kernels.channel_mlp import hidden_grad
 from trm.kernels.specialized import gate_up as up
 
-__all__ = ["SPECIALIZED", "gate_up", "hidden_grad"]
+__all__ = ["SPECIALIZED", "gate_up", "hidden_grad", "normed_gate_up"]
 
 SPECIALIZED = True
 """Told in the name of a step that takes this module (trm/kernels/parts.py)."""
@@ -24,3 +24,9 @@ def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
     if x.shape[1] != WIDTH or len(w) % BLOCK:
         return channel_mlp.gate_up(x, w, keep)
     return up.gate_up(x, w, keep)
+
+
+def normed_gate_up(r: Tensor, w: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """(hidden (rows, N), y (rows, D)) of y = rms(r)."""
+    y, _, _ = norm.forward(r, None, eps)
+    return gate_up(y, w, False)[0], y

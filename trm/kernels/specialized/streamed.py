@@ -1,0 +1,114 @@
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
+"""Rows times a long weight: 128 rows stay in shared memory while the weight streams by. Knows nothing of the results.
+
+Two groups of warps take turns: tiles of 128 weight rows are consumed in order, even ones by the first group and odd
+ones by the second. A stage has one reader, so only the ring's order ties the groups: while one finishes its tile, the
+other has the matrix units. One warp loads the weight; another loads the next rows as soon as the last tile over the
+present ones lets go of them.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from trm.kernels.specialized.tiles import CONSUMER, PRODUCER, barriers, share
+
+BLOCK, DEPTH, STAGES = gl.constexpr(128), 64, 4
+"""Rows, and weight rows, of a tile; inputs of a stage; stages of the weight."""
+
+
+@gluon.jit
+def _load_rows(x, xs, bars, start, stop, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr):
+    x_full, x_empty, _w_full, _w_empty = bars
+    for pair in range(start, stop):
+        if (pair == start) | (pair % NT == 0):
+            block = pair // NT
+            for k in range(KT):
+                mbarrier.wait(x_empty.index(k), ((block - start // NT) & 1) ^ 1)
+                mbarrier.expect(x_full.index(k), 2 * BLOCK * BK)
+                tma.async_copy_global_to_shared(x, [block * BLOCK, k * BK], x_full.index(k), xs.index(k))
+
+
+@gluon.jit
+def _load_weight(w, ws, bars, start, stop, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr):
+    _x_full, _x_empty, w_full, w_empty = bars
+    i = 0
+    for tile in range(2 * start, 2 * stop):
+        for k in range(KT):
+            slot = i % S
+            mbarrier.wait(w_empty.index(slot), ((i // S) & 1) ^ 1)
+            mbarrier.expect(w_full.index(slot), 2 * BLOCK * BK)
+            tma.async_copy_global_to_shared(w, [tile % (2 * NT) * BLOCK, k * BK], w_full.index(slot), ws.index(slot))
+            i += 1
+
+
+@gluon.jit
+def _release(bars, k, i, last, S: gl.constexpr):
+    """Stage i of the ring, and the rows' k-th inputs after their last tile."""
+    _x_full, x_empty, _w_full, w_empty = bars
+    mbarrier.arrive(w_empty.index(i % S))
+    mbarrier.arrive(x_empty.index(k), pred=last)
+
+
+@gluon.jit
+def _multiply(acc, xs, ws, bars, i, block, last, KT: gl.constexpr, S: gl.constexpr):
+    """A tile's products, from stage i of the ring on; two stages' are under way at once."""
+    x_full, _x_empty, w_full, _w_empty = bars
+    for k in range(KT):
+        mbarrier.wait(x_full.index(k), block & 1)
+        mbarrier.wait(w_full.index((i + k) % S), ((i + k) // S) & 1)
+        acc = warpgroup_mma(xs.index(k), ws.index((i + k) % S).permute((1, 0)), acc, use_acc=k > 0, is_async=True)
+        acc = warpgroup_mma_wait(1, deps=(acc,))
+        if k > 0:
+            _release(bars, k - 1, i + k - 1, last, S)
+    acc = warpgroup_mma_wait(0, deps=(acc,))
+    _release(bars, KT - 1, i + KT - 1, last, S)
+    return acc
+
+
+@gluon.jit
+def _compute(xs, ws, bars, start, stop, GROUP: gl.constexpr, NT: gl.constexpr, KT: gl.constexpr, S: gl.constexpr,
+             FINISH: gl.constexpr, args):  # fmt: skip
+    acc = gl.zeros((BLOCK, BLOCK), gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK, 16]))
+    for pair in range(start, stop):
+        block = pair // NT - start // NT
+        i = (2 * (pair - start) + GROUP) * KT
+        acc = _multiply(acc, xs, ws, bars, i, block, pair % NT == NT - 1, KT, S)
+        FINISH(acc, pair // NT * BLOCK, 2 * (pair % NT) + GROUP, GROUP, args)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def send(out, staged, at, value):
+    """Write a tile through shared memory, once the store before has read that."""
+    tma.store_wait(0)
+    staged.store(value)
+    fence_async_shared()
+    tma.async_copy_shared_to_global(out, at, staged)
+
+
+@gluon.jit
+def stream(x, w, rows, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr, FINISH: gl.constexpr,
+           args):  # fmt: skip
+    """FINISH(products, first row, tile, group, args) for the (128, 128) products of x and all 2 NT tiles of w.
+
+    x (rows, KT BK) in blocks [128, BK]; w (256 NT, KT BK) likewise; S stages of it are in shared memory at once.
+    """
+    xs = gl.allocate_shared_memory(x.dtype, [KT, BLOCK, BK], x.layout)
+    ws = gl.allocate_shared_memory(w.dtype, [S, BLOCK, BK], w.layout)
+    bars = (barriers(KT, 1), barriers(KT, 2), barriers(S, 1), barriers(S, 1))
+    start, stop = share(gl.cdiv(rows, BLOCK) * NT)
+    gl.warp_specialize([
+        (_compute, (xs, ws, bars, start, stop, 0, NT, KT, S, FINISH, args)),
+        (_compute, (xs, ws, bars, start, stop, 1, NT, KT, S, FINISH, args)),
+        (_load_weight, (w, ws, bars, start, stop, NT, KT, BK, S)),
+        (_load_rows, (x, xs, bars, start, stop, NT, KT, BK)),
+    ], [4, 1, 1], [CONSUMER, PRODUCER, PRODUCER])  # fmt: skip

@@ -14,6 +14,7 @@ from relay.committer import Committer, Item
 from relay.context import Context
 from relay.errors import UploadFailed
 from relay.heartbeat import Heartbeat
+from relay.outbox import Outbox
 from relay.training import Trainer
 from relay.workload import StepDigest
 
@@ -24,11 +25,24 @@ SHORT_STEP_S = 2.0
 
 
 class NotSent(UploadFailed):
-    """The final checkpoint is not committed; `folder` holds it, unless the disk refused too."""
+    """The final checkpoint is not committed; it was kept on this machine.
 
-    def __init__(self, message: str, folder: Path | None) -> None:
-        super().__init__(message)
-        self.folder = folder
+    Whether it still is, is looked up whenever it is told: while this session still ends, or sleeps, a later one on this
+    machine may take it over, commit it and put it away.
+    """
+
+    def __init__(self, kept: str, gone: str, outbox: Outbox, key: tuple[int, int]) -> None:
+        """`kept` is told for as long as the outbox holds the checkpoint, `gone` from then on."""
+        super().__init__(kept)
+        self._gone, self._outbox, self._key = gone, outbox, key
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it lies; None once it is gone."""
+        return self._outbox.folder(self._key) if self._outbox.holds(self._key) else None
+
+    def __str__(self) -> str:
+        return self._gone if self.folder is None else super().__str__()
 
 
 @dataclass
@@ -47,7 +61,10 @@ class Ending:
         return self.ctx.runtime
 
     def commit_last(self) -> None:
-        """Snapshot, upload beside one extra step, commit. Raises NonFinite, NotSent (74), or the committer's end."""
+        """Snapshot, upload beside one extra step, commit.
+
+        Raises NonFinite, UploadFailed (74; NotSent where the checkpoint is kept here), or the committer's end.
+        """
         final = None
         with self.heartbeat.phase(self.ctx.plan.patience_s + 60):
             self.ctx.listener.phase(f"finishing: step {self.ctx.workload.step:,} is made durable")
@@ -121,18 +138,19 @@ class Ending:
             return f"this machine's disk refused it too ({error.strerror})"
         return None
 
-    def _not_sent(self, item: Item, unkept: str | None) -> NotSent:
+    def _not_sent(self, item: Item, unkept: str | None) -> UploadFailed:
         why = self.committer.trouble or "it did not finish in the time that was left"
-        state = self.writer.lease.state
+        state, outbox, key = self.writer.lease.state, self.writer.outbox, (item.step, self.writer.lease.epoch)
         head = f"The durable step is {state.step:,}. Step {item.step:,} is not committed: {why}."
         if unkept is not None:
-            return NotSent(f"{head} It is lost, because {unkept}.", None)
-        folder = self.writer.outbox.folder((item.step, self.writer.lease.epoch))
-        if not folder.is_dir():
-            return NotSent(f"{head} A later session on this machine took it over or put it away: see status.", None)
+            return UploadFailed(f"{head} It is lost, because {unkept}.")
         size = item.packed.bytes if item.packed else 0
         return NotSent(
-            f"{head} It is kept, verified, in {folder} ({size:,} bytes). The next session of this run on this "
-            f"machine commits it, or do it now: {command('push', state.run)}",
-            folder,
+            f"{head} It is kept, verified, in {outbox.folder(key)} ({size:,} bytes). The next session of this run on "
+            f"this machine commits it, or do it now: {command('push', state.run)}",
+            f"The durable step was {state.step:,} when this session last looked. It did not commit step {item.step:,}: "
+            f"{why}. A later session on this machine took that step over or put it away; see what is durable now: "
+            f"{command('status', state.run)}",
+            outbox,
+            key,
         )

@@ -94,6 +94,10 @@ class Outbox:
         temporary.replace(path)
         fsync_folder(self.root)
 
+    def holds(self, key: tuple[int, int]) -> bool:
+        """Whether a checkpoint is here and complete, going by its description."""
+        return self._description(key).is_file()
+
     def all(self) -> list[Packed]:
         """Complete checkpoints, by step and epoch; what is not readable is skipped."""
         found = (self._read(key) for key in self._keys())

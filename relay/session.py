@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 
 from relay.assembly import Parts, assemble
 from relay.committer import CommitterDied
 from relay.context import Context, Outcome
+from relay.ending import NotSent
 from relay.entrance import EndedEarly, push_unsent, warm_up
 from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
 from relay.giveback import give_back
@@ -157,6 +159,7 @@ def _hold(parts: Parts, work: Work) -> Outcome:
     parts.committer.start()
     parts.start_trackers()
     holding = _Holding(parts)
+    failure: RelayError | None = None
     try:
         with holding:
             since = lease.state.holder.since if lease.state.holder else 0.0
@@ -164,8 +167,8 @@ def _hold(parts: Parts, work: Work) -> Outcome:
             refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks, mine)
             code, holding.reason = _until_ended(parts, work)
     except RelayError as error:
-        text = f"{_sentence(ctx.signal.note)}: the last commit stands. {error}" if _spared(ctx, error) else str(error)
-        outcome = parts.outcome(_exit_code(ctx, error), text, error)
+        failure = error
+        outcome = parts.outcome(_exit_code(ctx, error), _failed(ctx, error), error)
     except Exception:
         leave_report(parts, parts.outcome(Exit.BUG, ""), holding.reason)
         raise
@@ -173,7 +176,13 @@ def _hold(parts: Parts, work: Work) -> Outcome:
         text = f"{_sentence(holding.reason)}{_asked(ctx)}; step {lease.state.step:,} is committed."
         outcome = parts.outcome(code, text)
     leave_report(parts, outcome, holding.reason)
+    if isinstance(failure, NotSent):  # looked for once more, last of all: somebody may have taken it over meanwhile
+        return replace(outcome, message=_failed(ctx, failure), unsent=failure.folder)
     return outcome
+
+
+def _failed(ctx: Context, error: RelayError) -> str:
+    return f"{_sentence(ctx.signal.note)}: the last commit stands. {error}" if _spared(ctx, error) else str(error)
 
 
 def _until_ended(parts: Parts, work: Work) -> tuple[Exit, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 
 import pytest
 
+from relay import session
+from relay.ending import Ending
 from relay.errors import Exit
 from tests.relay.sessions import Lab, down
 from tests.relay.toy import Part, ToyWorkload
@@ -45,16 +46,31 @@ def test_a_signal_while_the_final_commit_waits_leaves_the_grace(lab: Lab, reason
     assert session.outcome.exit_code in (Exit.SIGTERM, Exit.SIGINT) and session.outcome.unsent is not None
 
 
-def test_what_a_later_session_put_away_is_not_called_kept(lab: Lab) -> None:
-    """Seeds 6797 and 14838 of the simulation: a machine sleeps through a takeover by a session on the same disk."""
-    session = lab.session(machine="shared", target_steps=40, every_steps=1000).start()
+@pytest.mark.parametrize(("where", "what"), [(Ending, "_give_up"), (session, "give_back"), (session, "leave_report")])
+def test_what_a_later_session_took_over_is_not_called_kept(
+    lab: Lab, where: object, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds 859, 6797 and 14838 of the simulation: a process sleeps while it ends, and another on its disk goes on."""
+    first = lab.session(machine="shared", target_steps=40, every_steps=1000)
+    second = lab.session("bob", machine="shared", target_steps=40)
+    real = getattr(where, what)
+
+    def asleep(*args: object) -> object:
+        monkeypatch.setattr(where, what, real)
+        first.process.suspend(3600)
+        first.process.sleep(1)
+        return real(*args)
+
+    monkeypatch.setattr(where, what, asleep)
     began = lab.world.now
-    lab.world.at(began + 3, lambda: setattr(session.store, "fail", down))
-    lab.world.at(began + 10, lambda: session.ctx.signal.ask("sigterm"))
-    lab.world.at(began + 11, lambda: shutil.rmtree(lab.tmp / "shared"))
-    lab.world.run()
-    assert session.outcome.unsent is None
-    assert "took it over or put it away" in session.outcome.message
+    lab.world.at(began + 3, lambda: setattr(first.store, "fail", down))
+    lab.world.at(began + 10, lambda: first.ctx.signal.ask("sigterm"))
+    lab.world.at(began + 1000, second.start)
+    first.start()
+    lab.world.run(to_the_end=True)
+    assert first.outcome.exit_code == Exit.SIGTERM and second.outcome.exit_code == Exit.OK
+    assert first.outcome.unsent is None and "kept" not in first.outcome.message
+    assert "took that step over or put it away" in first.outcome.message
 
 
 def test_an_evaluation_that_nobody_measured_takes_little_of_the_budget(lab: Lab) -> None:

@@ -33,7 +33,9 @@ class EndJudge:
         known = outcome.durable_step is None or outcome.durable_step in true
         self.require(known, f"it calls step {outcome.durable_step} durable; {told}")
         if outcome.unsent is not None:
-            self.require(_kept(outcome.unsent), f"it kept nothing; {told}")
+            self.require(_kept(outcome.unsent), f"P6: what it calls kept is not there; {told}")
+        if "took that step over" in outcome.message:
+            self.require(self._followed_here(run, actor), f"P6: nobody took its step over on {actor.machine}; {told}")
         if code == 0 and command.order.verb == "run":
             self.require(outcome.durable_step >= command.fleet.pace.target, f"the target is not reached; {told}")
         if code == 65:
@@ -66,6 +68,11 @@ class EndJudge:
         archived = any((run.name, epoch) in self.oracle.rest.ended for epoch in mine)
         return archived or (bool(mine) and run.state["epoch"] > mine[0])
 
+    def _followed_here(self, run: Run, actor: Actor) -> bool:
+        """Whether a later epoch has been held on its machine, so that somebody there could have moved its files."""
+        mine = min(epoch for epoch, holder in run.holders.items() if holder is actor)
+        return any(epoch > mine and holder.machine == actor.machine for epoch, holder in run.holders.items())
+
     def _nothing_lost(self, told: str) -> None:
         """In these worlds no entry is ever lost or forged."""
         lost = "has been lost" in told and not self.entries_lost
@@ -73,5 +80,5 @@ class EndJudge:
 
 
 def _kept(folder: Path) -> bool:
-    """There, or taken over under a later epoch by a session that superseded this one on the same machine."""
-    return any(folder.parent.glob(f"{folder.name.partition('.')[0]}.e*/state.json"))
+    """Whether a whole checkpoint lies there at this moment, under that very name."""
+    return folder.with_name(f"{folder.name}.json").is_file() and (folder / "state.json").is_file()

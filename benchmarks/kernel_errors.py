@@ -27,6 +27,8 @@ LIMIT = 5e-3
 """bfloat16 rounding of inputs, inner values and outputs stays below; a wrong index does not."""
 BATCH, LENGTH, MIDDLE, LONG, WIDTH, INNER, CHANNEL, EDGE = 768, 97, 305, 916, 512, 512, 1536, 3
 ROWS = BATCH * LENGTH
+EPS = 1e-5
+"""Of the norms."""
 Outputs = tuple[Tensor, ...]
 
 
@@ -75,10 +77,10 @@ def mixer(report: Report) -> None:
     weights, wide = (wgu, wd), (wgu.double(), wd.double())
     report.line(
         "mixer forward",
-        lambda: KERNELS.mixer.forward(x, *weights, 1e-5)[0],
-        lambda: plain.PlainMixer.forward(edge(x), *wide, 1e-5)[0],
+        lambda: KERNELS.mixer.forward(x, *weights, EPS)[0],
+        lambda: plain.PlainMixer.forward(edge(x), *wide, EPS)[0],
     )
-    y, rstd = KERNELS.mixer.forward(x, *weights, 1e-5)
+    y, rstd = KERNELS.mixer.forward(x, *weights, EPS)
 
     def input_grad(part: Any, *tensors: Tensor) -> Outputs:
         dx = torch.empty_like(tensors[0])
@@ -107,7 +109,7 @@ def mixer(report: Report) -> None:
 
 
 def channel(report: Report) -> None:
-    """Gate-up with and without kept products, and the hidden gradient."""
+    """Gate-up with and without kept products and of sums to be normed, and the hidden gradient."""
     x, dr = random(ROWS, WIDTH), random(ROWS, WIDTH)
     up, down = random(2 * CHANNEL, WIDTH, scale=WIDTH**-0.5), random(WIDTH, CHANNEL, scale=CHANNEL**-0.5)
     products = random(ROWS, 2 * CHANNEL)
@@ -119,6 +121,11 @@ def channel(report: Report) -> None:
     )
     report.line(
         "gate-up, kept", lambda: KERNELS.channel.gate_up(x, up, True), lambda: twin.gate_up(edge(x), up.double(), True)
+    )
+    report.line(
+        "gate-up of sums",
+        lambda: KERNELS.channel.normed_gate_up(3 * x, up, EPS),
+        lambda: twin.normed_gate_up(edge(3 * x), up.double(), EPS),
     )
     report.line(
         "hidden gradient",
@@ -140,6 +147,16 @@ def attention(report: Report, batch: int, length: int) -> None:
         lambda: part.forward(part.project(x, w, *rotary), *rotary)[0],
         lambda: twin.forward(true, *rotary)[0],
     )
+
+    def of_sums(part: Any, sums: Tensor, weight: Tensor) -> Outputs:
+        projected, y = part.normed_project(sums, weight, *rotary, EPS)
+        return part.forward(projected, *rotary)[0], y
+
+    report.line(
+        f"attention {length} of sums",
+        lambda: of_sums(part, 3 * x, w),
+        lambda: of_sums(twin, edge(3 * x), w.double()),
+    )
     report.line(
         f"attention {length} backward",
         lambda: part.backward(projected, cos, sin, mixed, kept, dout, 8),
@@ -152,8 +169,8 @@ def others(report: Report) -> None:
     x, m, injection = (random(ROWS, WIDTH) for _ in range(3))
     report.line(
         "norm forward",
-        lambda: KERNELS.norm.forward(x, m, 1e-5, injection),
-        lambda: plain.PlainNorm.forward(edge(x), edge(m), 1e-5, edge(injection)),
+        lambda: KERNELS.norm.forward(x, m, EPS, injection),
+        lambda: plain.PlainNorm.forward(edge(x), edge(m), EPS, edge(injection)),
     )
     rstd = x.float().square().mean(-1).rsqrt()
     report.line(

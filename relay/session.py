@@ -177,7 +177,8 @@ def _hold(parts: Parts, work: Work) -> Outcome:
         outcome = parts.outcome(code, text)
     leave_report(parts, outcome, holding.reason)
     if isinstance(failure, NotSent):  # looked for once more, last of all: somebody may have taken it over meanwhile
-        return replace(outcome, message=_failed(ctx, failure), unsent=failure.folder)
+        code, text = _exit_code(ctx, failure), _failed(ctx, failure)
+        return replace(outcome, exit_code=code, message=text, unsent=failure.folder)
     return outcome
 
 
@@ -257,9 +258,11 @@ def _crashed(error: BaseException | None) -> bool:
 
 
 def _exit_code(ctx: Context, error: RelayError) -> Exit:
-    """A signal decides the code whether or not the last commit came through (P6)."""
-    if isinstance(error, UploadFailed) and ctx.signal.reason in ("notice", "sigterm", "sigint"):
+    """A signal decides it whether or not the last commit came through (P6), and so does the loss of the lease (P5)."""
+    if isinstance(error, UploadFailed) and ctx.signal.reason in ("notice", "sigterm", "sigint", "fenced"):
         return ENDS[ctx.signal.reason][0]
+    if isinstance(error, NotSent) and error.folder is None:  # only a session with a later lease touches it
+        return Exit.FENCED
     return error.exit_code
 
 

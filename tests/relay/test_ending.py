@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from relay import session
 from relay.ending import Ending
 from relay.errors import Exit
+from relay.signals import Reason
 from tests.relay.sessions import Lab, down
 from tests.relay.toy import Part, ToyWorkload
 
@@ -71,6 +73,32 @@ def test_what_a_later_session_took_over_is_not_called_kept(
     assert first.outcome.exit_code == Exit.SIGTERM and second.outcome.exit_code == Exit.OK
     assert first.outcome.unsent is None and "kept" not in first.outcome.message
     assert "took that step over or put it away" in first.outcome.message
+
+
+@pytest.mark.parametrize(("signal", "knows"), [("sigterm", True), ("stop", True), ("stop", False)])
+def test_p5_a_last_step_that_others_took_over_ends_as_fenced(
+    lab: Lab, signal: Reason, knows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """74 would promise that it waits here; whether the heartbeat has seen the later lease or not."""
+    first = lab.session(machine="shared", target_steps=40, every_steps=1000, patience_s=20.0)
+    second = lab.session("bob", machine="shared", target_steps=40)
+    real = session.give_back
+
+    def asleep(*args: Any) -> bool:
+        first.process.suspend(3600)
+        first.process.sleep(1)
+        if knows:
+            first.ctx.signal.ask("fenced")
+        return real(*args)
+
+    monkeypatch.setattr(session, "give_back", asleep)
+    began = lab.world.now
+    lab.world.at(began + 3, lambda: setattr(first.store, "fail", down))
+    lab.world.at(began + 3, lambda: first.ctx.signal.ask(signal))
+    lab.world.at(began + 1000, second.start)
+    first.start()
+    lab.world.run(to_the_end=True)
+    assert first.outcome.exit_code == Exit.FENCED, first.outcome.message
 
 
 def test_an_evaluation_that_nobody_measured_takes_little_of_the_budget(lab: Lab) -> None:

@@ -36,6 +36,7 @@ class EndJudge:
             self.require(_kept(outcome.unsent), f"P6: what it calls kept is not there; {told}")
         if "took that step over" in outcome.message:
             self.require(self._followed_here(run, actor), f"P6: nobody took its step over on {actor.machine}; {told}")
+            self.require(code != 74, f"P5: it was superseded; {told}")
         if code == 0 and command.order.verb == "run":
             self.require(outcome.durable_step >= command.fleet.pace.target, f"the target is not reached; {told}")
         if code == 65:

@@ -2,9 +2,9 @@
 """Rows times a long weight: 128 rows stay in shared memory while the weight streams by. Knows nothing of the results.
 
 Two groups of warps take turns: tiles of 128 weight rows are consumed in order, even ones by the first group and odd
-ones by the second. A stage has one reader, so only the ring's order ties the groups: while one finishes its tile, the
-other has the matrix units. One warp loads the weight; another loads the next rows as soon as the last tile over the
-present ones lets go of them.
+ones by the second: while one finishes its tile, the other has the matrix units. A stage has one reader, but a group
+must not look at the ring before its turn: by its parity alone, a slot could be the other's. One warp loads the weight;
+another loads the next rows as soon as the last tile over the present ones lets go of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLOCK, DEPTH, STAGES = gl.constexpr(128), 64, 4
 
 @gluon.jit
 def _load_rows(x, xs, bars, start, stop, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr):
-    x_full, x_empty, _w_full, _w_empty = bars
+    x_full, x_empty, _w_full, _w_empty, _turn = bars
     for pair in range(start, stop):
         if (pair == start) | (pair % NT == 0):
             block = pair // NT
@@ -39,7 +39,7 @@ def _load_rows(x, xs, bars, start, stop, NT: gl.constexpr, KT: gl.constexpr, BK:
 
 @gluon.jit
 def _load_weight(w, ws, bars, start, stop, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr):
-    _x_full, _x_empty, w_full, w_empty = bars
+    _x_full, _x_empty, w_full, w_empty, _turn = bars
     i = 0
     for tile in range(2 * start, 2 * stop):
         for k in range(KT):
@@ -56,16 +56,17 @@ def _release(bars, k, i, last, S: gl.constexpr):
 
     The branch keeps the assembler from starting the epilogue before it lets go.
     """
-    _x_full, x_empty, _w_full, w_empty = bars
+    _x_full, x_empty, _w_full, w_empty, _turn = bars
     mbarrier.arrive(w_empty.index(i % S))
     if last:
         mbarrier.arrive(x_empty.index(k))
 
 
 @gluon.jit
-def _multiply(acc, xs, ws, bars, i, block, last, KT: gl.constexpr, S: gl.constexpr):
+def _multiply(acc, xs, ws, bars, i, block, last, GROUP: gl.constexpr, KT: gl.constexpr, S: gl.constexpr):
     """A tile's products, from stage i of the ring on; two stages' are under way at once."""
-    x_full, _x_empty, w_full, _w_empty = bars
+    x_full, _x_empty, w_full, _w_empty, turn = bars
+    mbarrier.wait(turn.index(GROUP), (i // (2 * KT) & 1) ^ (1 - GROUP))
     for k in range(KT):
         mbarrier.wait(x_full.index(k), block & 1)
         mbarrier.wait(w_full.index((i + k) % S), ((i + k) // S) & 1)
@@ -73,6 +74,7 @@ def _multiply(acc, xs, ws, bars, i, block, last, KT: gl.constexpr, S: gl.constex
         acc = warpgroup_mma_wait(1, deps=(acc,))
         if k > 0:
             _release(bars, k - 1, i + k - 1, last, S)
+    mbarrier.arrive(turn.index(1 - GROUP))
     acc = warpgroup_mma_wait(0, deps=(acc,))
     _release(bars, KT - 1, i + KT - 1, last, S)
     return acc
@@ -85,7 +87,7 @@ def _compute(xs, ws, bars, start, stop, GROUP: gl.constexpr, NT: gl.constexpr, K
     for pair in range(start, stop):
         block = pair // NT - start // NT
         i = (2 * (pair - start) + GROUP) * KT
-        acc = _multiply(acc, xs, ws, bars, i, block, pair % NT == NT - 1, KT, S)
+        acc = _multiply(acc, xs, ws, bars, i, block, pair % NT == NT - 1, GROUP, KT, S)
         FINISH(acc, pair // NT * BLOCK, 2 * (pair % NT) + GROUP, GROUP, args)
     tma.store_wait(0)
 
@@ -108,7 +110,7 @@ def stream(x, w, rows, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: 
     """
     xs = gl.allocate_shared_memory(x.dtype, [KT, BLOCK, BK], x.layout)
     ws = gl.allocate_shared_memory(w.dtype, [S, BLOCK, BK], w.layout)
-    bars = (barriers(KT, 1), barriers(KT, 2), barriers(S, 1), barriers(S, 1))
+    bars = (barriers(KT, 1), barriers(KT, 2), barriers(S, 1), barriers(S, 1), barriers(2, 1))
     start, stop = share(gl.cdiv(rows, BLOCK) * NT)
     gl.warp_specialize([
         (_compute, (xs, ws, bars, start, stop, 0, NT, KT, S, FINISH, args)),

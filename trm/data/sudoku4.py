@@ -7,6 +7,7 @@ training grids into test grids, and is never used with these puzzles.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -43,11 +44,12 @@ def grids() -> Tensor:
     return torch.tensor(partial, dtype=torch.uint8)
 
 
+@lru_cache(maxsize=2)
 def build(train_puzzles: int, seed: int = 0) -> tuple[Puzzles, Puzzles, Puzzles]:
     """(train, valid, test): different puzzles, 500 for valid and 1,000 for test, from 200, 30 and 58 grids.
 
     Every puzzle has one solution, and none after any given is removed; the test puzzles have 4.4 givens on average.
-    A function of the arguments. Raises DataError if the 200 grids have fewer puzzles (there are about 59,000).
+    A function of the arguments; the tensors are everybody's, to be read only. Raises DataError if the 200 grids have fewer puzzles (there are about 59,000).
     """
     solutions = grids()
     unclear = ambiguous(solutions)

@@ -5,7 +5,7 @@ reference/trm.md 3. A step refills the slots that have halted, runs the network 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,19 @@ def joined(parts: list[Carry]) -> Carry:
     return Carry(**{f.name: torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Carry)})
 
 
+def seated(carry: Carry, batch: Batch) -> Carry:
+    """The batch's row in each halted slot, whose states have still to start anew."""
+    row = carry.halted
+    table = row[:, None]
+    return replace(
+        carry,
+        steps=carry.steps.masked_fill(row, 0),
+        inputs=torch.where(table, batch.inputs, carry.inputs),
+        labels=torch.where(table, batch.labels, carry.labels),
+        puzzle_identifiers=torch.where(row, batch.puzzle_identifiers, carry.puzzle_identifiers),
+    )
+
+
 def _clear(value: Tensor, rows: Tensor) -> Tensor:
     """A copy of `value` (B, ...) with zeros where `rows` (bool, B) is true."""
     return value.masked_fill(rows.view(-1, *[1] * (value.dim() - 1)), 0)
@@ -107,17 +120,9 @@ class TRM(nn.Module):
 
     def refill(self, carry: Carry, batch: Batch) -> Carry:
         """Start the batch's row in each halted slot; the rows of the other slots are not used (3 a)."""
-        row = carry.halted
-        table, cube = row[:, None], row[:, None, None]
-        return Carry(
-            z_H=torch.where(cube, self.inner.H_init, carry.z_H),
-            z_L=torch.where(cube, self.inner.L_init, carry.z_L),
-            steps=carry.steps.masked_fill(row, 0),
-            halted=row,
-            inputs=torch.where(table, batch.inputs, carry.inputs),
-            labels=torch.where(table, batch.labels, carry.labels),
-            puzzle_identifiers=torch.where(row, batch.puzzle_identifiers, carry.puzzle_identifiers),
-        )
+        cube = carry.halted[:, None, None]
+        z_H, z_L = torch.where(cube, self.inner.H_init, carry.z_H), torch.where(cube, self.inner.L_init, carry.z_L)
+        return replace(seated(carry, batch), z_H=z_H, z_L=z_L)
 
     def decide(self, steps: Tensor, q: Tensor, min_halt: Tensor | None) -> Tensor:
         """bool (B,): who halts after `steps` (3 c, d). In evaluation min_halt is None and only the maximum counts."""

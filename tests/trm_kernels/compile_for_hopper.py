@@ -19,6 +19,7 @@ from triton.runtime.driver import driver
 
 from trm import rng
 from trm.kernels import attention, batch, channel_mlp, digest, embedding, loss, norm, optimizer, token_mixer
+from trm.kernels.layout import Anew, Tables
 from trm.kernels.specialized import attention as hopper_attention
 from trm.kernels.specialized import channel, mixer
 from trm.layers import rotary_tables
@@ -80,6 +81,9 @@ def launch_all() -> None:
     attention.forward(torch.zeros(2, 150, 1536).bfloat16(), *rotary_tables(150, 64, 10000.0), 8)
     ids = torch.zeros(2, 81, dtype=torch.int32)
     loss.loss_and_grad(torch.zeros(2, 97, 16).bfloat16(), ids, 16, 11, -100)
+    sought = Tables(torch.zeros(11, 512), ids, torch.zeros(1, 512), ids[:, 0])
+    embedding.inject(x, x, sought, None)
+    embedding.inject(x, x, sought, Anew(torch.zeros(2, dtype=torch.bool), x[0, 0], x[0, 0]))
     embedding.token_grad(ids, torch.zeros(6, 2, 97, 512).bfloat16(), 16, 11)
     cells, chosen = torch.zeros(9, 81, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
     batch.batch(cells, cells, chosen, 0, 1, -100, True)

@@ -28,6 +28,15 @@ def test_forward(part: Any, inject: bool, keep: bool) -> None:
 
 
 @BOTH
+def test_y_goes_where_it_is_wanted(part: Any) -> None:
+    x, injection, out = random(ROWS, WIDTH), random(ROWS, WIDTH, seed=1), torch.empty(ROWS, WIDTH)
+    for extra in (None, injection):
+        expected, z, _ = part.forward(x, None, EPS, extra)
+        y, same, _ = part.forward(x, None, EPS, extra, out=out.fill_(torch.nan))
+        assert y is out and torch.equal(out, expected) and torch.equal(same, z)
+
+
+@BOTH
 def test_a_sum_that_is_made_already(part: Any) -> None:
     x = random(ROWS, WIDTH)
     assert error(part.forward(x, None, EPS)[0], rms(x.double(), EPS)) < CLOSE

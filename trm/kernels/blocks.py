@@ -76,13 +76,15 @@ class FastBlock:
         y, z, _ = self.parts.norm.forward(r.flatten(0, 1), None, self.eps, inj, keep_y)
         return y.view_as(r), z.view_as(r)
 
-    def forward(self, x: Tensor, injection: Tensor | None) -> tuple[Tensor, Tensor, Saved]:
-        """x (B, L, D) -> (y, y + injection, what `backward` needs)."""
+    def forward(
+        self, x: Tensor, injection: Tensor | None, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Saved]:  # fmt: skip
+        """x (B, L, D) -> (y, y + injection, what `backward` needs); y in `out` if that is given."""
         y1, mixed = self.mixer.forward(x)
         rows = y1.flatten(0, 1)
         hidden, gu = self.parts.channel.gate_up(rows, self.wgu, True)
-        inj = None if injection is None else injection.flatten(0, 1)
-        y2, z, rstd2 = self.parts.norm.forward(rows, hidden @ self.wd.T, self.eps, inj)
+        inj, to = (None if t is None else t.flatten(0, 1) for t in (injection, out))
+        y2, z, rstd2 = self.parts.norm.forward(rows, hidden @ self.wd.T, self.eps, inj, out=to)
         return y2.view_as(x), z.view_as(x), Saved(mixed, y1, gu, hidden, y2, rstd2)
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:

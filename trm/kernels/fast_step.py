@@ -12,17 +12,17 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
 
-from trm.act import Carry, exploration
+from trm.act import Carry, exploration, seated
 from trm.config import Arch
 from trm.data.dataset import IGNORE, Batch
 from trm.kernels.blocks import FastBlock
 from trm.kernels.heads import Heads
-from trm.kernels.layout import PAD
+from trm.kernels.layout import PAD, Anew, Tables
 from trm.kernels.mixers import AttentionMixer, TokenMixer
 from trm.kernels.parts import Parts, fused_parts
 from trm.kernels.recursion import Recursion
@@ -114,7 +114,7 @@ class BoundStep:
         self.rows = own_slices(config.batch_size, parts, peers)
         arch, dtype = config.arch, DTYPES[config.arch.forward_dtype]
         params, grads = state.params.views, state.grads.views
-        self.recursion = Recursion(arch, [self._block(index) for index in range(arch.L_layers)])
+        self.recursion = Recursion(arch, [self._block(index) for index in range(arch.L_layers)], kernels.embedding)
         self.heads = Heads(params, grads, dtype)
         self.carry = Carry(**{f.name: getattr(state.carry, f.name).clone() for f in fields(Carry)})
         self.batch = Batch(self.carry.inputs.clone(), self.carry.labels.clone(), self.carry.puzzle_identifiers.clone())
@@ -216,7 +216,7 @@ class BoundStep:
         """All but the update, for this process's rows."""
         state, config = self.state, self.state.config
         self.heads.pack()
-        carry = state.model.refill(self.carry, self.batch)
+        carry = seated(self.carry, self.batch)
         min_halt = exploration(config.arch, config.seed, self.counter, config.batch_size, state.device)
         self.metrics.zero_()
         if self.total is not None:
@@ -227,35 +227,37 @@ class BoundStep:
             state.grads.buffer.copy_(self.total)
 
     def _part(self, carry: Carry, min_halt: Tensor, rows: slice) -> None:
-        """Some rows, refilled: their new carry, metrics and gradients."""
+        """Some rows with their batch, whose halted states are to start anew: their new carry, metrics and gradients."""
         state, inner = self.state, self.state.model.inner
         for block in self.recursion.blocks:
             block.pack()
             block.start()
-        embedding = inner.embed(carry.inputs, inner.puzzle_rows(carry.puzzle_identifiers))
-        z_H, z_L, tape = self.recursion.forward(carry.z_H, carry.z_L, embedding)
-        logits = self.heads.forward(z_H)
+        puzzles = inner.puzzle_emb.weights if state.config.arch.puzzle_emb_ndim else None
+        tables = Tables(inner.embed_tokens.embedding_weight, carry.inputs, puzzles, carry.puzzle_identifiers)
+        tape = self.recursion.forward(carry.z_H, carry.z_L, tables, Anew(carry.halted, inner.H_init, inner.L_init))
+        logits = self.heads.forward(carry.z_H)
         prefix, vocab = state.config.arch.prefix_len, state.sizes.vocab_size
         grad, losses = self.kernels.loss.loss_and_grad(
             logits, carry.labels, prefix, vocab, IGNORE, state.config.batch_size
         )
-        grads = self.recursion.backward(tape, self.heads.backward(z_H, grad))
+        grads = self.recursion.backward(tape, self.heads.backward(carry.z_H, grad))
         for block in self.recursion.blocks:
             block.finish()
         self._embedding_grads(carry, grads, rows)
         if self.total is not None:
             self.total.add_(state.grads.buffer)
-        self._halt(carry, z_H, z_L, logits[:, 0, vocab].float(), losses, min_halt, rows)
+        self._halt(carry, logits[:, 0, vocab].float(), losses, min_halt, rows)
 
-    def _halt(
-        self, carry: Carry, z_H: Tensor, z_L: Tensor, q: Tensor, losses: Tensor, min_halt: Tensor, rows: slice
-    ) -> None:
-        """Decide who halts, write the new carry, add the metrics. losses: lm loss, halting loss, right, scored."""
+    def _halt(self, carry: Carry, q: Tensor, losses: Tensor, min_halt: Tensor, rows: slice) -> None:
+        """Decide who halts, write the new carry but for z_H and z_L, which are there already, and add the metrics.
+
+        losses: lm loss, halting loss, right, scored.
+        """
         steps = carry.steps + 1
         halted = self.state.model.decide(steps, q[:, None], min_halt)
-        new = Carry(z_H, z_L, steps, halted, carry.inputs, carry.labels, carry.puzzle_identifiers)
-        for f in fields(Carry):
-            getattr(self.carry, f.name)[rows].copy_(getattr(new, f.name))
+        new = replace(carry, steps=steps, halted=halted)
+        for name in ("steps", "halted", "inputs", "labels", "puzzle_identifiers"):
+            getattr(self.carry, name)[rows].copy_(getattr(new, name))
         lm, q_loss, right, scored = losses.double().unbind(1)
         exact = right == scored
         sums = torch.stack((
@@ -272,7 +274,8 @@ class BoundStep:
         tokens = self.kernels.embedding.token_grad(carry.inputs, grads, arch.prefix_len, state.sizes.vocab_size)
         state.grads.views["inner.embed_tokens.embedding_weight"].copy_(tokens * scale)
         if arch.puzzle_emb_ndim:
-            prefix = grads[:, :, : arch.prefix_len].float().sum(0).flatten(1)[:, : arch.puzzle_emb_ndim]
+            slots = -(-arch.puzzle_emb_ndim // arch.hidden_size)
+            prefix = grads[:, :, :slots].float().sum(0).flatten(1)[:, : arch.puzzle_emb_ndim]
             self.table_grad[rows] = prefix * scale
 
     @torch.no_grad()

@@ -1,9 +1,11 @@
-"""How weights and gate/up products are laid out for the fused kernels. Knows no Triton.
+"""How the fused kernels get their weights, gate/up products and tables. Knows no Triton.
 
 A tile must hold a gate and its up value, so the two halves of a SwiGLU's first weight alternate in blocks of rows.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,6 +16,31 @@ CHUNK = 32
 """Block of the token mixer's inner units."""
 PAIR = 64
 """Block of the channel MLP's inner units."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What an embedding is looked up in: a prefix of L - S positions from a puzzle's row, then a row a token."""
+
+    tokens: Tensor
+    """float32 (V, D)."""
+    ids: Tensor
+    """int32 (B, S)."""
+    puzzles: Tensor | None
+    """float32 (N, E), E at most the prefix times D; the rest of the prefix is zero."""
+    identifiers: Tensor
+    """int32 (B,)."""
+
+
+@dataclass(frozen=True)
+class Anew:
+    """Which sequences start from the initial states."""
+
+    halted: Tensor
+    """bool (B,)."""
+    z_H: Tensor
+    """(D,)."""
+    z_L: Tensor
 
 
 def pair_rows(source: Tensor, target: Tensor, block: int) -> None:

@@ -51,17 +51,18 @@ def _norm_backward(dy_ptr, y_ptr, rstd_ptr, dr_ptr, T, D: tl.constexpr, R: tl.co
 
 
 def forward(
-    x: Tensor, m: Tensor | None, eps: float, injection: Tensor | None = None, keep: bool = True
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Tensor, m: Tensor | None, eps: float, injection: Tensor | None = None, keep: bool = True,
+    out: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """(y, z, rstd): y = rms(x + m) over the last axis, z = y + injection, rstd float32 (rows,).
 
     x, m: (rows, D), D a power of two; m None: nothing is added. Without injection z is y; with it and without `keep`,
-    y is not stored (z again).
+    y is not stored (z again). A y that is stored is written to `out` if that is given.
     """
     rows, width = x.shape
     wants_y = keep or injection is None
     z = torch.empty_like(x) if injection is not None else x
-    y = torch.empty_like(x) if wants_y else z
+    y = z if not wants_y else torch.empty_like(x) if out is None else out
     rstd = x.new_empty(rows, dtype=torch.float32)
     _norm_forward[(triton.cdiv(rows, ROWS),)](
         x, x if m is None else m, x if injection is None else injection, y, z, rstd, eps, rows, width, ROWS,

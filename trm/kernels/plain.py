@@ -5,6 +5,7 @@ Same names, arguments and layouts as the kernels' own launchers, on any device a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -13,7 +14,7 @@ from einops import rearrange
 from torch import Tensor
 
 from trm.ema import ema_
-from trm.kernels.layout import CHUNK, PAIR, join_columns, split_columns
+from trm.kernels.layout import CHUNK, PAIR, Anew, Tables, join_columns, split_columns
 from trm.layers import rms_norm, rotate
 from trm.losses import stablemax_cross_entropy
 
@@ -132,13 +133,14 @@ class PlainNorm:
 
     @staticmethod
     def forward(
-        x: Tensor, m: Tensor | None, eps: float, injection: Tensor | None = None, keep: bool = True
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        x: Tensor, m: Tensor | None, eps: float, injection: Tensor | None = None, keep: bool = True,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """(y, z, rstd): y = rms(x + m), z = y + injection."""
         r = x if m is None else x + m
         wide = torch.promote_types(x.dtype, torch.float32)
         rstd = torch.rsqrt(r.to(wide).square().mean(-1) + eps)
-        y = rms_norm(r, eps)
+        y = rms_norm(r, eps) if out is None else out.copy_(rms_norm(r, eps))
         return y, (y if injection is None else y + injection), rstd
 
     @staticmethod
@@ -184,6 +186,26 @@ def adam_atan2_ema_(
     p.sub_(size * torch.atan2(m, v.sqrt() * correction))
     if ema is not None:
         ema_(ema, p, ema_rate)
+
+
+def _embedding(tables: Tables, like: Tensor) -> Tensor:
+    """The model's (trm/model.py), of the shape and type of `like` (B, L, D)."""
+    batch, length, width = like.shape
+    rows = F.embedding(tables.ids, tables.tokens.to(like.dtype))
+    prefix = like.new_zeros(batch, length - tables.ids.shape[1], width)
+    if tables.puzzles is not None:
+        prefix.flatten(1)[:, : tables.puzzles.shape[1]] = tables.puzzles[tables.identifiers.long()].to(like.dtype)
+    return math.sqrt(width) * torch.cat((prefix, rows), dim=1)
+
+
+def inject(z_H: Tensor, z_L: Tensor, tables: Tables, anew: Anew | None) -> tuple[Tensor, Tensor]:
+    """trm/kernels/embedding.py: (z_H + embedding, z_L + that)."""
+    if anew is not None:
+        halted = anew.halted[:, None, None]
+        z_H.copy_(torch.where(halted, anew.z_H, z_H))
+        z_L = torch.where(halted, anew.z_L, z_L)
+    injection = z_H + _embedding(tables, z_H)
+    return injection, z_L + injection
 
 
 def token_grad(ids: Tensor, d: Tensor, prefix: int, vocab: int) -> Tensor:

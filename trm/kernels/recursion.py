@@ -1,7 +1,7 @@
 """The recursion of one training step with a hand-written backward pass. Knows no loss, no halting, no optimizer.
 
 The definition is trm/model.py: cycles without gradient keep nothing; the last one keeps what its blocks' backward
-passes read. Injections are added by the norm in front of them.
+passes read. Injections are added by the norm in front of them, a cycle's first by what looks the embedding up.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from trm.config import Arch
 from trm.kernels.blocks import FastBlock, Saved
+from trm.kernels.layout import Anew, Tables
+from trm.kernels.parts import Part
 
 
 @dataclass
@@ -25,13 +27,15 @@ class Tape:
 class Recursion:
     """F and the order in which it is called."""
 
-    def __init__(self, arch: Arch, blocks: list[FastBlock]) -> None:
-        self.arch, self.blocks = arch, blocks
+    def __init__(self, arch: Arch, blocks: list[FastBlock], embedding: Part) -> None:
+        self.arch, self.blocks, self.embedding = arch, blocks, embedding
 
-    def apply(self, x: Tensor, injection: Tensor | None, keep_y: bool, tape: Tape | None) -> tuple[Tensor, Tensor]:
+    def apply(
+        self, x: Tensor, injection: Tensor | None, keep_y: bool, tape: Tape | None, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """F on x, which has its injection already: (y, y + injection).
 
-        Without tape y only if `keep_y`, and x may be overwritten.
+        Without tape y only if `keep_y`, and x may be overwritten; with it y is in `out` if that is given.
         """
         if tape is None:
             for index, block in enumerate(self.blocks):
@@ -42,26 +46,29 @@ class Recursion:
         for block in earlier:
             x, _, saved = block.forward(x, None)
             call.append(saved)
-        y, z, saved = last.forward(x, injection)
+        y, z, saved = last.forward(x, injection, out)
         tape.calls.append([*call, saved])
         return y, z
 
-    def cycle(self, z_H: Tensor, z_L: Tensor, embedding: Tensor, tape: Tape | None) -> tuple[Tensor, Tensor]:
-        """One H cycle: L_cycles updates of z_L, then one of z_H."""
-        injection = z_H + embedding
-        x = z_L + injection
+    def cycle(
+        self, z_H: Tensor, z_L: Tensor, tables: Tables, anew: Anew | None, tape: Tape | None = None,
+        out: tuple[Tensor | None, Tensor | None] = (None, None),
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """One H cycle: L_cycles updates of z_L, then one of z_H. (z_H, z_L), with a tape in `out` if that is given."""
+        injection, x = self.embedding.inject(z_H, z_L, tables, anew)
         for _ in range(self.arch.L_cycles - 1):
             _, x = self.apply(x, injection, False, tape)
-        z_L, x = self.apply(x, z_H, True, tape)
-        return self.apply(x, None, True, tape)[0], z_L
+        z_L, x = self.apply(x, z_H, True, tape, out[1])
+        return self.apply(x, None, True, tape, out[0])[0], z_L
 
-    def forward(self, z_H: Tensor, z_L: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor, Tape]:
-        """(z_H, z_L, tape of the last cycle), all (B, L, D)."""
-        for _ in range(self.arch.H_cycles - 1):
-            z_H, z_L = self.cycle(z_H, z_L, embedding, None)
-        tape = Tape()
-        z_H, z_L = self.cycle(z_H, z_L, embedding, tape)
-        return z_H, z_L, tape
+    def forward(self, z_H: Tensor, z_L: Tensor, tables: Tables, anew: Anew) -> Tape:
+        """Write the new z_H and z_L (B, L, D) over the old ones; the tape of the last cycle."""
+        now, tape = (z_H, z_L), Tape()
+        for index in range(self.arch.H_cycles):
+            last = index == self.arch.H_cycles - 1
+            start = anew if index == 0 else None
+            now = self.cycle(*now, tables, start, tape, (z_H, z_L)) if last else self.cycle(*now, tables, start)
+        return tape
 
     def backward(self, tape: Tape, dz_H: Tensor) -> Tensor:
         """Gradient of z_H (B, L, D) -> those of the embedding in each z_L update, (L_cycles, B, L, D)."""

@@ -49,7 +49,8 @@ def build(train_puzzles: int, seed: int = 0) -> tuple[Puzzles, Puzzles, Puzzles]
     """(train, valid, test): different puzzles, 500 for valid and 1,000 for test, from 200, 30 and 58 grids.
 
     Every puzzle has one solution, and none after any given is removed; the test puzzles have 4.4 givens on average.
-    A function of the arguments; the tensors are everybody's, to be read only. Raises DataError if the 200 grids have fewer puzzles (there are about 59,000).
+    A function of the arguments; its tensors are everybody's, so nobody writes into them. Raises DataError if the 200
+    grids have fewer puzzles (there are about 59,000).
     """
     solutions = grids()
     unclear = ambiguous(solutions)

@@ -12,23 +12,18 @@ import pytest
 from tests.storage.dropbox.handle import Fake
 from tests.storage.dropbox.processes import SPAWN, payload, race, start
 
+pytestmark = pytest.mark.slow
+
 RACERS = 8
 SLOTS = int(os.environ.get("RELAY_RACES", "50"))
-"""Slots raced for in the long tests."""
+"""Slots raced for."""
 
 
-@pytest.mark.parametrize(
-    ("slots", "faults"),
-    [
-        (10, False),
-        (10, True),
-        pytest.param(SLOTS, False, marks=pytest.mark.slow, id="long"),
-        pytest.param(SLOTS, True, marks=pytest.mark.slow, id="long-faults"),
-    ],
-)
+@pytest.mark.parametrize("faults", [False, True], ids=["calm", "faults"])
 def test_of_racing_processes_exactly_one_wins_each_slot_and_knows_it(
-    fake: Fake, tmp_path: Path, slots: int, faults: bool, record_property: Callable[[str, object], None]
+    fake: Fake, tmp_path: Path, faults: bool, record_property: Callable[[str, object], None]
 ) -> None:
+    slots = SLOTS
     record_property("races", slots)
     people = [fake.account(), fake.account()]
     shared = f"7{people[0].name.split('-')[0][6:]}"

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trm.optim import sign_sgd_
+
 BUFFER_BYTES = 32 << 20
 """Of the device's memory, for steps that no chunk holds yet."""
 MOST_STEPS = 1_000_000
@@ -143,6 +145,27 @@ def chunk_of(start: int, record: Record) -> Chunk:
     chunk = Chunk(start, [(0.0, 0.0)] * record.steps, torch.zeros(0, 0), torch.zeros(0, 0, 0))
     chunk.__dict__["_record"], chunk._device = record, None
     return chunk
+
+
+@torch.no_grad()
+def replays(device: torch.device) -> bool:
+    """Whether a table trained there is, on a CPU, the bits that its journal leads to: some steps on a small one.
+
+    Who rounds otherwise, or takes what is subnormal for zero, would write journals that no load accepts.
+    """
+    g = torch.Generator().manual_seed(0)
+    scales = torch.tensor([1e-40, 1e-37, 1e-5, 1e-3, 0.1, 1, 10, 0.0]).repeat(8)[:, None]
+    table = torch.randn(64, 32, generator=g) * scales
+    live, journal = table.to(device, copy=True), Journal(16, 32, device, 0)
+    for step in range(12):
+        ids = torch.randint(0, 64, (16,), generator=g, dtype=torch.int32).to(device)
+        grads = torch.randint(-1, 2, (16, 32), generator=g).float().to(device)
+        lr, decay = 0.7 * 10.0 ** -(step % 5), 0.1
+        kept = torch.tensor(lr, dtype=torch.float64, device=device) if step % 2 else lr  # as either step has it
+        journal.open(lr, decay)
+        journal.note(ids, sign_sgd_(live, ids, grads, kept, decay))
+    journal.take().record.replay(table)
+    return torch.equal(live.cpu().view(torch.int32), table.view(torch.int32))
 
 
 class Journal:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trm.config import TrainConfig
 from trm.digest import digest
-from trm.journal import MOST_STEPS, Chunk, Journal, Record, chunk_of, joined
+from trm.journal import MOST_STEPS, Chunk, Journal, Record, chunk_of, joined, replays
 from trm.schedule import lr_scale
 from trm.statefile import TABLE, StateDocument, check_tensors, load_tensors, plain_size, read_tensors
 from trm.train import TrainState
@@ -29,20 +29,28 @@ REPLAYED = 20_000
 """Steps: some ten seconds of a restore; a longer journal makes a new base."""
 KEPT = 5
 """Times as long as either: from then on a base that nobody could borrow from is given up, for its journal is memory."""
+ROUNDS_OTHERWISE = (
+    "WHOLE TABLE: this device does not round as a CPU does, so that no journal of changes would lead to its bits. "
+    "Each checkpoint is sent with its whole puzzle table."
+)
+"""Told before training."""
 JOURNAL = "journal.safetensors"
 _PARTS = ("counts", "rates", "rows", "signs")
 _TYPES = {"counts": "I32", "rates": "F64", "rows": "I32", "signs": "U8"}
 _HEADER = 1 << 12
 
 
-def shares(size: int, device: torch.device, least: int | None = None) -> bool:
-    """Whether checkpoints share a table of `size` bytes: from `least` on, if somebody says so, else from SHARED_FROM.
+def sharing(size: int, device: torch.device, least: int | None = None) -> tuple[bool, tuple[str, ...]]:
+    """Whether checkpoints share a table of `size` bytes, and what people should know: from `least` on, if somebody says
+    so, else from SHARED_FROM; nowhere where a replay does not lead to the device's bits.
 
     On a GPU only where TRM_SHARED_TABLE=1 asks for it: a journal written there has not been compared with the table
     that the same graph trained (docs/decisions/0008). TRM_SHARED_TABLE=0 declines it everywhere.
     """
-    wanted = os.environ.get("TRM_SHARED_TABLE", "1" if device.type == "cpu" else "0") != "0"
-    return size >= least if least is not None else wanted and size >= SHARED_FROM
+    asked = os.environ.get("TRM_SHARED_TABLE", "1" if device.type == "cpu" else "0") != "0"
+    if not (size >= least if least is not None else asked and size >= SHARED_FROM):
+        return False, ()
+    return (True, ()) if replays(device) else (False, (ROUNDS_OTHERWISE,))
 
 
 def table_file(base: int) -> str:

@@ -33,7 +33,7 @@ from trm.memory import EVALUATED
 from trm.model import Sizes
 from trm.presets import BOX
 from trm.schedule import lr_scale
-from trm.sharedtable import SharedTable, load_state, shares
+from trm.sharedtable import SharedTable, load_state, sharing
 from trm.snapshot import Snapshot, state_digest
 from trm.strategy import Strategy, strategy
 from trm.tasks import GENERATED, Datasets, game, load_data
@@ -104,19 +104,19 @@ class TrmWorkload:
         or if the device has too little memory.
 
         device: None takes the GPU if there is one. step: how a training step is computed; None is the fastest there is.
-        shared_from: bytes of a puzzle table from which on checkpoints share it; None as `sharedtable.shares` says.
+        shared_from: bytes of a puzzle table from which on checkpoints share it; None as `sharedtable.sharing` says.
         """
         self._config = config
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.data: Datasets = load_data(config, root)
-        self.data.train.to(self.device)
-        train = self.data.train
+        train = self.data.train.to(self.device)
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
         chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
-        self._step, self.remarks = chosen.step, chosen.remarks
+        table = 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
+        self._shares, told = sharing(table, self.device, shared_from)
+        self._step, self.remarks = chosen.step, (*chosen.remarks, *told)
         self._state: TrainState | None = None
         self._table: SharedTable | None = None
-        self._shares = shares(4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim, self.device, shared_from)
         self._meter = Meter(self.device)
         self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
         self._in_flight: deque[torch.cuda.Event] = deque()

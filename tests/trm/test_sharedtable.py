@@ -16,7 +16,8 @@ from tests.trm.tables import PUZZLES, ManyPuzzles
 from tests.trm.test_workload import small
 from trm import sharedtable
 from trm.export import export_folder
-from trm.journal import Journal
+from trm.journal import Journal, replays
+from trm.optim import sign_sgd_
 from trm.refit import refit
 from trm.sharedtable import JOURNAL, table_file
 from trm.snapshot import Saved, Snapshot, state_hash
@@ -126,10 +127,37 @@ def test_on_a_gpu_tables_are_shared_only_where_somebody_asks_for_it(monkeypatch,
     monkeypatch.delenv("TRM_SHARED_TABLE", raising=False)
     if said is not None:
         monkeypatch.setenv("TRM_SHARED_TABLE", said)
+    monkeypatch.setattr(sharedtable, "replays", lambda device: True)
     for device, wanted in (("cpu", cpu), ("cuda", gpu)):
-        assert sharedtable.shares(sharedtable.SHARED_FROM, torch.device(device)) is wanted
-        assert not sharedtable.shares(sharedtable.SHARED_FROM - 1, torch.device(device))
-        assert sharedtable.shares(10, torch.device(device), least=10)
+        assert sharedtable.sharing(sharedtable.SHARED_FROM, torch.device(device)) == (wanted, ())
+        assert sharedtable.sharing(sharedtable.SHARED_FROM - 1, torch.device(device)) == (False, ())
+        assert sharedtable.sharing(10, torch.device(device), least=10) == (True, ())
+
+
+def fused(table: torch.Tensor, ids: torch.Tensor, grads: torch.Tensor, lr: float, decay: float) -> torch.Tensor:
+    """`sign_sgd_` where product and difference are rounded once together."""
+    before = table.double()
+    sign = sign_sgd_(table, ids, grads, lr, decay)
+    keep, rate = torch.tensor([1 - float(lr) * decay, float(lr)]).double()
+    table[ids.long()] = (before[ids.long()] * keep - rate * sign.double()).float()
+    return sign
+
+
+def flushed(table: torch.Tensor, ids: torch.Tensor, grads: torch.Tensor, lr: float, decay: float) -> torch.Tensor:
+    """`sign_sgd_` where what is subnormal is zero."""
+    sign = sign_sgd_(table, ids, grads, lr, decay)
+    table[table.abs() < torch.finfo(torch.float32).tiny] = 0
+    return sign
+
+
+@pytest.mark.parametrize("step", [fused, flushed])
+def test_where_a_replay_would_not_give_the_bits_the_table_is_sent_whole_and_people_are_told(
+    tmp_path, monkeypatch, step
+) -> None:
+    assert replays(torch.device("cpu"))
+    monkeypatch.setattr("trm.journal.sign_sgd_", step)
+    workload = begun(tmp_path)
+    assert workload.remarks == (sharedtable.ROUNDS_OTHERWISE,) and workload.state.journal is None
 
 
 def taken_plain(workload: ManyPuzzles) -> tuple[object, ...]:

@@ -42,13 +42,11 @@ _HEADER = 1 << 12
 
 def sharing(size: int, device: torch.device, least: int | None = None) -> tuple[bool, tuple[str, ...]]:
     """Whether checkpoints share a table of `size` bytes, and what people should know: from `least` on, if somebody says
-    so, else from SHARED_FROM; nowhere where a replay does not lead to the device's bits.
-
-    On a GPU only where TRM_SHARED_TABLE=1 asks for it: a journal written there has not been compared with the table
-    that the same graph trained (docs/decisions/0008). TRM_SHARED_TABLE=0 declines it everywhere.
+    so, else from SHARED_FROM unless TRM_SHARED_TABLE=0 declines; nowhere where a replay does not lead to the device's
+    bits.
     """
-    asked = os.environ.get("TRM_SHARED_TABLE", "1" if device.type == "cpu" else "0") != "0"
-    if not (size >= least if least is not None else asked and size >= SHARED_FROM):
+    wanted = os.environ.get("TRM_SHARED_TABLE", "1") != "0"
+    if not (size >= least if least is not None else wanted and size >= SHARED_FROM):
         return False, ()
     return (True, ()) if replays(device) else (False, (ROUNDS_OTHERWISE,))
 

@@ -2,9 +2,11 @@
 
     python benchmarks/puzzle_table.py                       # a GPU: 876,406 puzzles, a batch of 192
     python benchmarks/puzzle_table.py --rows 60000 --batch 32   # a CPU
+    python benchmarks/puzzle_table.py --whole --steps 20    # a Hopper GPU: by the captured step
 
 The state of `step_time.py --task arc` is copied, digested, saved and loaded as in a session; between two commits its
-table is trained on made-up gradients, and nothing else is. Exit 1 if what is loaded is not the live table, bit for bit.
+table is trained on made-up gradients, and nothing else is; with `--whole`, everything is, as in a session. Exit 1 if
+what is loaded is not the live table, bit for bit.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
-from step_time import case
+from step_time import canvases, case
 
+from trm.kernels.fast_step import FastStep
 from trm.optim import sign_sgd_
 from trm.schedule import lr_scale
 from trm.sharedtable import SharedTable, load_state
@@ -44,10 +48,21 @@ def timed(name: str, device: torch.device, run: Callable[[], object]) -> None:
     print(f"{name:48} {1e3 * (time.perf_counter() - began):10.1f} ms", flush=True)
 
 
-def train(state: TrainState, shared: SharedTable, steps: int, seed: int) -> None:
+Train = Callable[[TrainState, SharedTable, int], None]
+"""So many steps."""
+
+
+def whole(step: FastStep, state: TrainState, shared: SharedTable, steps: int) -> None:
+    """Steps as a session takes them."""
+    for _ in range(steps):
+        shared.before_step(state.step + 1)
+        step(state, canvases(state.config.batch_size, state.sizes, state.step))
+
+
+def table_alone(state: TrainState, shared: SharedTable, steps: int) -> None:
     """Steps on the table alone: signs and journal as `update_weights` does them."""
     config, device = state.config, state.device
-    g = torch.Generator(device).manual_seed(seed)
+    g = torch.Generator(device).manual_seed(state.step)
     table, batch = state.model.inner.puzzle_emb.weights, config.batch_size
     for _ in range(steps):
         ids = torch.randint(1, len(table), (batch,), generator=g, device=device, dtype=torch.int32)
@@ -106,6 +121,7 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=3, help="after the base")
     parser.add_argument("--rows", type=int, help="puzzles; ARC's number")
     parser.add_argument("--batch", type=int, help="rows a step; 192")
+    parser.add_argument("--whole", action="store_true", help="train everything, by the captured step")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_num_threads(1)
@@ -118,9 +134,10 @@ def main() -> None:
     table = state.tensors()[TABLE]
     print(f"{device.type}: table of {table.numel() * 4 / 1e6:.1f} MB, batch {config.batch_size}, {args.steps} steps")
     print(f"{'journal, a step':48} {note_ms(state, shared):10.3f} ms")
+    train: Train = partial(whole, FastStep()) if args.whole else table_alone
     with tempfile.TemporaryDirectory() as name:
         for number in range(args.commits + 1):
-            train(state, shared, args.steps, number)
+            train(state, shared, args.steps)
             commit(state, shared, Path(name) / str(number), lent)
         newest = Path(name) / str(args.commits)
         back = TrainState(config, sizes, device)

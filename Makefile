@@ -33,7 +33,7 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-test: install    ## every test but those with whole sessions, real processes and servers (some minutes)
+test: install    ## unit tests, and the contract on memory and a local folder (two minutes on two cores)
 	$(PYTEST) -m "not slow"
 
 test-all: install browser  ## every test: also real processes, random kills, the demonstration, every command of the docs

@@ -1,16 +1,30 @@
-"""For every test: trm comes before torch, because it settles how torch's threads wait; slow tests begin first; people
-are told to type `python`, whatever this machine calls it; the simulation adds up what all workers lived through;
-hundreds of processes share what one has compiled.
+"""For every test: trm comes before torch, because it settles how torch's threads wait; which tests `make test` leaves
+out; slow tests begin first; people are told to type `python`, whatever this machine calls it; the simulation adds up
+what all workers lived through; hundreds of processes share what one has compiled.
 """
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
 import trm  # noqa: F401
 from relay import advice
 from tests.simulation import telling
+
+HERE = Path(__file__).parent
+WHOLE = tuple(
+    HERE / name
+    for name in (
+        *("acceptance", "damage", "dashboard", "model", "pictures", "processes", "simulation", "sinks"),
+        *("storage/dropbox", "storage/drive", "storage/s3", "trm_kernels"),
+    )
+)
+"""Folders that are slow as a whole: processes, servers, a browser, other people's packages, whole worlds, an
+interpreter of kernels. The other folders hold unit tests and contracts on memory and a local folder."""
+QUICK = "not slow"
+"""What `make test` asks for."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,9 +39,18 @@ def python_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice, "interpreter", lambda: "python")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What would be left out test by test need not be imported first."""
+    return True if config.option.markexpr == QUICK and collection_path in WHOLE else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Two workers each get one half of the list: both begin with their share of the slow tests, those first that may
     take longest, so that none of them is left alone at the end."""
+    for item in items:
+        if any(folder in item.path.parents for folder in WHOLE):
+            item.add_marker(pytest.mark.slow)
     slow = sorted((item for item in items if item.get_closest_marker("slow")), key=_patience, reverse=True)
     quick = [item for item in items if not item.get_closest_marker("slow")]
     half = len(quick) // 2

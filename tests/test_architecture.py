@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import statistics
 import subprocess
 import sys
@@ -16,11 +17,13 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 ALLOWED = {"storage": {"storage"}, "trm": {"trm"}, "relay": {"relay", "storage"}}
 
 
+@functools.cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def imports(path: Path) -> set[str]:
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Top-level packages a file imports, anywhere in it."""
     found: set[str] = set()
     for node in ast.walk(tree(path)):
@@ -28,7 +31,7 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.split(".")[0])
-    return found
+    return frozenset(found)
 
 
 def functions() -> list[tuple[int, str]]:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -213,4 +214,4 @@ class OneAccount(RuleBasedStateMachine):
 
 
 OneAccount.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
-TestOneAccount = OneAccount.TestCase
+TestOneAccount = pytest.mark.slow(OneAccount.TestCase)

@@ -96,6 +96,7 @@ def test_a_verdict_is_true_of_the_last_answer() -> None:
     assert likely(0.0) == 0.5 and likely(1e9) == 1.0 and likely(-1e9) == pytest.approx(0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("puzzles", "colours"), [([Solved(1), Solved(2, (2, 2))], LIGHT), ([WALKED], DARK)], ids=["sudoku", "maze"]
 )
@@ -154,6 +155,7 @@ def test_a_file_of_weights_needs_no_run(desk: Desk) -> None:
         assert "--weights" in desk("examples", "--weights", "step_5000", *more, code=2).err
 
 
+@pytest.mark.slow
 def test_a_picture_is_written_beside_the_text(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     said = desk("examples", "--run", "r", "--out", "solved.png")
     assert "Row 1" in said.out and "solved.png: " in said.err

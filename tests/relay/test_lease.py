@@ -125,7 +125,7 @@ def test_a_dead_process_of_the_same_machine_is_superseded_at_once(lab: Lab) -> N
 def test_a_lease_that_was_not_given_back_does_not_keep_its_own_machine_waiting(lab: Lab, times: int) -> None:
     """A second Ctrl-C waits for nothing, so the ledger may name a holder that is gone: its lock must tell that."""
     locks = FakeLocks()
-    one = lab.session("alice", delay_s=5.0 if times == 2 else 0.01, target_steps=10_000)
+    one = lab.session("alice", delay_s=5.0 if times == 2 else 0.01, target_steps=10_000, every_steps=200)
     one.ctx.locks = locks.of(one.process)
     one.start()
     for n in range(times):
@@ -207,7 +207,7 @@ def test_of_one_account_started_on_two_runs_at_once_at_most_one_trains(lab: Lab)
 
 
 def test_a_stop_request_ends_the_holder_as_planned(lab: Lab) -> None:
-    one = lab.session("alice", target_steps=10_000).start()
+    one = lab.session("alice", target_steps=10_000, every_steps=200).start()
     lab.world.at(lab.world.now + 50, lambda: request_stop(lab.shared, one.ctx.names, 1, "bob asks"))
     lab.world.run()
     assert one.outcome.exit_code == Exit.HANDOFF and one.ctx.signal.note == "bob asks"
@@ -223,7 +223,7 @@ def test_losing_heartbeats_only_matters_if_somebody_takes_over(lab: Lab) -> None
 
 @pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])
 def test_a_signal_ends_the_wait_within_a_second_and_without_a_lease(lab: Lab, reason: str, code: int) -> None:
-    one = lab.session(target_steps=10_000)
+    one = lab.session(target_steps=10_000, every_steps=500)
     one.start()
     two = lab.session("bob", wait_s=3600.0)
     ended: list[float] = []
@@ -244,7 +244,7 @@ def test_a_signal_ends_the_wait_within_a_second_and_without_a_lease(lab: Lab, re
 
 
 def test_a_wait_never_outlasts_the_budget(lab: Lab) -> None:
-    one = lab.session(target_steps=10_000)
+    one = lab.session(target_steps=10_000, every_steps=500)
     one.start()
     two = lab.session("bob", wait_s=3600.0, budget_s=100.0)
     began, ended = lab.world.now, []

@@ -302,6 +302,7 @@ def test_i1_a_file_of_a_later_epoch_proves_a_lost_entry() -> None:
         store.delete(store.ref(name))
 
 
+@pytest.mark.slow
 def test_links_that_leave_the_state_are_kept_in_history_objects() -> None:
     store, client = begun()
     for _ in range(2, 2 * MAX_LINKS):

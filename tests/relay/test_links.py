@@ -27,7 +27,7 @@ def link(number: int, certified: Certified = "unknown", why: str = "") -> Link:
 
 
 def test_a_session_says_whose_step_it_continues_and_that_the_link_is_exact(lab: Lab) -> None:
-    lab.run(lab.session("alice", target_steps=1067))
+    lab.run(lab.session("alice", target_steps=1067, every_steps=500))
     assert not [line for line in lab.told if "link" in line or "Continuing" in line]
     outcome = lab.run(lab.session("bob", target_steps=1080))
     assert lab.told[:2] == ["Continuing step 1,067 of alice's session (epoch 1).", EXACT]

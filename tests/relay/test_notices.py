@@ -45,7 +45,7 @@ def taken(lab: Lab, session: Session, after_s: float, left_s: float) -> Outcome:
 
 
 def test_a_notice_ends_the_session_with_a_last_commit_and_75(lab: Lab) -> None:
-    session = lab.session(target_steps=10_000)
+    session = lab.session(target_steps=10_000, every_steps=100)
     outcome = taken(lab, session, 33.0, 118.0)
     state = lab.state()
     assert outcome.exit_code is Exit.HANDOFF and outcome.durable_step == state.step
@@ -56,7 +56,7 @@ def test_a_notice_ends_the_session_with_a_last_commit_and_75(lab: Lab) -> None:
 
 
 def test_the_next_session_goes_on_exactly(lab: Lab) -> None:
-    taken(lab, lab.session(target_steps=10_000), 33.0, 30.0)
+    taken(lab, lab.session(target_steps=10_000, every_steps=100), 33.0, 30.0)
     step = lab.state().step
     workload = ToyWorkload()
     outcome = lab.run(lab.session("bob", target_steps=step + 20, workload=workload))
@@ -127,7 +127,7 @@ def test_a_session_that_has_ended_asks_no_more(lab: Lab) -> None:
     session.start(watched(session, lambda: asked.append(lab.world.now)))
     lab.world.run()
     ended = lab.world.now
-    lab.run(lab.session("bob", target_steps=1000))
+    lab.run(lab.session("bob", target_steps=1000, every_steps=500))
     assert len(asked) >= 2 and max(asked) <= ended < lab.world.now
 
 

@@ -151,6 +151,7 @@ def test_accounts_whose_sessions_are_all_start_up_are_named() -> None:
     assert "short: no session is longer than the start-up, so nothing would be trained." in crew.notes
 
 
+@pytest.mark.slow
 def test_a_start_up_as_long_as_every_session_is_said_to_be_the_limit() -> None:
     found = preset("guide", startup_s=HOUR, fails=0.0)
     assert found.limit == "start-up" and found.finish.p10 == math.inf
@@ -447,6 +448,7 @@ def hours(name: str, rate: float | None = None, startup_s: float | None = None) 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "plan.md"
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_plan_says() -> None:
     """The guide's claims, recomputed; the page's numbers are the code's."""
     page = PAGE.read_text()

@@ -80,6 +80,7 @@ SCENES: dict[str, tuple[Callable[[Desk], None], int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES)
 def test_no_stored_byte_gives_a_machine_or_a_person_away(desk: Desk, scene: str) -> None:
     desk("register", "account_1", "Ana's Colab")
@@ -95,6 +96,7 @@ def test_no_stored_byte_gives_a_machine_or_a_person_away(desk: Desk, scene: str)
     assert noted(desk), "what happened is on record"
 
 
+@pytest.mark.slow
 def test_neither_does_a_store_that_fails(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(Wrapper):
         def put(self, name: str, data: bytes | Path) -> Ref:

@@ -161,6 +161,7 @@ def told_through(faulty: FailsAt) -> list[str]:
     return [f.text for f in reach(store, store, Reach("x", "ledger"), runtime) if f.subject != "speed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["before", "after", "throttled"])
 def test_one_bad_reply_to_any_request_changes_nothing_that_is_told(fault: Fault) -> None:
     sound = FailsAt(MemoryStore("r"), 10_000, fault)

@@ -91,6 +91,7 @@ def test_i8_what_is_borrowed_stays_whatever_view_is_cleaned_by(
             assert not c.borrows or any(one.key == c.base and one.lends for one in state.retained)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 6), min_size=60, max_size=200), st.integers(2, 60), st.sampled_from([0, 10, 30]))
 @settings(max_examples=30, deadline=None)
 def test_the_list_of_retained_checkpoints_never_gets_full_however_many_lend(

@@ -80,6 +80,7 @@ def settings(desk: Desk, command: str, *more: str, **environ: str) -> dict[str, 
     return {row["key"]: row["value"] for row in shown["settings"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "run", "task", "metrics"),
     [
@@ -179,6 +180,7 @@ def test_signs_and_single_words_of_the_reference_work_everywhere(desk: Desk) -> 
     assert "data_paths=[FOLDER]" in desk("config", "show", "epochs=10", code=78).err
 
 
+@pytest.mark.slow
 def test_a_run_begins_from_load_checkpoint_and_goes_on_with_the_same_command(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

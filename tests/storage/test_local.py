@@ -18,6 +18,7 @@ from tests.storage.helpers import all_files, names
 from tests.storage.racing import payload, race
 
 
+@pytest.mark.slow
 def test_of_racing_processes_exactly_one_wins_and_nobody_reads_a_torn_entry(tmp_path: Path) -> None:
     racers, rounds = 8, 100
     spawn = multiprocessing.get_context("spawn")

@@ -88,6 +88,7 @@ def test_wide_products_keep_more() -> None:
     assert need(config, sizes, "eager", wide=True).per_row > 1.1 * need(config, sizes, "eager").per_row
 
 
+@pytest.mark.slow
 def test_what_decides_about_bfloat16_can_be_compiled() -> None:
     """A graph that breaks at every product would be no baseline. A state asks before its model is compiled."""
     x = torch.ones(2, 2, dtype=torch.bfloat16)

@@ -34,6 +34,7 @@ def trained(tmp_path_factory) -> TrmWorkload:
     return made
 
 
+@pytest.mark.slow
 def test_the_last_answers_are_what_evaluate_counts(trained) -> None:
     before = trained.digest()
     for split in ("valid", "test"):

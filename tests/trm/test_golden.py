@@ -78,6 +78,7 @@ def check_output(kind: str, output: Output, metrics: torch.Tensor, rel: float) -
     assert output.q[:, 0].tolist() == near(q, rel)
 
 
+@pytest.mark.slow
 def test_mlp_training_step() -> None:
     state = golden_state("mlp")
     state.model.__class__ = _Recorder
@@ -93,6 +94,7 @@ def test_mlp_training_step() -> None:
     assert state.model.inner.puzzle_emb.weights.norm().item() == near(expected["puzzle_norm_after"], 1e-6)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_attention_step() -> None:
     """At these weights attention amplifies rounding: our float64 is 6e-4 away from the golden sum of squares."""

@@ -18,6 +18,7 @@ AMPLIFIES = {"sudoku_mlp", "learned_nopuz"}
 """Cases whose float32 is as far from float64 as the tolerance: only the fixture's instruction set meets it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_quantity_agrees_with_the_reference(name: str) -> None:
     case = replace(CASES[name])

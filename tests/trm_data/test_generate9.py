@@ -13,6 +13,7 @@ from trm.data import generate9, rules, solver, sudoku4
 from trm.data.dataset import DataError
 from trm.data.sudoku import read_csv
 
+pytestmark = pytest.mark.slow  # numba compiles the solver in each process
 GOOD = Path(__file__).parents[1] / "data" / "sudoku" / "good.csv"
 
 

@@ -119,6 +119,7 @@ def test_a_bad_test_file_is_found_before_training(tmp_path: Path) -> None:
         tasks.load_data(config(train=str(GOOD), test=str(tmp_path / "no.csv")), tmp_path)
 
 
+@pytest.mark.slow
 def test_generated_puzzles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "VALID_ROWS", 3)
     monkeypatch.setattr(tasks, "TEST_ROWS", 4)

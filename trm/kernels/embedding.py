@@ -33,7 +33,8 @@ def _embedding(rows, real, col, tables, kind: tl.constexpr, D: tl.constexpr, L: 
         identifier = tl.load(identifiers_ptr + b, mask=puzzle, other=0).to(tl.int64)
         place = pos[:, None] * D + col
         at = identifier[:, None] * E + place
-        found += tl.load(puzzles_ptr + at, mask=puzzle[:, None] & (place < E), other=0.0).to(kind)
+        own = tl.load(puzzles_ptr + at, mask=puzzle[:, None] & (place < E), other=0.0).to(kind)
+        found = tl.where(token[:, None], found, own)
     return (found.to(tl.float32) * scale).to(kind)
 
 

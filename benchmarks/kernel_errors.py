@@ -17,7 +17,7 @@ from torch import Tensor
 from trm.data.dataset import IGNORE
 from trm.digest import digest
 from trm.kernels import plain
-from trm.kernels.layout import CHUNK, PAD, pair_rows
+from trm.kernels.layout import CHUNK, PAD, Anew, Tables, pair_rows
 from trm.kernels.parts import fused_parts
 from trm.layers import rotary_tables
 
@@ -189,6 +189,15 @@ def others(report: Report) -> None:
         edges=False,
     )
     grads = random(6, BATCH, LENGTH, WIDTH)
+    weights, puzzles = torch.randn(11, WIDTH, device="cuda") * 0.04, torch.randn(1, WIDTH, device="cuda") * 0.04
+    tables = Tables(weights, labels, puzzles, torch.zeros(BATCH, dtype=torch.int32, device="cuda"))
+    anew = Anew(torch.arange(BATCH, device="cuda") % 3 == 0, random(WIDTH), random(WIDTH))
+    report.line(
+        "beginning of a cycle",
+        lambda: KERNELS.embedding.inject(grads[0], grads[1], tables, anew),
+        lambda: plain.inject(grads[0].double(), grads[1].double(), tables, anew),
+        edges=False,
+    )
     report.line(
         "token table",
         lambda: KERNELS.embedding.token_grad(labels, grads, 16, 11),

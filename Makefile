@@ -1,9 +1,8 @@
 # The same commands for a person and for CI. `make help` lists them.
 PYTHON ?= python3
 VENV ?= .venv
-WORKERS ?= 2
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist worksteal
 
 .PHONY: help install browser check lint types test test-all ci model demo soak clean
 
@@ -38,6 +37,7 @@ test: install    ## unit tests, and the contract on memory and a local folder (t
 
 test-all: install browser  ## every test: also real processes, random kills, the demonstration, every command of the docs
 	$(PYTEST)
+test-all: WORKERS ?= 3
 
 ci: lint         ## what has to be green: installs, lints, types, tests, runs
 	$(MAKE) --no-print-directory -j 2 types test-all

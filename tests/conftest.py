@@ -45,16 +45,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two workers each get one half of the list: both begin with their share of the slow tests, those first that may
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each worker gets an equal part of the list: all begin with their share of the slow tests, those first that may
     take longest, so that none of them is left alone at the end."""
     for item in items:
         if any(folder in item.path.parents for folder in WHOLE):
             item.add_marker(pytest.mark.slow)
     slow = sorted((item for item in items if item.get_closest_marker("slow")), key=_patience, reverse=True)
     quick = [item for item in items if not item.get_closest_marker("slow")]
-    half = len(quick) // 2
-    items[:] = slow[::2] + quick[:half] + slow[1::2] + quick[half:]
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    parts = (_share(slow, n, workers) + _share(quick, n, workers) for n in range(workers))
+    items[:] = [item for part in parts for item in part]
+
+
+def _share(items: list[pytest.Item], number: int, workers: int) -> list[pytest.Item]:
+    """Of one worker, in pieces of a few neighbours, which may have a fixture in common."""
+    size = 4
+    return [item for begin in range(number * size, len(items), workers * size) for item in items[begin : begin + size]]
 
 
 def _patience(item: pytest.Item) -> float:

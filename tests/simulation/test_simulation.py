@@ -12,22 +12,11 @@ import pytest
 
 from tests.simulation import seeds
 from tests.simulation.simulate import play
-from tests.simulation.stores import MEMORY, like
+from tests.simulation.stores import like
 from tests.simulation.trace import Summary, Violation, told
 from tests.storage.s3.servers import ENVIRONMENT, UNWANTED
 
 ROOT = Path(__file__).parents[2]
-QUICK_SEEDS = 50
-"""On memory, in `make test`; `make ci` lives through all."""
-
-
-def quick(chunk: seeds.Chunk) -> bool:
-    return chunk.store == MEMORY and chunk.seeds[-1] < (QUICK_SEEDS // 2 if chunk.shares else QUICK_SEEDS)
-
-
-CHUNKS = [
-    pytest.param(chunk, id=str(chunk), marks=() if quick(chunk) else pytest.mark.slow) for chunk in seeds.chunks()
-]
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +29,7 @@ def nobodys_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("chunk", CHUNKS)
+@pytest.mark.parametrize("chunk", seeds.chunks(), ids=str)
 def test_no_seed_breaks_an_invariant(chunk: seeds.Chunk, record_property: Callable[[str, object], None]) -> None:
     """I1–I9 after every effect on the store; at the end a newcomer finishes each run, the state as if unbroken.
 

@@ -99,9 +99,10 @@ def launch_specialized() -> None:
     y, rstd = mixer.forward(x, wgu, wd, 1e-5)
     mixer.input_grad(x, y, rstd, x, wgu, wd, torch.empty_like(x))
     mixer.weight_grad(x, x, wgu, wd, torch.zeros(2, 1024, 128), torch.zeros(2, 512, 128), True)
-    up = torch.zeros(3072, 512).bfloat16()
+    up, down = torch.zeros(3072, 512).bfloat16(), torch.zeros(512, 1536).bfloat16()
     channel.gate_up(rows, up, False)
-    channel.gate_up(rows, up, True)
+    _, products = channel.gate_up(rows, up, True)
+    channel.hidden_grad(rows, down, products)
     for some in (x, torch.zeros(2, 916, 512).bfloat16()):
         rotary = rotary_tables(some.shape[1], 64, 10000.0)
         projected = hopper_attention.project(some, torch.zeros(1536, 512).bfloat16(), *rotary, 8)

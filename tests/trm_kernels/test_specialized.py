@@ -14,6 +14,7 @@ from trm.kernels.specialized import attention as hopper_attention
 from trm.kernels.specialized import (
     channel,
     gate_up,
+    hidden_grad,
     long_forward,
     long_keys,
     long_queries,
@@ -97,7 +98,17 @@ def test_the_channel_hands_on_what_it_cannot_take(
     answers(monkeypatch, "gate_up", gate_up, channel_mlp)
     taken: Any = channel.gate_up(torch.empty(3, width), torch.empty(rows, width), True)
     assert taken == (gate_up if own else channel_mlp).__name__
-    assert channel.hidden_grad is channel_mlp.hidden_grad
+
+
+@pytest.mark.parametrize(
+    ("width", "inner", "own"), [(512, 1536, True), (256, 1536, False), (512, 1600, False), (512, 128 * 133, False)]
+)
+def test_the_hidden_gradient_hands_on_what_it_cannot_take(
+    monkeypatch: pytest.MonkeyPatch, width: int, inner: int, own: bool
+) -> None:
+    answers(monkeypatch, "hidden_grad", hidden_grad, channel_mlp)
+    taken: Any = channel.hidden_grad(torch.empty(3, width), torch.empty(width, inner), torch.empty(3, 2 * inner))
+    assert taken == (hidden_grad if own else channel_mlp).__name__
 
 
 @pytest.mark.parametrize(

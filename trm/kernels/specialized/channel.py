@@ -1,22 +1,19 @@
-"""The channel MLP's kernels for Hopper: the functions of trm/kernels/channel_mlp.py, which other widths take.
-
-The hidden gradient is the one there: waiting for memory, it gained nothing from loading warps.
-"""
+"""The channel MLP's kernels for Hopper: the functions of trm/kernels/channel_mlp.py, which other widths take."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from trm.kernels import channel_mlp, norm
-from trm.kernels.channel_mlp import hidden_grad
 from trm.kernels.specialized import gate_up as up
-
-__all__ = ["SPECIALIZED", "gate_up", "hidden_grad", "normed_gate_up"]
+from trm.kernels.specialized import hidden_grad as down
+from trm.kernels.specialized.tiles import programs
 
 SPECIALIZED = True
 """Told in the name of a step that takes this module (trm/kernels/parts.py)."""
-WIDTH, BLOCK = 512, 256
-"""The width it ran at, whose token rows fit into shared memory; weight rows of a tile."""
+WIDTH, BLOCK, UNITS = 512, 256, 128
+"""The width they ran at, whose token rows fit into shared memory, and weights into registers; weight rows of a tile;
+hidden units of a program."""
 
 
 def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
@@ -30,3 +27,11 @@ def normed_gate_up(r: Tensor, w: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """(hidden (rows, N), y (rows, D)) of y = rms(r)."""
     y, _, _ = norm.forward(r, None, eps)
     return gate_up(y, w, False)[0], y
+
+
+def hidden_grad(dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:
+    """dgu (rows, 2N), paired, from dr (rows, D), wd (D, N) and the kept products."""
+    width, inner = wd.shape
+    if width != WIDTH or inner % UNITS or inner // UNITS > programs(dr.device):
+        return channel_mlp.hidden_grad(dr, wd, gu)
+    return down.hidden_grad(dr, wd, gu)

@@ -164,6 +164,19 @@ def attention(report: Report, batch: int, length: int) -> None:
     )
 
 
+def steep_attention(report: Report) -> None:
+    """Long attention whose scores differ by more than a first tile's largest one foretells."""
+    cos, sin = (table.cuda() for table in rotary_tables(LONG, 64, 10000.0))
+    qkv = random(12, LONG, 3 * WIDTH)
+    qkv[..., : 2 * WIDTH] *= 8.0
+    level = torch.ones_like(cos), torch.zeros_like(sin)
+    report.line(
+        f"attention {LONG}, steep",
+        lambda: KERNELS.attention.forward(qkv, *level, 8)[0],
+        lambda: plain.PlainAttention.forward(edge(qkv), *level, 8)[0],
+    )
+
+
 def others(report: Report) -> None:
     """Norm, attention, short and long, loss and the token table's gradient."""
     x, m, injection = (random(ROWS, WIDTH) for _ in range(3))
@@ -181,6 +194,7 @@ def others(report: Report) -> None:
     attention(report, BATCH, LENGTH)
     for length in (LONG, MIDDLE):
         attention(report, 12, length)
+    steep_attention(report)
     logits, labels = random(BATCH, LENGTH, 16), torch.randint(0, 11, (BATCH, 81), device="cuda", dtype=torch.int32)
     report.line(
         "loss",

@@ -2,7 +2,10 @@
 """Attention over long sequences: one warp loads, three groups of warps take 64 queries of a head each.
 
 Keys and values stream by in tiles that all groups read. Queries and keys are turned already (trm/kernels/specialized/
-qkv.py). The next tile's scores are multiplied together with the last one's values, so that a group waits once a tile.
+qkv.py). The short last tile comes first: its largest score is what all of a query's scores are reduced by, so that no
+tile waits for a maximum and no sum is rescaled. Weights above 1 lose nothing, as floating point keeps its relative
+precision; queries whose weights outgrow its range are done again at the end, with a running maximum. The next tile's
+scores are multiplied together with the last one's values, so that a group waits once a tile.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ from trm.kernels.specialized.tiles import barriers, descriptor, programs, share
 
 KEYS, STAGES = 128, 3
 """Keys of a tile, tiles in flight."""
+LARGEST = gl.constexpr(2.0**64)
+"""Weights may add up to this: it leaves as much to products with values."""
 
 
 @gluon.jit
 def _load(q, kv, qs, ks, vs, bars, start, stop, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
           BK: gl.constexpr, S: gl.constexpr):  # fmt: skip
-    q_full, q_empty, kv_full, kv_empty = bars
+    q_full, q_empty, kv_full, kv_empty, _ready = bars
     i = 0
     for t in range(start, stop):
         b, column = t // BLOCKS // H, (t // BLOCKS % H) * HEAD
@@ -35,87 +40,141 @@ def _load(q, kv, qs, ks, vs, bars, start, stop, H: gl.constexpr, BLOCKS: gl.cons
             row = (t % BLOCKS) * (64 * GROUPS) + 64 * g
             tma.async_copy_global_to_shared(q, [b, row, column], full, qs.index(n % 2 * GROUPS + g))
         for j in range(TILES):
-            slot = i % S
+            slot, row = i % S, (j + TILES - 1) % TILES * BK
             mbarrier.wait(kv_empty.index(slot), ((i // S) & 1) ^ 1)
             mbarrier.expect(kv_full.index(slot), 2 * BK * HEAD * 2)
-            tma.async_copy_global_to_shared(kv, [b, j * BK, H * HEAD + column], kv_full.index(slot), ks.index(slot))
-            tma.async_copy_global_to_shared(kv, [b, j * BK, 2 * H * HEAD + column], kv_full.index(slot), vs.index(slot))
+            tma.async_copy_global_to_shared(kv, [b, row, H * HEAD + column], kv_full.index(slot), ks.index(slot))
+            tma.async_copy_global_to_shared(kv, [b, row, 2 * H * HEAD + column], kv_full.index(slot), vs.index(slot))
             i += 1
 
 
 @gluon.jit
-def _softmax(s, o, top, total, c, mma: gl.constexpr):
-    """Weights of one tile's scores, o and total brought down to the new maximum of scores (times c), and that.
-
-    The weights are to be divided by the total of all tiles.
-    """
-    row: gl.constexpr = gl.SliceLayout(1, s.type.layout)
-    top = gl.convert_layout(top, row, assert_trivial=True)
-    total = gl.convert_layout(total, row, assert_trivial=True)
-    new = gl.maximum(top, gl.max(s, axis=1) * c)
-    p = exp2(s * c - new[:, None])
-    down = exp2(top - new)
-    total = total * down + gl.sum(p, axis=1)
-    o = o * gl.convert_layout(down, gl.SliceLayout(1, mma), assert_trivial=True)[:, None]
-    return gl.convert_layout(p.to(gl.bfloat16), gl.DotOperandLayout(0, mma, 2)), o, new, total
+def _weights(s, top, c, mma: gl.constexpr):
+    """Weights of a tile's scores as a left factor, and their sums over a thread's columns, (64, 8)."""
+    N: gl.constexpr = s.shape[1]
+    p = exp2(s * c - gl.convert_layout(top, gl.SliceLayout(1, s.type.layout), assert_trivial=True)[:, None])
+    part = gl.sum(gl.reshape(p, (64, N // 8, 8)), axis=1)
+    return gl.convert_layout(p.to(gl.bfloat16), gl.DotOperandLayout(0, mma, 2)), part
 
 
 @gluon.jit
-def _both(p, v, o, q, k, s, kv_full, i, S: gl.constexpr):
-    """o + p @ v and the scores q @ k.T, which take the place of s, once tile i is there."""
-    mbarrier.wait(kv_full.index(i % S), (i // S) & 1)
+def _next(q, k, p, v, o, zero, top, c, mma: gl.constexpr):
+    """The next tile's weights and their sums; o + p @ v."""
     o = warpgroup_mma(p, v, o, is_async=True)
-    s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
+    s = warpgroup_mma(q, k.permute((1, 0)), zero, use_acc=False, is_async=True)
     o, s, p = warpgroup_mma_wait(0, deps=(o, s, p))
-    return o, s
+    after, part = _weights(s, top, c, mma)
+    return after, part, o
+
+
+@gluon.jit
+def _finish(out, sums_ptr, tile, o, top, total, head, first, L: gl.constexpr, PADDED: gl.constexpr,
+            H: gl.constexpr):  # fmt: skip
+    """Write 64 positions' mixed values and logarithms; not a number where weights outgrew their range."""
+    row = first + gl.arange(0, 64, total.type.layout)
+    sums = gl.where(total < LARGEST, top + gl.log2(total), float("nan"))
+    gl.store(sums_ptr + head * PADDED + row, gl.where(row < L, sums, float("inf")), mask=row < PADDED)
+    put(out, tile, [head // H, first, (head % H) * HEAD], (o * (1.0 / total)[:, None]).to(gl.bfloat16))
+
+
+@gluon.jit
+def _written(x):
+    """x, once all that this thread stored in bulk is in memory: `tma.store_wait` waits until it was read only."""
+    wait: gl.constexpr = "cp.async.bulk.wait_group 0; mov.b32 $0, $1;"
+    return gl.inline_asm_elementwise(wait, "=r,r", [x], dtype=gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def _again(blocks, q, tile, ready, head, first, c, L: gl.constexpr, H: gl.constexpr):
+    """Sums of weighted values, the weights' reference and their total, with a running maximum. Slow."""
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD, 16])
+    b, column = head // H, (head % H) * HEAD
+    o = gl.zeros((64, HEAD), gl.float32, mma)
+    top = gl.full((64,), float("-inf"), gl.float32, gl.SliceLayout(1, mma))
+    total = gl.zeros((64,), gl.float32, gl.SliceLayout(1, mma))
+    tma.store_wait(0)
+    for key in range(0, L, 64):
+        mbarrier.expect(ready, 2 * 64 * HEAD * 2)
+        tma.async_copy_global_to_shared(blocks, [b, first, column], ready, q)
+        tma.async_copy_global_to_shared(blocks, [b, key, H * HEAD + column], ready, tile)
+        mbarrier.wait(ready, 0)
+        s = warpgroup_mma(q.reshape((64, HEAD)), tile.reshape((64, HEAD)).permute((1, 0)), o, use_acc=False)
+        s = gl.where((key + gl.arange(0, 64, gl.SliceLayout(0, mma)) < L)[None, :], s, float("-inf"))
+        new = gl.maximum(top, gl.max(s, axis=1) * c)
+        p, down = exp2(s * c - new[:, None]), exp2(top - new)
+        top, total = new, total * down + gl.sum(p, axis=1)
+        mbarrier.expect(ready, 64 * HEAD * 2)
+        tma.async_copy_global_to_shared(blocks, [b, key, 2 * H * HEAD + column], ready, tile)
+        mbarrier.wait(ready, 1)
+        p = gl.convert_layout(p.to(gl.bfloat16), gl.DotOperandLayout(0, mma, 2))
+        o = warpgroup_mma(p, tile.reshape((64, HEAD)), o * down[:, None])
+    return o, top, total
+
+
+@gluon.jit
+def _repair(at, GROUP: gl.constexpr, L: gl.constexpr, PADDED: gl.constexpr, H: gl.constexpr, BLOCKS: gl.constexpr):
+    """Do those units again whose logarithms are not all numbers."""
+    blocks, out, sums_ptr, qs, _ks, _vs, os, bars, start, stop, c = at
+    _q_full, _q_empty, _kv_full, _kv_empty, ready = bars
+    for t in range(start, stop):
+        head, first = t // BLOCKS, (t % BLOCKS) * (64 * GROUPS) + 64 * GROUP
+        mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD, 16])
+        row = first + gl.arange(0, 64, gl.SliceLayout(1, mma))
+        sums = gl.load(sums_ptr + head * PADDED + row, mask=row < PADDED, other=0.0)
+        if gl.max((sums != sums).to(gl.int32), axis=0) > 0:
+            o, top, total = _again(blocks, qs.index(GROUP), os.index(GROUP), ready.index(GROUP), head, first, c, L, H)
+            _finish(out, sums_ptr, os.index(GROUP), o, top, total, head, first, L, PADDED, H)
 
 
 @gluon.jit
 def _compute(at, GROUP: gl.constexpr, L: gl.constexpr, PADDED: gl.constexpr, H: gl.constexpr, BLOCKS: gl.constexpr,
              TILES: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, S: gl.constexpr):  # fmt: skip
-    out, sums_ptr, qs, ks, vs, os, bars, start, stop, c = at
-    q_full, q_empty, kv_full, kv_empty = bars
+    _blocks, out, sums_ptr, qs, ks, vs, os, bars, start, stop, c = at
+    q_full, q_empty, kv_full, kv_empty, _ready = bars
     wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BK, 16])
     rest: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 16])
     mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD, 16])
-    s, s_rest = gl.zeros((64, BK), gl.float32, wide), gl.zeros((64, REST), gl.float32, rest)
+    by_row: gl.constexpr = gl.SliceLayout(1, mma)
+    zero, none = gl.zeros((64, BK), gl.float32, wide), gl.zeros((64, REST), gl.float32, rest)
+    outgrown = gl.zeros((64,), gl.int32, by_row)
     i = 0
     for t in range(start, stop):
         n = t - start
         head, first = t // BLOCKS, (t % BLOCKS) * (64 * GROUPS) + 64 * GROUP
         q = qs.index(n % 2 * GROUPS + GROUP).reshape((64, HEAD))
-        o = gl.zeros((64, HEAD), gl.float32, mma)
-        top = gl.full((64,), float("-inf"), gl.float32, gl.SliceLayout(1, wide))
-        total = gl.zeros((64,), gl.float32, gl.SliceLayout(1, wide))
         mbarrier.wait(q_full.index(n % 2), (n // 2) & 1)
         mbarrier.wait(kv_full.index(i % S), (i // S) & 1)
-        k = ks.index(i % S).reshape((BK, HEAD))
-        s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
+        few = ks.index(i % S).reshape((BK, HEAD)).slice(0, REST)
+        s = warpgroup_mma(q, few.permute((1, 0)), none, use_acc=False, is_async=True)
         s = warpgroup_mma_wait(0, deps=(s,))
+        real = (TILES - 1) * BK + gl.arange(0, REST, gl.SliceLayout(0, rest)) < L
+        s = gl.where(real[None, :], s, float("-inf"))
+        top = gl.convert_layout(gl.max(s, axis=1) * c, by_row, assert_trivial=True)
+        p_rest, part_rest = _weights(s, top, c, mma)
+        mbarrier.wait(kv_full.index((i + 1) % S), ((i + 1) // S) & 1)
+        k, v = ks.index((i + 1) % S).reshape((BK, HEAD)), vs.index(i % S).reshape((BK, HEAD)).slice(0, REST)
+        p, total, o = _next(q, k, p_rest, v, gl.zeros((64, HEAD), gl.float32, mma), zero, top, c, mma)
+        total += gl.convert_layout(part_rest, total.type.layout, assert_trivial=True)
+        mbarrier.arrive(kv_empty.index(i % S))
+        i += 1
         for _ in range(TILES - 2):
-            p, o, top, total = _softmax(s, o, top, total, c, mma)
-            v, k = vs.index(i % S).reshape((BK, HEAD)), ks.index((i + 1) % S).reshape((BK, HEAD))
-            o, s = _both(p, v, o, q, k, s, kv_full, i + 1, S)
+            mbarrier.wait(kv_full.index((i + 1) % S), ((i + 1) // S) & 1)
+            one, other = ks.index((i + 1) % S).reshape((BK, HEAD)), vs.index(i % S).reshape((BK, HEAD))
+            p, part, o = _next(q, one, p, other, o, zero, top, c, mma)
+            total += part
             mbarrier.arrive(kv_empty.index(i % S))
             i += 1
-        p, o, top, total = _softmax(s, o, top, total, c, mma)
-        v, k = vs.index(i % S).reshape((BK, HEAD)), ks.index((i + 1) % S).reshape((BK, HEAD)).slice(0, REST)
-        o, s_rest = _both(p, v, o, q, k, s_rest, kv_full, i + 1, S)
-        mbarrier.arrive(kv_empty.index(i % S))
         mbarrier.arrive(q_empty.index(n % 2))
-        i += 1
-        column = (TILES - 1) * BK + gl.arange(0, REST, gl.SliceLayout(0, rest))
-        masked = gl.where((column < L)[None, :], s_rest, float("-inf"))
-        p, o, last, all_ = _softmax(masked, o, top, total, c, mma)
-        o = warpgroup_mma(p, vs.index(i % S).reshape((BK, HEAD)).slice(0, REST), o, is_async=True)
+        o = warpgroup_mma(p, vs.index(i % S).reshape((BK, HEAD)), o, is_async=True)
+        whole = gl.convert_layout(gl.sum(total, axis=1), by_row, assert_trivial=True)
+        outgrown = gl.where(whole < LARGEST, outgrown, 1)
         o, p = warpgroup_mma_wait(0, deps=(o, p))
         mbarrier.arrive(kv_empty.index(i % S))
         i += 1
-        row = first + gl.arange(0, 64, gl.SliceLayout(1, rest))
-        sums = gl.where(row < L, last + gl.log2(all_), float("inf"))
-        gl.store(sums_ptr + head * PADDED + row, sums, mask=row < PADDED)
-        share_of = 1.0 / gl.convert_layout(all_, gl.SliceLayout(1, mma), assert_trivial=True)
-        put(out, os.index(GROUP), [head // H, first, (head % H) * HEAD], (o * share_of[:, None]).to(gl.bfloat16))
+        _finish(out, sums_ptr, os.index(GROUP), o, top, whole, head, first, L, PADDED, H)
+    if gl.max(outgrown, axis=0) > 0:
+        _written(start)
+        _repair(at, GROUP, L, PADDED, H, BLOCKS)
     tma.store_wait(0)
 
 
@@ -128,9 +187,9 @@ def _long_forward(q, kv, out, sums_ptr, units, c, L: gl.constexpr, PADDED: gl.co
     ks = gl.allocate_shared_memory(q.dtype, [S, 1, BK, HEAD], kv.layout)
     vs = gl.allocate_shared_memory(q.dtype, [S, 1, BK, HEAD], kv.layout)
     os = gl.allocate_shared_memory(q.dtype, [GROUPS, 1, 64, HEAD], out.layout)
-    bars = (barriers(2, 1), barriers(2, GROUPS), barriers(S, 1), barriers(S, GROUPS))
+    bars = (barriers(2, 1), barriers(2, GROUPS), barriers(S, 1), barriers(S, GROUPS), barriers(GROUPS, 1))
     start, stop = share(units)
-    at = (out, sums_ptr, qs, ks, vs, os, bars, start, stop, c)
+    at = (q, out, sums_ptr, qs, ks, vs, os, bars, start, stop, c)
     gl.warp_specialize([
         (_compute, (at, 0, L, PADDED, H, BLOCKS, TILES, REST, BK, S)),
         (_compute, (at, 1, L, PADDED, H, BLOCKS, TILES, REST, BK, S)),

@@ -4,7 +4,8 @@
 Weights are computed again from the sums that the forward pass kept, for keys against queries, so that they and their
 gradients are left factors straight from registers; only the queries' gradient reads them the other way round, from
 shared memory. What a column's product is reduced by is what its sum starts from. A gradient takes the place of its
-tile, is rounded as the plain twin rounds it, and turned back there.
+tile, is rounded as the plain twin rounds it, and turned back there. What is read without bulk copies is asked for
+first: nothing else of a program then waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from trm.kernels.layout import PAD
-from trm.kernels.specialized.short_rotary import turn_back
+from trm.kernels.specialized.long_tiles import exp2
+from trm.kernels.specialized.short_rotary import angles, turn_back, widened
 from trm.kernels.specialized.tiles import barriers, descriptor
 
 REGISTERS = 128
@@ -41,54 +43,57 @@ def _from_columns(values):
 
 
 @gluon.jit
-def _keep_sums(logs, dots, sums_ptr, mixed_ptr, dout, ready, WIDTH: gl.constexpr, L: gl.constexpr):
-    """Put what belongs to a query where columns read it: minus its logarithm, minus its output's gradient @ output."""
-    wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [8, 1], [16, 64, 16])
-    row = gl.arange(0, 128, gl.SliceLayout(1, wide))[:, None]
-    at = row * WIDTH + gl.arange(0, 64, gl.SliceLayout(0, wide))[None, :]
-    mixed = gl.load(mixed_ptr + at, mask=row < L, other=0.0)
-    logs.store(gl.load(sums_ptr + gl.arange(0, 128, gl.BlockedLayout([1], [32], [8], [0]))))
-    mbarrier.wait(ready, 0)
-    dots.store(-gl.sum(dout.load(wide).to(gl.float32) * mixed.to(gl.float32), axis=1))
+def _rows(ptr, WIDTH: gl.constexpr, L: gl.constexpr):
+    """(128, 64) of a matrix (L, WIDTH), a thread eight columns of a row; zero from L on."""
+    by_row: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [8, 1], [1, 0])
+    row = gl.arange(0, 128, gl.SliceLayout(1, by_row))[:, None]
+    return gl.load(ptr + row * WIDTH + gl.arange(0, 64, gl.SliceLayout(0, by_row))[None, :], mask=row < L, other=0.0)
 
 
 @gluon.jit
-def _gradients(q, k, v, dout, weights, logs, dots, scale, L: gl.constexpr):
-    """Put the gradients of q, k and v, the former two still turned, in their places."""
+def _gradients(q, k, v, dout, weights, logs, dots, scale, cos_ptr, sin_ptr, L: gl.constexpr):
+    """Put the gradients of q, k and v, the former two still turned, in their places. The first angles come back."""
     wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [8, 1], [16, 64, 16])
     left: gl.constexpr = gl.DotOperandLayout(0, wide, 2)
     zero = gl.zeros((128, 64), gl.float32, wide)
-    key = gl.arange(0, 128, gl.SliceLayout(1, wide))[:, None]
+    real = gl.arange(0, 128, gl.SliceLayout(1, wide))[:, None] < L
     dv = zero
     for first in gl.static_range(0, 128, 64):
         queries, grads = q.slice(first, 64), dout.slice(first, 64)
-        s = warpgroup_mma(k, queries.permute((1, 0)), _from_columns(logs.slice(first, 64)), is_async=True)
-        s = warpgroup_mma_wait(0, deps=(s,))
-        p = gl.where(key < L, gl.exp2(s * scale), 0.0).to(q.dtype)
+        start = gl.where(real, _from_columns(logs.slice(first, 64)), float("-inf"))
+        s = warpgroup_mma(k, queries.permute((1, 0)), start, is_async=True)
         dp = warpgroup_mma(v, grads.permute((1, 0)), _from_columns(dots.slice(first, 64)), is_async=True)
-        dv = warpgroup_mma(gl.convert_layout(p, left), grads, dv, use_acc=first > 0, is_async=True)
-        dp, dv = warpgroup_mma_wait(0, deps=(dp, dv))
-        weights.slice(first, 64, dim=1).store((p.to(gl.float32) * dp).to(q.dtype))
+        s = warpgroup_mma_wait(1, deps=(s,))
+        p = exp2(s * scale)
+        factor = gl.convert_layout(p.to(q.dtype), left)
+        dv = warpgroup_mma(factor, grads, dv, use_acc=first > 0, is_async=True)
+        dp = warpgroup_mma_wait(1, deps=(dp,))
+        weights.slice(first, 64, dim=1).store((p * dp).to(q.dtype))
+        dv, factor = warpgroup_mma_wait(0, deps=(dv, factor))
     fence_async_shared()
     dk = warpgroup_mma(weights, q, zero, use_acc=False, is_async=True)
     dq = warpgroup_mma(weights.permute((1, 0)), k, zero, use_acc=False, is_async=True)
     v.store(dv.to(q.dtype))
+    cos, sin = angles(cos_ptr, sin_ptr, 0, L)
     dk, dq = warpgroup_mma_wait(0, deps=(dk, dq))
     k.store((dk * SCALE).to(q.dtype))
     q.store((dq * SCALE).to(q.dtype))
+    return cos, sin
 
 
 @gluon.jit
 def _short_backward(qkv, cos_ptr, sin_ptr, mixed_ptr, sums_ptr, dout, dqkv, scale, H: gl.constexpr,
                         L: gl.constexpr):  # fmt: skip
     """dqkv (B, L, 3 * 64 H), in blocks (1, 128, 64) as qkv and dout (B, L, 64 H) are; sums as the forward pass left."""
+    t = gl.program_id(0)
+    b, column = t // H, (t % H) * 64
+    mixed = _rows(mixed_ptr + b.to(gl.int64) * (L * 64 * H) + column, 64 * H, L)
+    log = gl.load(sums_ptr + t * 128 + gl.arange(0, 128, gl.BlockedLayout([1], [32], [8], [0])))
     tiles = gl.allocate_shared_memory(qkv.dtype, [4, 1, 128, 64], qkv.layout)
     square: gl.constexpr = gl.NVMMASharedLayout.get_default_for([128, 128], qkv.dtype)
     weights = gl.allocate_shared_memory(qkv.dtype, [128, 128], square)
     sums = gl.allocate_shared_memory(gl.float32, [2, 128], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     full = barriers(2, 1)
-    t = gl.program_id(0)
-    b, column = t // H, (t % H) * 64
     mbarrier.expect(full.index(0), 2 * 128 * 64 * 2)
     tma.async_copy_global_to_shared(dout, [b, 0, column], full.index(0), tiles.index(3))
     tma.async_copy_global_to_shared(qkv, [b, 0, 128 * H + column], full.index(0), tiles.index(2))
@@ -97,15 +102,21 @@ def _short_backward(qkv, cos_ptr, sin_ptr, mixed_ptr, sums_ptr, dout, dqkv, scal
     tma.async_copy_global_to_shared(qkv, [b, 0, 64 * H + column], full.index(1), tiles.index(1))
     q, k = tiles.index(0).reshape((128, 64)), tiles.index(1).reshape((128, 64))
     v, d = tiles.index(2).reshape((128, 64)), tiles.index(3).reshape((128, 64))
-    mixed_ptr += b.to(gl.int64) * (L * 64 * H) + column
-    _keep_sums(sums.index(0), sums.index(1), sums_ptr + t * 128, mixed_ptr, d, full.index(0), 64 * H, L)
+    sums.index(0).store(log)
+    mbarrier.wait(full.index(0), 0)
+    sums.index(1).store(-gl.sum(widened(d.load(mixed.type.layout)) * widened(mixed), axis=1))
     mbarrier.wait(full.index(1), 0)
-    _gradients(q, k, v, d, weights, sums.index(0), sums.index(1), scale, L)
-    turn_back(q, k, cos_ptr, sin_ptr, L)
+    cos, sin = _gradients(q, k, v, d, weights, sums.index(0), sums.index(1), scale, cos_ptr, sin_ptr, L)
+    fence_async_shared()
+    tma.async_copy_shared_to_global(dqkv, [b, 0, 128 * H + column], tiles.index(2))
+    turn_back(q, cos, sin, 0)
+    turn_back(k, cos, sin, 0)
+    cos, sin = angles(cos_ptr, sin_ptr, 64, L)
+    turn_back(q, cos, sin, 64)
+    turn_back(k, cos, sin, 64)
     fence_async_shared()
     tma.async_copy_shared_to_global(dqkv, [b, 0, column], tiles.index(0))
     tma.async_copy_shared_to_global(dqkv, [b, 0, 64 * H + column], tiles.index(1))
-    tma.async_copy_shared_to_global(dqkv, [b, 0, 128 * H + column], tiles.index(2))
     tma.store_wait(0)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from trm.kernels.specialized.streamed import DEPTH, STAGES, send, stream
+from trm.kernels.specialized.streamed import DEPTH, STAGES, send, staging, stream
 from trm.kernels.specialized.tiles import AT_START, descriptor, programs
 
 
@@ -42,22 +42,21 @@ def _turned(x, cos, sin):
 @gluon.jit
 def _finish(acc, row, tile, GROUP: gl.constexpr, args):
     """A tile, which is two heads, turned if it is of queries or keys."""
-    out, cos_ptr, sin_ptr, hs = args[0], args[1], args[2], args[3]
+    out, cos_ptr, sin_ptr, staged = args[0], args[1], args[2], args[3]
     L: gl.constexpr = args[4]
     TURNED: gl.constexpr = args[5]
     cos = _angles(cos_ptr, row, L, 1.0, tile < TURNED)
     sin = _angles(sin_ptr, row, L, 0.0, tile < TURNED)
     first, second = _halves(acc, 64)
-    send(out, hs.index(GROUP), [row, tile * 128], _turned(first, cos, sin).to(out.dtype))
-    send(out, hs.index(GROUP), [row, tile * 128 + 64], _turned(second, cos, sin).to(out.dtype))
+    send(out, staged, row, tile * 128, _turned(first, cos, sin).to(out.dtype), GROUP)
+    send(out, staged, row, tile * 128 + 64, _turned(second, cos, sin).to(out.dtype), GROUP)
 
 
 @gluon.jit
 def _qkv(x, w, out, cos_ptr, sin_ptr, rows, L: gl.constexpr, TURNED: gl.constexpr, NT: gl.constexpr, KT: gl.constexpr,
          BK: gl.constexpr, S: gl.constexpr):  # fmt: skip
-    """out (rows, 256 NT) = x @ w.T; the first 128 TURNED columns, heads of 64, are turned. Rows: sequences of L."""
-    hs = gl.allocate_shared_memory(out.dtype, [2, 128, 64], out.layout)
-    stream(x, w, rows, NT, KT, BK, S, _finish, (out, cos_ptr, sin_ptr, hs, L, TURNED))
+    """out (rows, 128 NT) = x @ w.T; the first 128 TURNED columns, heads of 64, are turned. Rows: sequences of L."""
+    stream(x, w, rows, NT, KT, BK, S, _finish, (out, cos_ptr, sin_ptr, staging(out), L, TURNED))
 
 
 def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -66,7 +65,7 @@ def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     out = x.new_empty(batch, length, len(w))
     _qkv[(programs(x.device),)](
         descriptor(x.view(-1, width), [128, DEPTH]), descriptor(w, [128, DEPTH]),
-        descriptor(out.view(-1, len(w)), [128, 64]), cos, sin, batch * length, length, 2 * len(w) // 3 // 128,
-        len(w) // 256, width // DEPTH, DEPTH, STAGES, num_warps=4, maxnreg=AT_START,
+        descriptor(out.view(-1, len(w)), [64, 64]), cos, sin, batch * length, length, 2 * len(w) // 3 // 128,
+        len(w) // 128, width // DEPTH, DEPTH, STAGES, num_warps=4, maxnreg=AT_START,
     )  # fmt: skip
     return out

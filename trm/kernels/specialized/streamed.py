@@ -1,10 +1,9 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """Rows times a long weight: 128 rows stay in shared memory while the weight streams by. Knows nothing of the results.
 
-Two groups of warps take turns: tiles of 128 weight rows are consumed in order, even ones by the first group and odd
-ones by the second: while one finishes its tile, the other has the matrix units. A stage has one reader, but a group
-must not look at the ring before its turn: by its parity alone, a slot could be the other's. One warp loads the weight;
-another loads the next rows as soon as the last tile over the present ones lets go of them.
+Two groups of warps take turns at tiles of 128 weight rows: while one finishes its tile, the other has the matrix units.
+A stage has one reader, but a group must not look at the ring before its turn: by its parity alone, a slot could be the
+other's. One warp loads the weight; another loads the next rows as soon as the last tiles over the present ones let go.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ BLOCK, DEPTH, STAGES = gl.constexpr(128), 64, 4
 @gluon.jit
 def _load_rows(x, xs, bars, start, stop, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr):
     x_full, x_empty, _w_full, _w_empty, _turn = bars
-    for pair in range(start, stop):
-        if (pair == start) | (pair % NT == 0):
-            block = pair // NT
+    for tile in range(start, stop):
+        if (tile == start) | (tile % NT == 0):
+            block = tile // NT
             for k in range(KT):
                 mbarrier.wait(x_empty.index(k), ((block - start // NT) & 1) ^ 1)
                 mbarrier.expect(x_full.index(k), 2 * BLOCK * BK)
@@ -41,12 +40,12 @@ def _load_rows(x, xs, bars, start, stop, NT: gl.constexpr, KT: gl.constexpr, BK:
 def _load_weight(w, ws, bars, start, stop, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr):
     _x_full, _x_empty, w_full, w_empty, _turn = bars
     i = 0
-    for tile in range(2 * start, 2 * stop):
+    for tile in range(start, stop):
         for k in range(KT):
             slot = i % S
             mbarrier.wait(w_empty.index(slot), ((i // S) & 1) ^ 1)
             mbarrier.expect(w_full.index(slot), 2 * BLOCK * BK)
-            tma.async_copy_global_to_shared(w, [tile % (2 * NT) * BLOCK, k * BK], w_full.index(slot), ws.index(slot))
+            tma.async_copy_global_to_shared(w, [tile % NT * BLOCK, k * BK], w_full.index(slot), ws.index(slot))
             i += 1
 
 
@@ -84,29 +83,47 @@ def _multiply(acc, xs, ws, bars, i, block, last, GROUP: gl.constexpr, KT: gl.con
 def _compute(xs, ws, bars, start, stop, GROUP: gl.constexpr, NT: gl.constexpr, KT: gl.constexpr, S: gl.constexpr,
              FINISH: gl.constexpr, args):  # fmt: skip
     acc = gl.zeros((BLOCK, BLOCK), gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK, 16]))
-    for pair in range(start, stop):
-        block = pair // NT - start // NT
-        i = (2 * (pair - start) + GROUP) * KT
-        acc = _multiply(acc, xs, ws, bars, i, block, pair % NT == NT - 1, GROUP, KT, S)
-        FINISH(acc, pair // NT * BLOCK, 2 * (pair % NT) + GROUP, GROUP, args)
+    for k in range(KT):  # where of the first rows one tile is left, the first group's, the second is done with them
+        mbarrier.arrive(bars[1].index(k), pred=(start % NT == NT - 1) & (GROUP == 1))
+    for tile in range(start + GROUP, stop, 2):
+        block, last = tile // NT - start // NT, tile % NT >= NT - 2
+        acc = _multiply(acc, xs, ws, bars, (tile - start) * KT, block, last, GROUP, KT, S)
+        FINISH(acc, tile // NT * BLOCK, tile % NT, GROUP, args)
     tma.store_wait(0)
 
 
 @gluon.jit
-def send(out, staged, at, value):
-    """Write a tile through shared memory, once the store before has read that."""
-    tma.store_wait(0)
+def staging(out):
+    """Shared memory for `send`: a (128, 64) tile a group, in blocks of the descriptor's rows."""
+    ROWS: gl.constexpr = out.block_type.shape[0]
+    return gl.allocate_shared_memory(out.dtype, [2 * BLOCK // ROWS, ROWS, 64], out.layout)
+
+
+@gluon.jit
+def _send(out, staged, at, value, PENDING: gl.constexpr):
+    tma.store_wait(PENDING)
     staged.store(value)
     fence_async_shared()
     tma.async_copy_shared_to_global(out, at, staged)
 
 
 @gluon.jit
+def send(out, staged, row, column, value, GROUP: gl.constexpr):
+    """Write a (128, 64) tile through a group's part of `staged`, in its blocks: whole or in halves of 64 rows."""
+    if staged.shape[0] == 2:
+        _send(out, staged.index(GROUP), [row, column], value, 0)
+    else:
+        upper, lower = gl.split(gl.permute(gl.reshape(value, (2, 64, 64)), (1, 2, 0)))
+        _send(out, staged.index(2 * GROUP), [row, column], upper, 1)
+        _send(out, staged.index(2 * GROUP + 1), [row + 64, column], lower, 1)
+
+
+@gluon.jit
 def stream(x, w, rows, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr, FINISH: gl.constexpr,
            args):  # fmt: skip
-    """FINISH(products, first row, tile, group, args) for the (128, 128) products of x and all 2 NT tiles of w.
+    """FINISH(products, first row, tile, group, args) for the (128, 128) products of x and each tile of w.
 
-    x (rows, KT BK) in blocks [128, BK]; w (256 NT, KT BK) likewise; S stages of it are in shared memory at once.
+    x (rows, KT BK) in blocks [128, BK]; w (128 NT, KT BK) likewise, NT even; S of its stages are in shared memory.
     """
     xs = gl.allocate_shared_memory(x.dtype, [KT, BLOCK, BK], x.layout)
     ws = gl.allocate_shared_memory(w.dtype, [S, BLOCK, BK], w.layout)

@@ -90,7 +90,5 @@ if __name__ == "__main__":
     import trm.evaluate
     import trm.workload  # noqa: F401
     from relay import cli  # noqa: F401
-    from trm.data import sudoku4
 
-    sudoku4.build(1_000)  # of most tests; each command would make them again
     serve(sys.argv[1])

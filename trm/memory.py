@@ -1,7 +1,7 @@
 """Predicts the device memory of a training step and splits the batch where it does not fit. Knows no step's code.
 
 The model counts what autograd keeps (or the fused step's tape), which is nearly all: tests/trm/test_memory.py compares
-it with what torch keeps and with peaks measured on an H100. Sizes are in bytes.
+it with what torch keeps and with peaks measured on Hopper GPUs. Sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ EVALUATED = 1024
 """Rows that trm/workload.py evaluates at once on a GPU."""
 _SNAPSHOTS = 3
 """Copies of the state on the device: one being made, one being uploaded, and what making one takes."""
-_CARRIES = 6
-"""Latent states of the whole batch that live at once: two each of the old, the refilled and the new carry."""
+_CARRIES: dict[Method, int] = {"eager": 6, "compiled": 6, "fused": 4}
+"""Latent states of the whole batch that live at once: two each of the old, the refilled and the new carry; fused, of
+the state's until the first step is over and of the step's own, which the last cycle writes over."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,14 @@ def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False) 
     states = kept * arch.L_layers * (arch.L_cycles + 1)
     latent = _latent(arch, sizes)
     heads = 6 * 8 * sizes.seq_len * sizes.vocab_size
-    own = 0.5 * kept + 4 * latent + (arch.L_cycles * latent if method == "fused" else 0)
+    own = 0.5 * kept + 4 * latent
+    if method == "fused":
+        own += (arch.L_cycles - 2) * latent  # two that the tape keeps lie in the carry
     copies = 6 if config.ema else 5
     weights = 4 * copies * _parameters(arch, sizes) + 4 * sizes.num_identifiers * arch.puzzle_emb_ndim
     latents = latent * config.batch_size
     beside = _SNAPSHOTS * (weights + 2 * latents) + (EVALUATED * _unkept_block(arch, sizes) if method == "fused" else 0)
-    return Need(_FIXED + weights + _CARRIES * latents, states + heads + own, beside)
+    return Need(_FIXED + weights + _CARRIES[method] * latents, states + heads + own, beside)
 
 
 def fit(

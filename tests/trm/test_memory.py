@@ -15,11 +15,30 @@ SUDOKU = Sizes(seq_len=81, vocab_size=11, num_identifiers=1)
 GIB = 2**30
 
 
-@pytest.mark.parametrize(("method", "measured_gib"), [("eager", 40.2), ("compiled", 29.7), ("fused", 13.7)])
+ARC = TrainConfig(task="arc", batch_size=192, arch=Arch(L_cycles=4), puzzle_emb_lr=1e-2)
+"""As benchmarks/step_time.py has it."""
+
+
+@pytest.mark.parametrize(("method", "measured_gib"), [("eager", 40.2), ("compiled", 29.7)])
 def test_predictions_match_the_peaks_measured_on_a_gpu(method, measured_gib: float) -> None:
     """docs/records/2026-11-28_step_time: sudoku, batch 768, one H100."""
     predicted = need(preset("sudoku"), SUDOKU, method).peak(768) / GIB
     assert measured_gib <= predicted < 1.06 * measured_gib
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes", "measured_gib"),
+    [
+        (preset("sudoku"), SUDOKU, 13.2),
+        (preset("sudoku_att"), SUDOKU, 17.4),
+        (ARC, Sizes(seq_len=900, vocab_size=12, num_identifiers=876_406), 31.4),
+    ],
+    ids=["sudoku", "sudoku_att", "arc"],
+)
+def test_predictions_match_the_fused_steps_peaks(config: TrainConfig, sizes: Sizes, measured_gib: float) -> None:
+    """docs/LOG.md, 2026-11-28: benchmarks/step_time.py on one H200."""
+    predicted = need(config, sizes, "fused").peak(config.batch_size) / GIB
+    assert measured_gib <= predicted < 1.03 * measured_gib
 
 
 @pytest.mark.parametrize("mlp_t", [True, False])

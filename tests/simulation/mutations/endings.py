@@ -6,19 +6,19 @@ from contextlib import nullcontext
 
 from relay.ending import NotSent
 from tests.simulation.mutations.base import Patches, mutation, patch
-from tests.simulation.mutations.scenes import Broken, _begin, _calm_world
+from tests.simulation.mutations.stage import Broken, calm_world, start
 from tests.simulation.weather import Episode
 
 
 def asleep_at_the_end(seed: int, *, mutation: Broken = nullcontext) -> None:
     """A session that cannot send its last step sleeps at its end; another on the same disk goes on, to the target."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         begin = fleet.world.now
-        ann = _begin(fleet, 0, "ann")
+        ann = start(fleet, 0, "ann")
         fleet.sky.episodes.append(Episode("down", begin + 20.0, begin + 300.0, "m0"))
         fleet.world.at(begin + 25.0, lambda: ann.signal.ask("sigterm"))
         fleet.world.at(begin + 26.0 + 2.0 * seed, lambda: ann.process.suspend(3600.0))
-        fleet.world.at(begin + 600.0, lambda: _begin(fleet, 2, "ben"))  # the same machine: there are two
+        fleet.world.at(begin + 600.0, lambda: start(fleet, 2, "ben"))  # the same machine: there are two
         fleet.world.run(to_the_end=True)
 
 

@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
-from random import Random
+from collections.abc import Callable
+from contextlib import nullcontext
 
 from relay.retention import Keep
 from storage.base import Ref, Unavailable
-from tests.relay.fake_runtime import World
 from tests.relay.sessions import PROJECT
 from tests.simulation.actor import Actor, Fate
-from tests.simulation.disk import disks_of
-from tests.simulation.fleet import Command, Fleet, Machine, Order, Pace
-from tests.simulation.oracle import Oracle, Run
-from tests.simulation.stores import MEMORY, STORES
-from tests.simulation.trace import Summary, Trace, Violation
-from tests.simulation.weather import Episode, Sky
+from tests.simulation.fleet import Fleet, Order
+from tests.simulation.mutations.stage import Broken, calm_world, start, train, waits
+from tests.simulation.weather import Episode
 from tests.simulation.workload import Crash
 
-Broken = Callable[[], AbstractContextManager[object]]
 Scene = Callable[..., None]
 LONG_S = 12_000.0
 
 
 def lost_entry(seed: int, *, mutation: Broken = nullcontext) -> None:
     """A session ends, one of the newest entries vanishes from the storage, and somebody else begins."""
-    with mutation(), _calm_world(seed) as fleet:
-        run = _train(fleet, 1, "ann", target=6)
+    with mutation(), calm_world(seed) as fleet:
+        run = train(fleet, 1, "ann", target=6)
         slot = len(run.digests) - 2 - seed % 3  # that the very newest is gone nobody can see
         fleet.sky.store.delete(Ref(f"runs/{PROJECT}/chain/ledger/{slot:020d}.json"))
         fleet.trace.note(fleet.world.now, "world", f"loses slot {slot}")
         fleet.oracle.verdict.entries_lost = True
         written = fleet.summary.entries
-        _train(fleet, 2, "ben", target=12)
+        train(fleet, 2, "ben", target=12)
         fleet.oracle.require(fleet.summary.entries == written, "I1: something was written after a lost entry")
 
 
 def hung_training(seed: int, *, mutation: Broken = nullcontext) -> None:
     """Training hangs in the middle of a step, for good, while somebody waits for the lease."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         fleet.start(Order(1, fleet.world.now, 0, "ann", 0, "run"), calm=True)
         command = next(iter(fleet.crew.values()))
         sleep, step = command.workload.sleep, 4 + seed % 5
         command.workload.sleep = lambda s: sleep(LONG_S if command.workload.step == step else s)
-        fleet.world.at(fleet.world.now + 20.0, lambda: _waits(fleet))
+        fleet.world.at(fleet.world.now + 20.0, lambda: waits(fleet))
         fleet.world.run()
         by_ben = [actor for actor in fleet.oracle.runs[PROJECT, "chain"].holders.values() if actor.account == "ben"]
         fleet.oracle.require(bool(by_ben), "P5: a hung session was never superseded")
@@ -54,74 +46,33 @@ def hung_training(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 def hours_on_one_table(seed: int, *, mutation: Broken = nullcontext) -> None:
     """A run of hours that keeps every third checkpoint; the second, from which they borrow, no rule keeps by itself."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         fleet.pace.table_every, fleet.pace.step_s, fleet.pace.ttl_s, fleet.pace.target = 60, 1200.0, 600.0, 15
-        _begin(fleet, 1, "ann").keep = Keep(2, every=3)
+        start(fleet, 1, "ann").keep = Keep(2, every=3)
         fleet.world.run()
         step = fleet.oracle.runs[PROJECT, "chain"].state["step"]
         fleet.oracle.require(step == 15, f"it ended at step {step}")
 
 
-def _waits(fleet: Fleet) -> None:
-    fleet.start(Order(2, fleet.world.now, 1, "ben", 0, "run", patience_s=7200.0), calm=True)
-
-
-def _begin(fleet: Fleet, number: int, account: str, verb: str = "run") -> Command:
-    """A command on machine `number`, started now and driven by the next `fleet.world.run()`."""
-    fleet.start(Order(number, fleet.world.now, number, account, 0, verb, patience_s=7200.0), calm=True)
-    return [*fleet.crew.values()][-1]
-
-
-def _train(fleet: Fleet, number: int, account: str, target: int) -> Run:
-    fleet.pace.target = target
-    _begin(fleet, number, account)
-    fleet.world.run()
-    return fleet.oracle.runs[PROJECT, "chain"]
-
-
-@contextmanager
-def _calm_world(seed: int) -> Iterator[Fleet]:
-    """One run, two machines, no weather; whatever else goes wrong is a violation too."""
-    world, summary = World(seed), Summary(seeds=1)
-    trace = Trace(seed, world.now)
-    sky = Sky(world, Random(f"sky {seed}"), trace, summary, STORES[MEMORY](Path()))
-    with tempfile.TemporaryDirectory() as folder:
-        machines = [Machine(f"m{n}", Path(folder) / f"m{n}", 0.0, 0.01) for n in range(2)]
-        pace = Pace(target=12, step_s=3.0, every_steps=3, ttl_s=60.0)
-        fleet = Fleet(world, sky, Oracle(sky, trace), trace, summary, machines, pace, seed)
-        try:
-            with disks_of(fleet):
-                fleet.begin("chain")
-                yield fleet
-        except Violation:
-            raise
-        except Exception as error:
-            raise trace.violation(f"{type(error).__name__}: {error}") from error
-        finally:
-            world.close()
-        if trace.broken:
-            raise trace.broken
-
-
 def all_damaged(seed: int, *, mutation: Broken = nullcontext) -> None:
     """Every retained checkpoint is damaged in the storage, and somebody begins."""
-    with mutation(), _calm_world(seed) as fleet:
-        run = _train(fleet, 1, "ann", target=12)
+    with mutation(), calm_world(seed) as fleet:
+        run = train(fleet, 1, "ann", target=12)
         for key in run.retained:
             name = next(name for name in sorted(run.named[key]) if name.endswith(("state.json", "manifest.json")))
             fleet.oracle.damage(run, name, (b"", b"{}", None)[seed % 3])
-        _train(fleet, 2, "ben", target=24)
+        train(fleet, 2, "ben", target=24)
         fleet.oracle.require(run.state["step"] == 12, f"I6: the run went on, to step {run.state['step']}")
 
 
 def holder_of_old_view(seed: int, *, mutation: Broken = nullcontext) -> None:
     """A run of hours with a clean-up every ten minutes; its holder sleeps for an hour, is superseded, and wakes."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         fleet.pace.target, fleet.pace.step_s, begin = 42, 240.0, fleet.world.now
         fleet.start(Order(1, begin, 0, "ann", 0, "run"), calm=True)
         sleeper = next(iter(fleet.crew))
         fleet.world.at(begin + 4500.0 + 31.0 * seed, lambda: sleeper.suspend(3600.0))
-        fleet.world.at(begin + 4600.0 + 31.0 * seed, lambda: _waits(fleet))
+        fleet.world.at(begin + 4600.0 + 31.0 * seed, lambda: waits(fleet))
         fleet.world.run()
         fleet.oracle.require(
             len(fleet.oracle.runs[PROJECT, "chain"].holders) == 2, "P5: the sleeper was not superseded"
@@ -130,7 +81,7 @@ def holder_of_old_view(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 def crowd(seed: int, *, mutation: Broken = nullcontext) -> None:
     """Many people register at the same moment, each for a slot that somebody else wins."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         for number in range(8):
             fleet.start(Order(number, fleet.world.now, number, "ann", 0, "register"), calm=True)
         fleet.world.run()
@@ -140,13 +91,13 @@ def crowd(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 def one_account_two_runs(seed: int, *, mutation: Broken = nullcontext) -> None:
     """The same person starts two runs, on two machines, within seconds."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         _two_runs(fleet, 5.0 * (seed % 4))
 
 
 def two_runs_after_a_jump(seed: int, *, mutation: Broken = nullcontext) -> None:
     """The store's clock was hours wrong when the first run began, and right when the same person starts the second."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         fleet.sky.offset_s = (-7200.0, 7200.0)[seed % 2]
         fleet.world.at(fleet.world.now + 40.0, fleet.sky.correct_clock)
         _two_runs(fleet, 105.0 + 5.0 * (seed % 4))
@@ -166,100 +117,100 @@ def _two_runs(fleet: Fleet, apart_s: float) -> None:
 
 def slow_heartbeats(seed: int, *, mutation: Broken = nullcontext) -> None:
     """The holder's network is away for less than its TTL; the challenger's clock is two hours ahead."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         fleet.machines[1].skew, fleet.pace.target, begin = 7200.0, 60, fleet.world.now
         fleet.sky.episodes.append(Episode("down", begin + 30.0, begin + 70.0 + seed % 8, "m0"))
         fleet.start(Order(1, begin, 0, "ann", 0, "run"), calm=True)
-        fleet.world.at(begin + 30.0, lambda: _waits(fleet))
+        fleet.world.at(begin + 30.0, lambda: waits(fleet))
         fleet.world.run()
 
 
 def forked(seed: int, *, mutation: Broken = nullcontext) -> None:
     """Somebody forks a run."""
-    with mutation(), _calm_world(seed) as fleet:
-        _train(fleet, 1, "ann", target=12)
-        _begin(fleet, 2, "ben", verb="fork")
+    with mutation(), calm_world(seed) as fleet:
+        train(fleet, 1, "ann", target=12)
+        start(fleet, 2, "ben", verb="fork")
         fleet.world.run()
 
 
 def other_device(seed: int, *, mutation: Broken = nullcontext) -> None:
     """The second session's machine computes something else."""
-    with mutation(), _calm_world(seed) as fleet:
-        _train(fleet, 1, "ann", target=12)
+    with mutation(), calm_world(seed) as fleet:
+        train(fleet, 1, "ann", target=12)
         fleet.pace.target = 24
-        ben = _begin(fleet, 2, "ben")
+        ben = start(fleet, 2, "ben")
         ben.workload.impure = ben.actor.impure = 1
         fleet.world.run()
 
 
 def crash_again(seed: int, *, mutation: Broken = nullcontext) -> None:
     """Training crashes at the same step for everybody."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         for number, account in enumerate(("ann", "ben")):
-            _begin(fleet, number, account).workload.crash = {3 + seed % 6: Crash("a bug")}
+            start(fleet, number, account).workload.crash = {3 + seed % 6: Crash("a bug")}
             fleet.world.run()
 
 
 def killed_before_append(seed: int, *, mutation: Broken = nullcontext) -> None:
     """A session is killed when all files of its checkpoint are stored, and its entry is not."""
-    with mutation(), _calm_world(seed) as fleet:
-        _begin(fleet, 1, "ann").actor.fate = Fate(point=("put_if_absent", "/ledger/"), nth=2 + seed % 2)
+    with mutation(), calm_world(seed) as fleet:
+        start(fleet, 1, "ann").actor.fate = Fate(point=("put_if_absent", "/ledger/"), nth=2 + seed % 2)
         fleet.world.run()
-        _train(fleet, 2, "ben", target=12)
+        train(fleet, 2, "ben", target=12)
 
 
 def dies(seed: int, *, mutation: Broken = nullcontext) -> None:
     """A session dies after some commits; somebody on another machine goes on."""
-    with mutation(), _calm_world(seed) as fleet:
-        ann = _begin(fleet, 0, "ann")
+    with mutation(), calm_world(seed) as fleet:
+        ann = start(fleet, 0, "ann")
         fleet.world.at(fleet.world.now + 25.0 + seed % 5, lambda: ann.actor.die(fleet.world.now))
         fleet.world.run()
-        _train(fleet, 1, "ben", target=12)
+        train(fleet, 1, "ben", target=12)
 
 
 def damaged_head(seed: int, *, mutation: Broken = nullcontext) -> None:
     """The head is damaged in the storage, two older ones are sound."""
-    with mutation(), _calm_world(seed) as fleet:
-        _begin(fleet, 0, "ann").keep = Keep(4)
+    with mutation(), calm_world(seed) as fleet:
+        start(fleet, 0, "ann").keep = Keep(4)
         fleet.world.run()
         run = fleet.oracle.runs[PROJECT, "chain"]
         fleet.oracle.damage(run, sorted(run.named[run.retained[-1]])[seed % 3], b"")
-        _train(fleet, 1, "ben", target=24)
+        train(fleet, 1, "ben", target=24)
 
 
 def damaged_manifest(seed: int, *, mutation: Broken = nullcontext) -> None:
     """A retained manifest, not the head's, is damaged before a session that will clean up begins."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         fleet.pace.step_s, fleet.pace.target = 60.0, 24
-        _begin(fleet, 0, "ann").keep = Keep(3)
+        start(fleet, 0, "ann").keep = Keep(3)
         fleet.world.run()
         run = fleet.oracle.runs[PROJECT, "chain"]
         step, epoch = run.retained[seed % 2]
         fleet.oracle.damage(run, f"{run.prefix}step_{step}.e{epoch}/manifest.json", b"{}")
         fleet.world.now += 2 * 3600.0
         fleet.pace.target = 36
-        _begin(fleet, 1, "ben").keep = Keep(8)
+        start(fleet, 1, "ben").keep = Keep(8)
         fleet.world.run()
 
 
 def nap(seed: int, *, mutation: Broken = nullcontext) -> None:
     """The holder sleeps just long enough to be superseded, and wakes before its successor's first commit."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         fleet.pace.step_s, fleet.pace.target, begin = 20.0, 30, fleet.world.now
-        ann = _begin(fleet, 0, "ann")
+        ann = start(fleet, 0, "ann")
         fleet.world.at(begin + 100.0, lambda: ann.process.suspend(95.0 + 5.0 * seed))
-        fleet.world.at(begin + 100.0, lambda: _waits(fleet))
+        fleet.world.at(begin + 100.0, lambda: waits(fleet))
         fleet.world.run()
 
 
 def left_behind(seed: int, *, mutation: Broken = nullcontext) -> None:
     """A machine that computes something else keeps an unsent checkpoint, and comes back when the run has gone on."""
-    with mutation(), _calm_world(seed) as fleet:
+    with mutation(), calm_world(seed) as fleet:
         begin = fleet.world.now
         fleet.sky.episodes.append(Episode("down", begin + 20.0, begin + 9000.0, "m0"))
         for number, impure, target in ((0, 1, 12), (1, 0, 9), (2, 1, 12)):
             fleet.pace.target = target
-            command = _begin(fleet, number, f"person-{number}")
+            command = start(fleet, number, f"person-{number}")
             command.workload.impure = command.actor.impure = impure
             fleet.world.run()
             fleet.world.now += 7200.0
@@ -269,11 +220,11 @@ def silence_after(verb: str, part: str, nth: int = 1) -> Scene:
     """The answer to the n-th such write is lost, and then the store is silent for a while, longer from seed to seed."""
 
     def scene(seed: int, *, mutation: Broken = nullcontext) -> None:
-        with mutation(), _calm_world(seed) as fleet:
+        with mutation(), calm_world(seed) as fleet:
             fleet.pace.step_s = 100.0
             _fall_silent(fleet, verb, part, nth, 10.0 + 30.0 * seed)
-            _train(fleet, 0, "ann", target=12)
-            _train(fleet, 1, "ben", target=24)
+            train(fleet, 0, "ann", target=12)
+            train(fleet, 1, "ben", target=24)
 
     scene.__name__ = f"silence after {part.strip('/')} {nth}"
     return scene
@@ -296,10 +247,10 @@ def _fall_silent(fleet: Fleet, verb: str, part: str, nth: int, seconds: float) -
 
 def silent_at_restore(seed: int, *, mutation: Broken = nullcontext) -> None:
     """The store falls silent while a session reads the head, and answers again when it would read an older one."""
-    with mutation(), _calm_world(seed) as fleet:
-        _begin(fleet, 0, "ann").keep = Keep(4)
+    with mutation(), calm_world(seed) as fleet:
+        start(fleet, 0, "ann").keep = Keep(4)
         fleet.world.run()
-        fleet.pace.target, ben = 24, _begin(fleet, 1, "ben")
+        fleet.pace.target, ben = 24, start(fleet, 1, "ben")
         reach, now = ben.weather._reach, fleet.world.now
 
         def fall_silent(verb: str, name: str, when: str) -> None:

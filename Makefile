@@ -42,7 +42,7 @@ test-all: WORKERS ?= 3
 ci: lint         ## what has to be green: installs, lints, types, tests, runs
 	$(MAKE) --no-print-directory -j 2 types test-all
 
-soak: install    ## 500 random kills in real processes, 20,000 simulated worlds (hours)
+soak: install    ## 500 random kills in real processes, 20,000 seeds of the simulation (hours)
 	RELAY_KILLS=500 $(BIN)/python -m pytest tests/processes/test_random_kills.py
 	RELAY_SIM_SEEDS=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/simulation
 

@@ -109,7 +109,7 @@ def mixer(report: Report) -> None:
 
 
 def channel(report: Report) -> None:
-    """Gate-up with and without kept products and of sums to be normed, and the hidden gradient."""
+    """Gate-up with and without kept products, and the hidden gradient."""
     x, dr = random(ROWS, WIDTH), random(ROWS, WIDTH)
     up, down = random(2 * CHANNEL, WIDTH, scale=WIDTH**-0.5), random(WIDTH, CHANNEL, scale=CHANNEL**-0.5)
     products = random(ROWS, 2 * CHANNEL)
@@ -121,11 +121,6 @@ def channel(report: Report) -> None:
     )
     report.line(
         "gate-up, kept", lambda: KERNELS.channel.gate_up(x, up, True), lambda: twin.gate_up(edge(x), up.double(), True)
-    )
-    report.line(
-        "gate-up of sums",
-        lambda: KERNELS.channel.normed_gate_up(3 * x, up, EPS),
-        lambda: twin.normed_gate_up(edge(3 * x), up.double(), EPS),
     )
     report.line(
         "hidden gradient",
@@ -146,16 +141,6 @@ def attention(report: Report, batch: int, length: int) -> None:
         f"attention {length}",
         lambda: part.forward(part.project(x, w, *rotary), *rotary)[0],
         lambda: twin.forward(true, *rotary)[0],
-    )
-
-    def of_sums(part: Any, sums: Tensor, weight: Tensor) -> Outputs:
-        projected, y = part.normed_project(sums, weight, *rotary, EPS)
-        return part.forward(projected, *rotary)[0], y
-
-    report.line(
-        f"attention {length} of sums",
-        lambda: of_sums(part, 3 * x, w),
-        lambda: of_sums(twin, edge(3 * x), w.double()),
     )
     report.line(
         f"attention {length} backward",

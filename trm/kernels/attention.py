@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trm.kernels import long_attention, norm
+from trm.kernels import long_attention
 from trm.kernels.layout import PAD
 
 
@@ -102,14 +102,6 @@ def _attention_backward(qkv_ptr, cos_ptr, sin_ptr, dout_ptr, dqkv_ptr, scale, L:
 def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
     """x (B, L, D), w (3 D, D) -> what `forward` takes, (B, L, 3 D): here the product alone."""
     return (x.flatten(0, 1) @ w.T).view(*x.shape[:2], -1)
-
-
-def normed_project(
-    r: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int, eps: float
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(what `project` makes of y, y (B, L, D)) where y = rms(r): here one kernel after the other."""
-    y = norm.forward(r.flatten(0, 1), None, eps)[0].view_as(r)
-    return project(y, w, cos, sin, heads), y
 
 
 def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:

@@ -1,8 +1,5 @@
 """A block of the network with a hand-written backward pass, over packed weights. Knows no recursion and no training.
 
-A block's output is the norm of a sum. Where no gradient is wanted the sum goes on as it is, and the product that reads
-it next takes the norm as well.
-
 Weights are cast and packed once a step. Weight gradients of the calls in a step are summed in float32 where they are
 made, in the order of the calls; `finish` writes them to the flat gradient.
 """
@@ -57,24 +54,16 @@ class FastBlock:
         self.dwgu.zero_()
         self.target[1].zero_()
 
-    def advance(self, x: Tensor, summed: bool) -> Tensor:
-        """x (B, L, D), or the sum whose norm it is if `summed` -> the sum whose norm is the block's output.
+    def advance(self, x: Tensor, injection: Tensor | None = None, keep_y: bool = True) -> tuple[Tensor, Tensor]:
+        """x (B, L, D) -> (y, y + injection), y only if `keep_y`. For no backward pass; x may be overwritten.
 
-        Keeps nothing for a backward pass, and may overwrite x.
+        A residual that is added while its other half is written is read once less than one added by the norm.
         """
-        mixed, summed = self.mixer.advance(x, summed)
-        rows = mixed.flatten(0, 1)
-        if summed:
-            hidden, rows = self.parts.channel.normed_gate_up(rows, self.wgu, self.eps)
-        else:
-            hidden, _ = self.parts.channel.gate_up(rows, self.wgu, False)
-        return rows.addmm_(hidden, self.wd.T).view_as(x)
-
-    def norm(self, r: Tensor, injection: Tensor | None, keep_y: bool) -> tuple[Tensor, Tensor]:
-        """(y, y + injection) from the sum that `advance` leaves, (B, L, D); y only if `keep_y`."""
+        rows = self.mixer.advance(x).flatten(0, 1)
+        hidden, _ = self.parts.channel.gate_up(rows, self.wgu, False)
         inj = None if injection is None else injection.flatten(0, 1)
-        y, z, _ = self.parts.norm.forward(r.flatten(0, 1), None, self.eps, inj, keep_y)
-        return y.view_as(r), z.view_as(r)
+        y, z, _ = self.parts.norm.forward(rows.addmm_(hidden, self.wd.T), None, self.eps, inj, keep_y)
+        return y.view_as(x), z.view_as(x)
 
     def forward(
         self, x: Tensor, injection: Tensor | None, out: Tensor | None = None

@@ -14,7 +14,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from trm.kernels import norm
 from trm.kernels.device_math import split_pairs, swiglu, swiglu_grad
 from trm.kernels.layout import PAIR
 
@@ -87,12 +86,6 @@ def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
         rows, width, inner, keep, programs, TOKENS, tile, DEPTH, PAIR, num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return h, gu
-
-
-def normed_gate_up(r: Tensor, w: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """(hidden (rows, N), y (rows, D)) of y = rms(r): here one kernel after the other."""
-    y, _, _ = norm.forward(r, None, eps)
-    return gate_up(y, w, False)[0], y
 
 
 def hidden_grad(dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:

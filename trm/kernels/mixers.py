@@ -28,11 +28,8 @@ class Mixer(Protocol):
         """Cast the parameters and forget the last step's gradients."""
         ...
 
-    def advance(self, x: Tensor, summed: bool) -> tuple[Tensor, bool]:
-        """x (B, L, D), or the sum whose norm over channels it is if `summed` -> the same of the output.
-
-        Keeps nothing for `backward`, and may overwrite x.
-        """
+    def advance(self, x: Tensor) -> Tensor:
+        """(B, L, D) -> the same shape. Keeps nothing for `backward`; x may be overwritten."""
         ...
 
     def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
@@ -57,7 +54,7 @@ class TokenMixer:
     ) -> None:  # fmt: skip
         names = [f"{prefix}mlp_t.{part}.weight" for part in ("gate_up_proj", "down_proj")]
         self.source, self.target = [params[n] for n in names], [grads[n] for n in names]
-        self.part, self.norm, self.eps = parts.mixer, parts.norm, eps
+        self.part, self.eps = parts.mixer, eps
         rows, device = len(self.source[0]), self.source[0].device
         self.wgu = torch.zeros(rows, PAD, dtype=dtype, device=device)
         self.wd = torch.zeros(rows // 2, PAD, dtype=dtype, device=device)
@@ -70,11 +67,9 @@ class TokenMixer:
         pair_rows(self.source[0], self.wgu, CHUNK)
         self.wd[:, : len(self.source[1])].copy_(self.source[1].T)
 
-    def advance(self, x: Tensor, summed: bool) -> tuple[Tensor, bool]:
-        """x (B, L, D), or the sum whose norm over channels it is if `summed` -> the output, and False: it is no sum."""
-        if summed:
-            x = self.norm.forward(x.flatten(0, 1), None, self.eps)[0].view_as(x)
-        return self.part.forward(x, self.wgu, self.wd, self.eps)[0], False
+    def advance(self, x: Tensor) -> Tensor:
+        """(B, L, D) -> the same shape."""
+        return self.forward(x)[0]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
         """(B, L, D) -> the same shape, and what `backward` needs."""
@@ -112,18 +107,13 @@ class AttentionMixer:
         for target in self.target:
             target.zero_()
 
-    def advance(self, x: Tensor, summed: bool) -> tuple[Tensor, bool]:
-        """x (B, L, D), or the sum whose norm it is if `summed` -> the sum whose norm is the output, and True.
-
-        Without `summed`, x becomes that sum: added by the product that makes its other half, x is read once less.
-        """
-        attention = self.parts.attention
-        if summed:
-            qkv, x = attention.normed_project(x, self.qkv, *self.rotary, self.heads, self.eps)
-        else:
-            qkv = attention.project(x, self.qkv, *self.rotary, self.heads)
-        mixed, _ = attention.forward(qkv, *self.rotary, self.heads)
-        return x.flatten(0, 1).addmm_(mixed.flatten(0, 1), self.out.T).view_as(x), True
+    def advance(self, x: Tensor) -> Tensor:
+        """(B, L, D) -> the same shape; x is overwritten by the sum that is normed."""
+        qkv = self.parts.attention.project(x, self.qkv, *self.rotary, self.heads)
+        mixed, _ = self.parts.attention.forward(qkv, *self.rotary, self.heads)
+        rows = x.flatten(0, 1).addmm_(mixed.flatten(0, 1), self.out.T)
+        y: Tensor = self.parts.norm.forward(rows, None, self.eps)[0]
+        return y.view_as(x)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
         """(B, L, D) -> the same shape, and what `backward` needs."""

@@ -79,14 +79,6 @@ class PlainAttention:
         """x (B, L, D), w (3 D, D) -> (B, L, 3 D)."""
         return x @ w.T
 
-    @classmethod
-    def normed_project(
-        cls, r: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int, eps: float
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """(`project` of y, y) where y = rms(r)."""
-        y = rms_norm(r, eps)
-        return cls.project(y, w, cos, sin, heads), y
-
     @staticmethod
     def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:
         """qkv (B, L, 3 D) -> (B, L, D)."""
@@ -114,12 +106,6 @@ class PlainChannel:
         both = x @ w.T
         gate, up = split_columns(both, PAIR)
         return F.silu(gate) * up, both
-
-    @classmethod
-    def normed_gate_up(cls, r: Tensor, w: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """(hidden, y) of y = rms(r)."""
-        y = rms_norm(r, eps)
-        return cls.gate_up(y, w, False)[0], y
 
     @classmethod
     def hidden_grad(cls, dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:

@@ -37,11 +37,11 @@ class Recursion:
 
         Without tape y only if `keep_y`, and x may be overwritten; with it y is in `out` if that is given.
         """
-        if tape is None:
-            for index, block in enumerate(self.blocks):
-                x = block.advance(x, index > 0)
-            return self.blocks[-1].norm(x, injection, keep_y)
         *earlier, last = self.blocks
+        if tape is None:
+            for block in earlier:
+                x, _ = block.advance(x)
+            return last.advance(x, injection, keep_y)
         call = []
         for block in earlier:
             x, _, saved = block.forward(x, None)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trm.kernels import attention, norm
+from trm.kernels import attention
 from trm.kernels.layout import PAD
 from trm.kernels.specialized import long_forward, long_keys, long_queries, short_backward, short_forward
 from trm.kernels.specialized import qkv as projection
@@ -28,14 +28,6 @@ def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tenso
     if takes(x.shape[2], heads):
         return projection.project(x, w, cos, sin)
     return attention.project(x, w, cos, sin, heads)
-
-
-def normed_project(
-    r: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int, eps: float
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(what `project` makes of y, y (B, L, D)) where y = rms(r)."""
-    y = norm.forward(r.flatten(0, 1), None, eps)[0].view_as(r)
-    return project(y, w, cos, sin, heads), y
 
 
 def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trm.kernels import channel_mlp, norm
+from trm.kernels import channel_mlp
 from trm.kernels.specialized import gate_up as up
 from trm.kernels.specialized import hidden_grad as down
 from trm.kernels.specialized.tiles import programs
@@ -21,12 +21,6 @@ def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
     if x.shape[1] != WIDTH or len(w) % BLOCK:
         return channel_mlp.gate_up(x, w, keep)
     return up.gate_up(x, w, keep)
-
-
-def normed_gate_up(r: Tensor, w: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """(hidden (rows, N), y (rows, D)) of y = rms(r)."""
-    y, _, _ = norm.forward(r, None, eps)
-    return gate_up(y, w, False)[0], y
 
 
 def hidden_grad(dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:

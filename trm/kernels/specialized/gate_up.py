@@ -12,7 +12,13 @@ from trm.kernels.specialized.tiles import AT_START, descriptor, programs, split_
 
 
 @gluon.jit
-def _finish(acc, row, tile, GROUP: gl.constexpr, args):
+def _begin(row, _args):
+    """Nothing of the rows is kept."""
+    return row
+
+
+@gluon.jit
+def _finish(acc, row, tile, GROUP: gl.constexpr, args, _kept):
     """Hidden values, and the products if they are kept, of a tile, which is one pair."""
     h, gu, staged = args[0], args[1], args[2]
     KEEP: gl.constexpr = args[3]
@@ -27,7 +33,7 @@ def _finish(acc, row, tile, GROUP: gl.constexpr, args):
 def _gate_up(x, w, h, gu, rows, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr,
              KEEP: gl.constexpr):  # fmt: skip
     """h (rows, 64 NT) = swiglu(x @ w.T), w (128 NT, KT BK) in pairs of 64; KEEP: the products too, gu, paired."""
-    stream(x, w, rows, NT, KT, BK, S, _finish, (h, gu, staging(h), KEEP))
+    stream(x, w, rows, NT, KT, BK, S, _begin, _finish, (h, gu, staging(h), KEEP))
 
 
 def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:

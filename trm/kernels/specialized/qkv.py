@@ -15,12 +15,12 @@ from trm.kernels.specialized.tiles import AT_START, descriptor, programs
 
 
 @gluon.jit
-def _angles(table_ptr, first, L: gl.constexpr, other, turned):
-    """Half a head's angles (128, 32) of token rows from `first` on; `other` unless `turned`."""
+def _angles(table_ptr, first, L: gl.constexpr):
+    """Half a head's angles (128, 32) of token rows from `first` on."""
     pair: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 32, 16])
     row = (first + gl.arange(0, 128, gl.SliceLayout(1, pair))) % L
     at = row[:, None] * 64 + gl.arange(0, 32, gl.SliceLayout(0, pair))[None, :]
-    return gl.load(table_ptr + at, mask=turned, other=other)
+    return gl.load(table_ptr + at)
 
 
 @gluon.jit
@@ -40,23 +40,31 @@ def _turned(x, cos, sin):
 
 
 @gluon.jit
-def _finish(acc, row, tile, GROUP: gl.constexpr, args):
-    """A tile, which is two heads, turned if it is of queries or keys."""
-    out, cos_ptr, sin_ptr, staged = args[0], args[1], args[2], args[3]
+def _begin(row, args):
+    """The rows' angles, in registers for all of their tiles: read once a tile they took a tenth of the time."""
     L: gl.constexpr = args[4]
+    return _angles(args[1], row, L), _angles(args[2], row, L)
+
+
+@gluon.jit
+def _finish(acc, row, tile, GROUP: gl.constexpr, args, kept):
+    """A tile, which is two heads, turned if it is of queries or keys."""
+    out, staged, cos, sin = args[0], args[3], kept[0], kept[1]
     TURNED: gl.constexpr = args[5]
-    cos = _angles(cos_ptr, row, L, 1.0, tile < TURNED)
-    sin = _angles(sin_ptr, row, L, 0.0, tile < TURNED)
     first, second = _halves(acc, 64)
-    send(out, staged, row, tile * 128, _turned(first, cos, sin).to(out.dtype), GROUP)
-    send(out, staged, row, tile * 128 + 64, _turned(second, cos, sin).to(out.dtype), GROUP)
+    if tile < TURNED:
+        send(out, staged, row, tile * 128, _turned(first, cos, sin).to(out.dtype), GROUP)
+        send(out, staged, row, tile * 128 + 64, _turned(second, cos, sin).to(out.dtype), GROUP)
+    else:
+        send(out, staged, row, tile * 128, first.to(out.dtype), GROUP)
+        send(out, staged, row, tile * 128 + 64, second.to(out.dtype), GROUP)
 
 
 @gluon.jit
 def _qkv(x, w, out, cos_ptr, sin_ptr, rows, L: gl.constexpr, TURNED: gl.constexpr, NT: gl.constexpr, KT: gl.constexpr,
          BK: gl.constexpr, S: gl.constexpr):  # fmt: skip
     """out (rows, 128 NT) = x @ w.T; the first 128 TURNED columns, heads of 64, are turned. Rows: sequences of L."""
-    stream(x, w, rows, NT, KT, BK, S, _finish, (out, cos_ptr, sin_ptr, staging(out), L, TURNED))
+    stream(x, w, rows, NT, KT, BK, S, _begin, _finish, (out, cos_ptr, sin_ptr, staging(out), L, TURNED))
 
 
 def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
-from trm.kernels.specialized.long_tiles import AT_START, FEW, GROUPS, HEAD, LOG2E, MANY, exp2, put, tiles
-from trm.kernels.specialized.tiles import barriers, descriptor, programs, share
+from trm.kernels.specialized.long_tiles import AT_START, FEW, GROUPS, HEAD, LOG2E, MANY, put, tiles
+from trm.kernels.specialized.tiles import barriers, descriptor, exp2, programs, share
 
 KEYS, STAGES = 128, 3
 """Keys of a tile, tiles in flight."""

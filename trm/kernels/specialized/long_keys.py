@@ -14,8 +14,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from trm.kernels.specialized.long_tiles import HEAD, LOG2E, exp2, put, turned_back
-from trm.kernels.specialized.tiles import AT_START, CONSUMER, PRODUCER, barriers, descriptor, programs, share
+from trm.kernels.specialized.long_tiles import HEAD, LOG2E, put, turned_back
+from trm.kernels.specialized.tiles import AT_START, CONSUMER, PRODUCER, barriers, descriptor, exp2, programs, share
 
 GROUPS = gl.constexpr(2)
 """Computing groups of warps: two, whose registers hold keys and values as left factors too."""

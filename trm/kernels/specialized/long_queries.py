@@ -20,12 +20,11 @@ from trm.kernels.specialized.long_tiles import (
     HEAD,
     LOG2E,
     MANY,
-    exp2,
     put,
     tiles,
     turned_back,
 )
-from trm.kernels.specialized.tiles import barriers, descriptor, programs, share
+from trm.kernels.specialized.tiles import barriers, descriptor, exp2, programs, share
 
 KEYS, STAGES = 64, 4
 """Keys of a tile, tiles in flight."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
+
+from trm.kernels.specialized.tiles import store
 
 HEAD = gl.constexpr(64)
 """Width of a head."""
@@ -15,11 +16,6 @@ GROUPS = gl.constexpr(3)
 the softmax."""
 MANY, FEW, AT_START = gl.constexpr(160), gl.constexpr(24), 128
 """Registers a thread of three computing groups and one loading warp: 3 MANY + FEW <= 4 AT_START."""
-
-
-@gluon.jit
-def exp2(x):
-    return gl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=gl.float32, is_pure=True, pack=1)
 
 
 @gluon.jit
@@ -38,10 +34,7 @@ def turned_back(grad, cos_ptr, sin_ptr, first, L: gl.constexpr):
 @gluon.jit
 def put(out, tile, at, value):
     """(64, HEAD) through shared memory to a block of out, once the block before has been read from there."""
-    tma.store_wait(0)
-    tile.reshape((64, HEAD)).store(value)
-    fence_async_shared()
-    tma.async_copy_shared_to_global(out, at, tile)
+    store(out, tile, tile.reshape((64, HEAD)), at, value, 0)
 
 
 def tiles(length: int, block: int) -> tuple[int, int]:

@@ -30,6 +30,7 @@ from trm.kernels.specialized.tiles import (
     programs,
     share,
     split_pairs,
+    store,
     swiglu_grad,
 )
 from trm.kernels.specialized.weight_stream import load_weights
@@ -57,10 +58,7 @@ def _load(x, y, dy, wgu, wd, xs, us, ds, x_full, x_empty, bars, start, stop, PER
 @gluon.jit
 def _store(out, tile, at, value):
     """(channels, positions) through shared memory to out (B, L, D)."""
-    tma.store_wait(0)
-    tile.reshape((128, 64)).permute((1, 0)).store(value)
-    fence_async_shared()
-    tma.async_copy_shared_to_global(out, at, tile)
+    store(out, tile, tile.reshape((128, 64)).permute((1, 0)), at, value, 0)
 
 
 @gluon.jit

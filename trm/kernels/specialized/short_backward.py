@@ -25,9 +25,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from trm.kernels.layout import PAD
-from trm.kernels.specialized.long_tiles import exp2
 from trm.kernels.specialized.short_rotary import angles, turn_back, widened
-from trm.kernels.specialized.tiles import barriers, descriptor
+from trm.kernels.specialized.tiles import barriers, descriptor, exp2
 
 REGISTERS = 128
 """A thread's, so that two programs fit."""

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""What the warp-specialized kernels share: descriptors, barriers and SwiGLU on register tiles. Knows no kernel."""
+"""What the warp-specialized kernels share: descriptors, barriers, stores, functions of tiles. Knows no kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 CONSUMER, PRODUCER, AT_START = gl.constexpr(232), gl.constexpr(40), 168
@@ -47,8 +47,22 @@ def share(units):
 
 
 @gluon.jit
+def store(out, tile, view, at, value, PENDING: gl.constexpr):
+    """Store in bulk a tile that gets `value` through `view`, once all stores before but PENDING have read theirs."""
+    tma.store_wait(PENDING)
+    view.store(value)
+    fence_async_shared()
+    tma.async_copy_shared_to_global(out, at, tile)
+
+
+@gluon.jit
 def tanh(x):
     return gl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=r,r", [x], dtype=gl.float32, is_pure=True, pack=1)
+
+
+@gluon.jit
+def exp2(x):
+    return gl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=gl.float32, is_pure=True, pack=1)
 
 
 @gluon.jit

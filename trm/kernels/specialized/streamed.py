@@ -11,14 +11,13 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
     mbarrier,
     tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
 
-from trm.kernels.specialized.tiles import CONSUMER, PRODUCER, barriers, share
+from trm.kernels.specialized.tiles import CONSUMER, PRODUCER, barriers, share, store
 
 BLOCK, DEPTH, STAGES = gl.constexpr(128), 64, 4
 """Rows, and weight rows, of a tile; inputs of a stage; stages of the weight."""
@@ -104,22 +103,16 @@ def staging(out):
 
 
 @gluon.jit
-def _send(out, staged, at, value, PENDING: gl.constexpr):
-    tma.store_wait(PENDING)
-    staged.store(value)
-    fence_async_shared()
-    tma.async_copy_shared_to_global(out, at, staged)
-
-
-@gluon.jit
 def send(out, staged, row, column, value, GROUP: gl.constexpr):
     """Write a (128, 64) tile through a group's part of `staged`, in its blocks: whole or in halves of 64 rows."""
     if staged.shape[0] == 2:
-        _send(out, staged.index(GROUP), [row, column], value, 0)
+        whole = staged.index(GROUP)
+        store(out, whole, whole, [row, column], value, 0)
     else:
         upper, lower = gl.split(gl.permute(gl.reshape(value, (2, 64, 64)), (1, 2, 0)))
-        _send(out, staged.index(2 * GROUP), [row, column], upper, 1)
-        _send(out, staged.index(2 * GROUP + 1), [row + 64, column], lower, 1)
+        first, second = staged.index(2 * GROUP), staged.index(2 * GROUP + 1)
+        store(out, first, first, [row, column], upper, 1)
+        store(out, second, second, [row + 64, column], lower, 1)
 
 
 @gluon.jit

@@ -12,8 +12,8 @@ from trm.kernels.specialized.tiles import programs
 SPECIALIZED = True
 """Told in the name of a step that takes this module (trm/kernels/parts.py)."""
 WIDTH, BLOCK, UNITS = 512, 256, 128
-"""The width they ran at, whose token rows fit into shared memory, and weights into registers; weight rows of a tile;
-hidden units of a program."""
+"""The width they ran at, whose token rows fit into shared memory, and weights into registers; weight rows of two tiles,
+one for each group of warps; hidden units of a program."""
 
 
 def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:

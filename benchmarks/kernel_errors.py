@@ -162,8 +162,8 @@ def steep_attention(report: Report) -> None:
     )
 
 
-def others(report: Report) -> None:
-    """Norm, attention, short and long, loss and the token table's gradient."""
+def norms(report: Report) -> None:
+    """Forward with a sum and an injection, and backward."""
     x, m, injection = (random(ROWS, WIDTH) for _ in range(3))
     report.line(
         "norm forward",
@@ -176,10 +176,18 @@ def others(report: Report) -> None:
         lambda: KERNELS.norm.backward(m, x, rstd),
         lambda: plain.PlainNorm.backward(edge(m), edge(x), edge(rstd)),
     )
+
+
+def attentions(report: Report) -> None:
+    """Short, long and steep."""
     attention(report, BATCH, LENGTH)
     for length in (LONG, MIDDLE):
         attention(report, 12, length)
     steep_attention(report)
+
+
+def ends(report: Report) -> None:
+    """Loss, a cycle's beginning and the token table's gradient."""
     logits, labels = random(BATCH, LENGTH, 16), torch.randint(0, 11, (BATCH, 81), device="cuda", dtype=torch.int32)
     report.line(
         "loss",
@@ -220,7 +228,7 @@ def main() -> None:
     torch.manual_seed(0)
     print(f"parts: {KERNELS.name}")
     report = Report()
-    for part in (mixer, channel, others, same_digest):
+    for part in (mixer, channel, norms, attentions, ends, same_digest):
         part(report)
     sys.exit(report.failed)
 

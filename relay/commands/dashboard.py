@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,10 +79,9 @@ def show(app: App, source: Source, port: int | None, no_open: bool) -> None:
             import webbrowser
 
             webbrowser.open(address)
-        try:
+        with suppress(KeyboardInterrupt):  # an interrupt ends it; the server may have dealt with that itself
             serve(poller, listener)
-        except KeyboardInterrupt:
-            say("Ended. The run goes on without it.")
+        say("Ended. The run goes on without it.")
 
 
 def refuse_where_lent(app: App) -> None:

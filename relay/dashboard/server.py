@@ -113,7 +113,7 @@ def listening(port: int | None) -> socket.socket:
 
 
 def serve(poller: Poller, listener: socket.socket) -> None:
-    """Until the process is interrupted: raises KeyboardInterrupt then."""
+    """Until the process is interrupted: raises KeyboardInterrupt then, unless the server was told so in time."""
     import uvicorn
 
     server: uvicorn.Server

@@ -23,6 +23,8 @@ class Loss:
     """Seconds from a snapshot to its append."""
     pending: float = 0.0
     """Seconds from the snapshot under way at the kill to the kill."""
+    waiting: bool = False
+    """Whether the next snapshot was not yet taken at the kill: how long that would have been, nobody knows."""
 
 
 def loss_of(notes: Iterable[Note], killed_at: float, durable: int) -> Loss:
@@ -43,6 +45,7 @@ def loss_of(notes: Iterable[Note], killed_at: float, durable: int) -> Loss:
         intervals=[b - a for a, b in zip(marks, marks[1:] + ([under_way] if under_way else []), strict=False)],
         latencies=[at - snapshots[step] for step, at in landed.items() if at < killed_at],
         pending=killed_at - under_way if under_way else 0.0,
+        waiting=under_way is None,
     )
     found.seconds = killed_at - marks[-1] if found.steps else 0.0
     return found

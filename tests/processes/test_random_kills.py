@@ -49,7 +49,10 @@ def test_i6_a_kill_costs_at_most_the_commit_interval_and_the_way_of_a_snapshot_t
         killed_in_one_run(field, f"chain-{first}", min(PER_RUN, KILLS - first), chance, summary)
     record_property("summary", f"{summary.line()}; seed {seed}")
     keep(summary, seed, time.monotonic() - began)
-    assert max(loss.seconds for loss in summary.losses) <= summary.bound_s <= SLOWEST_S, f"seed {seed}"
+    assert summary.bound_s <= SLOWEST_S, f"seed {seed}"
+    for loss in summary.losses:  # a machine that rests between two snapshots makes that interval long, in no number yet
+        short = loss.steps <= EVERY if loss.waiting else loss.seconds <= summary.bound_s
+        assert short, f"seed {seed}: {loss}, bound {summary.bound_s} s"
     assert statistics.median(loss.steps for loss in summary.losses) <= 3 * EVERY, f"seed {seed}"
 
 

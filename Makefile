@@ -32,7 +32,7 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-test: install    ## unit tests, and the contract on memory and a local folder (two minutes on two cores)
+test: install    ## unit tests, and the contract on memory and a local folder (three minutes on two slow cores)
 	$(PYTEST) -m "not slow"
 
 test-all: install browser  ## every test: also real processes, random kills, the demonstration, every command of the docs

@@ -94,7 +94,7 @@ class Opened:
 
     def _pushable(self, home: Path) -> str:
         project, run = home.parent.name, home.name
-        opened = open_run(self.stores, project, run, self.app.runtime, session=self.app.session)
+        opened = open_run(self.stores, project, run)
         if opened is None:
             return f"checkpoints of {project}/{run}, which this store does not hold, are in {home} only"
         state = opened.view.state
@@ -117,7 +117,7 @@ def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, inst
             importlib.invalidate_caches()
         stores = open_stores(app, resolved, read_only=True)
         settings = resolved.settings
-        opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+        opened = open_run(stores, settings.project, settings.run)
     except (RelayError, StoreError) as error:
         raise _told(app, error) from error
     return Opened(app, resolved, stores, opened.view.state if opened else None)

@@ -44,10 +44,13 @@ class Opened:
 
 @dataclass(frozen=True)
 class Pair:
-    """The two stores of a run, which may be one."""
+    """The two stores of a run, which may be one, and who asks them."""
 
     ledger: Store
     checkpoints: Store
+    runtime: Runtime
+    session: str
+    """32 random hexadecimal digits, new for each process (P5)."""
     expected: str | None = None
     """The ledger store's identity, where the address names it."""
     expected_checkpoints: str | None = None
@@ -59,50 +62,54 @@ class Pair:
         same = self.ledger.address == self.checkpoints.address
         return [self.ledger] if same else [self.ledger, self.checkpoints]
 
-    def ensure_tested(self, runtime: Runtime) -> None:
+    def registry(self) -> Registry:
+        """The log of what the ledger's store holds."""
+        return Registry(self.ledger, self.runtime, session=self.session)
+
+    def ensure_tested(self) -> None:
         """Before a first append. Raises BadAddress if one of them must not hold a run."""
         for store in self.both:
-            ensure_tested(store, runtime)
+            ensure_tested(store, self.runtime)
 
 
-def open_run(stores: Pair, project: str, run: str, runtime: Runtime, *, session: str) -> Opened | None:
+def open_run(stores: Pair, project: str, run: str) -> Opened | None:
     """The run, or None if it (or the store) has not begun; writes nothing.
 
     Raises BadConfig (78) if the store or the run is another one than expected, and what the ledger raises.
     """
     identity = read_identity(stores.ledger)
     check_expected(stores.ledger, stores.expected, identity)
-    ledger = RunLedger(stores.ledger, project, run, runtime)
+    ledger = RunLedger(stores.ledger, project, run, stores.runtime)
     view = ledger.peek()
     if view is None:
         if expected := stores.expected_checkpoints:
             check_expected(stores.checkpoints, expected, read_identity(stores.checkpoints))
         return None
     _check_stores(stores, view, identity)
-    return Opened(ledger, Registry(stores.ledger, runtime, session=session), view)
+    return Opened(ledger, stores.registry(), view)
 
 
-def require_run(stores: Pair, project: str, run: str, runtime: Runtime, *, session: str) -> Opened:
+def require_run(stores: Pair, project: str, run: str) -> Opened:
     """The run. Raises BadConfig (78) with the likely causes and the runs there are, if it has not begun."""
-    found = open_run(stores, project, run, runtime, session=session)
+    found = open_run(stores, project, run)
     if found is None:
-        raise unknown_run(stores, project, run, Registry(stores.ledger, runtime, session=session).runs())
+        raise unknown_run(stores, project, run, stores.registry().runs())
     return found
 
 
-def salvaged_run(stores: Pair, project: str, run: str, runtime: Runtime, *, session: str) -> Opened | None:
+def salvaged_run(stores: Pair, project: str, run: str) -> Opened | None:
     """A run whose ledger has lost an entry, as far as it can still be read: to look at and to fork from.
 
     None if nothing of it can be. Raises as `open_run` does, but for the hole.
     """
     identity = read_identity(stores.ledger)
     check_expected(stores.ledger, stores.expected, identity)
-    ledger = RunLedger(stores.ledger, project, run, runtime)
+    ledger = RunLedger(stores.ledger, project, run, stores.runtime)
     view = salvage(ledger)
     if view is None:
         return None
     _check_stores(stores, view, identity)
-    return Opened(ledger, Registry(stores.ledger, runtime, session=session), view)
+    return Opened(ledger, stores.registry(), view)
 
 
 def begin_run(
@@ -110,9 +117,7 @@ def begin_run(
     project: str,
     run: str,
     config: Mapping[str, Any],
-    runtime: Runtime,
     *,
-    session: str,
     new: bool = False,
     ephemeral: bool = False,
     init: bool = False,
@@ -125,27 +130,42 @@ def begin_run(
     edit away from an existing one, `ephemeral` a disk that evaporates; a fork brings `origin` and `head`.
     Raises BadConfig (78), BadAddress for a store that fails its self-test, and what registry and ledger raise.
     """
-    found = open_run(stores, project, run, runtime, session=session)
+    found = open_run(stores, project, run)
     if found:
         found.ledger.check_epochs(stores.checkpoints)
-        stores.ensure_tested(runtime)
+        stores.ensure_tested()
         return found
-    registry = Registry(stores.ledger, runtime, session=session)
+    registry = stores.registry()
     known = registry.runs()
     if not (init or begins_by_itself(stores.ledger)):
         raise unknown_run(stores, project, run, known)
     if not new:
         _check_similar(project, run, known)
-    ledger = RunLedger(stores.ledger, project, run, runtime)
+    ledger = RunLedger(stores.ledger, project, run, stores.runtime)
     ledger.check_unused(stores.checkpoints)
     notes = _new_run_notes(stores, project, run, known, ephemeral)
-    stores.ensure_tested(runtime)
-    identity, checkpoint_identity = begin_store(stores.ledger, runtime), begin_store(stores.checkpoints, runtime)
+    stores.ensure_tested()
+    view, begun = _write(stores, registry, ledger, config, origin, head)
+    return Opened(ledger, registry, view, begun, notes if begun else ())
+
+
+def _write(
+    stores: Pair,
+    registry: Registry,
+    ledger: RunLedger,
+    config: Mapping[str, Any],
+    origin: Origin | None,
+    head: Checkpoint | None,
+) -> tuple[View, bool]:
+    """What begins a run, in an order in which whoever breaks off can be followed by anybody."""
+    identity = begin_store(stores.ledger, stores.runtime)
+    checkpoint_identity = begin_store(stores.checkpoints, stores.runtime)
     registry.begin(identity)
+    names = ledger.names
     genesis = Genesis(
-        project=project,
-        run=run,
-        run_id=registry.enter_run(project, run, runtime.token()),
+        project=names.project,
+        run=names.run,
+        run_id=registry.enter_run(names.project, names.run, stores.runtime.token()),
         ledger_store=identity,
         checkpoint_store=checkpoint_identity,
         config_hash=config_hash(config),
@@ -153,9 +173,9 @@ def begin_run(
         origin=origin,
         head=head,
     )
-    view, begun = ledger.begin(genesis, session=session)
+    view, begun = ledger.begin(genesis, session=stores.session)
     _check_stores(stores, view, identity)
-    return Opened(ledger, registry, view, begun, notes if begun else ())
+    return view, begun
 
 
 def unknown_run(stores: Pair, project: str, run: str, known: list[tuple[str, str]]) -> BadConfig:

@@ -119,8 +119,7 @@ def look_on(opening: Opening, other: Earlier) -> None:
 def newest(opening: Opening) -> RunState | None:
     """The run as it stands; None before it began. Raises StorageUnreachable (69)."""
     settings = opening.resolved.settings
-    app = opening.app
-    known = open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session)
+    known = open_run(opening.stores, settings.project, settings.run)
     return known.view.state if known else None
 
 

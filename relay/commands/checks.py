@@ -81,7 +81,7 @@ def verification(app: App, resolved: Resolved[BaseModel]) -> Verification:
 def salvaged(app: App, resolved: Resolved[BaseModel]) -> Opened | None:
     """The run, by what its damaged ledger still says."""
     stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
-    return salvaged_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+    return salvaged_run(stores, settings.project, settings.run)
 
 
 def doctor(
@@ -165,7 +165,7 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Rea
     """
     stores, settings = open_stores(app, resolved, read_only=False), resolved.settings
     try:
-        opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+        opened = open_run(stores, settings.project, settings.run)
         if opened:
             opened.ledger.check_epochs(stores.checkpoints)
     except BadData as error:

@@ -93,7 +93,7 @@ class FollowedSessions:
             return
         state = found.state
         links, missing = every_link(self._ledger, state)
-        names = names_in(self._app, self._stores) if self._redacted else {}
+        names = names_in(self._stores) if self._redacted else {}
         self._text = nameless(sessions_text(links, missing, terminal_width()), names)
         there = state.step >= (state.target_steps or self._target) and state.holder is None
         self._seq, self._over = found.seq, there or state.archived is not None

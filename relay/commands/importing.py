@@ -46,7 +46,7 @@ def import_weights(
     resolved = app.settle(overrides, config, {"run": run, "ephemeral": True if ephemeral else None})
     settings = resolved.settings
     opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)
-    if open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session):
+    if open_run(opening.stores, settings.project, settings.run):
         raise _taken(settings.run)
     origin, notes = begun(opening, app.cwd / weights)
     document = {"schema": "relay.import/1", "run": settings.run, "file": str(weights), "exact": False, "notes": notes}
@@ -58,11 +58,11 @@ def begin_or_check(opening: Opening) -> None:
 
     Raises BadConfig (78) if it began otherwise, BadData (65) if the file does not fit.
     """
-    app, settings = opening.app, opening.resolved.settings
+    settings = opening.resolved.settings
     if settings.load_checkpoint is None:
         return
     weights = opening.resolved.path(settings.load_checkpoint)
-    found = open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session)
+    found = open_run(opening.stores, settings.project, settings.run)
     if found is None:
         for note in begun(opening, weights)[1]:
             opening.tell(f"{weights.name}: {note}.")
@@ -80,12 +80,12 @@ def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
     """A new run that begins from the file; returns where it came from, and lines for people."""
     app, resolved = opening.app, opening.resolved
     settings = resolved.settings
-    opening.stores.ensure_tested(app.runtime)
+    opening.stores.ensure_tested()
     workload = opening.workload(target_of(app, resolved, None))
     notes = list(app.kind.start_from(workload, weights))
     head, origin = stored(app, resolved, opening, workload, weights)
     made = begin_run(
-        opening.stores, settings.project, settings.run, workload.config(), app.runtime, session=app.session,
+        opening.stores, settings.project, settings.run, workload.config(),
         new=True, ephemeral=settings.ephemeral, init=True, origin=origin, head=head,
     )  # fmt: skip
     if not made.begun:

@@ -25,7 +25,7 @@ def invite(
     second = str(Address(resolved.checkpoint_url.partition("#")[0], state.checkpoint_store))
     where = {"RELAY_LEDGER_STORE": ledger, "RELAY_CHECKPOINT_STORE": second}
     where = {"RELAY_STORE": ledger} if ledger == second else where
-    account = free_id(accounts(app, stores).ids())
+    account = free_id(accounts(stores).ids())
     words = commands(state.run, account, where)
     message = text(state.run, state.step, target_of(app, resolved, state), words, where)
     emit(as_json, document(state.run, account, words, where), message)

@@ -119,8 +119,6 @@ class Opening:
             settings.project,
             settings.run,
             config,
-            self.app.runtime,
-            session=self.app.session,
             new=self.new,
             ephemeral=settings.ephemeral,
             init=init,
@@ -142,7 +140,7 @@ class Opening:
 
     def account(self) -> Accounts:
         """The accounts, the session's among them: a store that begins by itself registers it; else 78."""
-        known, name = accounts(self.app, self.stores), self.resolved.settings.account
+        known, name = accounts(self.stores), self.resolved.settings.account
         if begins_by_itself(self.stores.ledger) and known.find(name) is None:
             found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime)
             found = replace(found, provider_from="this machine")
@@ -161,12 +159,12 @@ class Opening:
     def ask(self, state: RunState | None) -> None:
         """Refuse (77) what the account's provider or its person's word does not allow, before anything is written."""
         run_id = state.run_id if state else None
-        ask(self.visit(run_id), accounts(self.app, self.stores), self.app.runtime, self.tell)
+        ask(self.visit(run_id), accounts(self.stores), self.app.runtime, self.tell)
 
     def unknown_account(self) -> str:
         """What to add where nothing is left to train for an account that nobody registered; else empty."""
         name = self.resolved.settings.account
-        ids = accounts(self.app, self.stores).ids()
+        ids = accounts(self.stores).ids()
         if name in ids:
             return ""
         near = nearest(name, ids)
@@ -281,7 +279,7 @@ def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -
 def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
     """The accounts, for adding to them; a store that begins by itself begins now."""
     stores = open_stores(app, resolved, read_only=False)
-    known = accounts(app, stores)
+    known = accounts(stores)
     ensure_tested(stores.ledger, app.runtime)
     if begins_by_itself(stores.ledger):
         known.registry.begin(begin_store(stores.ledger, app.runtime))

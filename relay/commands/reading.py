@@ -38,6 +38,8 @@ def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
     return Pair(
         first,
         first if ledger.url == checkpoints.url else connect(app, checkpoints.url, read_only),
+        app.runtime,
+        app.session,
         ledger.id,
         checkpoints.id,
     )
@@ -46,7 +48,7 @@ def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
 def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[Opened, Pair]:
     """The run, its identity checked, and its stores. Raises BadConfig (78) if it has not begun."""
     stores, settings = open_stores(app, resolved, read_only), resolved.settings
-    opened = require_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+    opened = require_run(stores, settings.project, settings.run)
     return opened, stores
 
 
@@ -73,11 +75,11 @@ def overview(app: App, resolved: Resolved[Any], redacted: bool = False) -> Overv
 def overview_in(stores: Pair, app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
     """The same, through clients that are open already."""
     settings = resolved.settings
-    opened = open_run(stores, settings.project, settings.run, app.runtime, session=app.session)
-    known = accounts(app, stores)
+    opened = open_run(stores, settings.project, settings.run)
+    known = accounts(stores)
     others = other_runs(known.registry, Names(settings.project, settings.run), app)
     with speaking(stores.ledger):
-        now, ahead = timed(stores.ledger, app.runtime)
+        now, ahead = timed(stores.ledger, stores.runtime)
         mine = [standing(opened.view.state, stores.ledger)] if opened else []
         runs = [*mine, *(standing(state, stores.ledger) for state in others)]
     run_id = opened.view.state.run_id if opened else None
@@ -122,9 +124,9 @@ def other_runs(registry: Registry, mine: Names, app: App) -> Iterator[RunState]:
             yield view.state
 
 
-def accounts(app: App, stores: Pair) -> Accounts:
+def accounts(stores: Pair) -> Accounts:
     """The registered accounts."""
-    return Accounts(Registry(stores.ledger, app.runtime, session=app.session), shipped())
+    return Accounts(stores.registry(), shipped())
 
 
 def label_of(known: Accounts, account: str) -> str:

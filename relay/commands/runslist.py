@@ -6,14 +6,13 @@ from collections import Counter
 
 import typer
 
-from relay.commands.common import App, ConfigOption, JsonOption, emit, speaks_utf8, surroundings
+from relay.commands.common import ConfigOption, JsonOption, emit, speaks_utf8, surroundings
 from relay.commands.reading import open_stores, standing
 from relay.errors import BadData
 from relay.identity import Pair, check_expected
 from relay.ledger import NewerFormat, RunLedger
 from relay.names import CHECKPOINTS
 from relay.paragraphs import terminal_width
-from relay.registry import Registry
 from relay.runstable import RunLine, document, table
 from relay.storeid import read_identity
 from relay.trouble import speaking
@@ -26,7 +25,7 @@ def list_runs(context: typer.Context, config: ConfigOption = None, as_json: Json
     app = surroundings(context)
     stores = open_stores(app, app.settle(config=config), read_only=True)
     check_expected(stores.ledger, stores.expected, read_identity(stores.ledger))
-    lines = lines_of(app, stores)
+    lines = lines_of(stores)
     with speaking(stores.ledger):
         now = stores.ledger.now()
     shown = [document(line, now) for line in lines]
@@ -34,17 +33,17 @@ def list_runs(context: typer.Context, config: ConfigOption = None, as_json: Json
     emit(as_json, {"schema": "relay.runs/1", "now": iso(now), "runs": shown}, text)
 
 
-def lines_of(app: App, stores: Pair) -> list[RunLine]:
+def lines_of(stores: Pair) -> list[RunLine]:
     """Every registered run, oldest first. Raises StorageUnreachable; a ledger that cannot be read is told as such."""
-    registry = Registry(stores.ledger, app.runtime, session=app.session)
     sizes = sizes_of(stores.checkpoints)
-    return [line_of(app, stores.ledger, project, run, sizes[project, run]) for project, run in registry.runs()]
+    return [line_of(stores, project, run, sizes[project, run]) for project, run in stores.registry().runs()]
 
 
-def line_of(app: App, store: Store, project: str, run: str, size: int) -> RunLine:
+def line_of(stores: Pair, project: str, run: str, size: int) -> RunLine:
     """One run by its newest entries."""
+    store = stores.ledger
     try:
-        view = RunLedger(store, project, run, app.runtime).peek()
+        view = RunLedger(store, project, run, stores.runtime).peek()
     except (BadData, NewerFormat) as error:
         return RunLine(project, run, size, trouble=str(error))
     with speaking(store):

@@ -197,9 +197,9 @@ def send(opening: Opening) -> Outcome:
 def found(opening: Opening) -> RunState | None:
     """The run as it stands, before anything is loaded. Raises BadData (65) if it is halted, BadConfig (78) if only
     `init` could begin it."""
-    app, settings = opening.app, opening.resolved.settings
+    settings = opening.resolved.settings
     opened = open_run if begins_by_itself(opening.stores.ledger) else require_run  # else `init` comes before `register`
-    known = opened(opening.stores, settings.project, settings.run, app.runtime, session=app.session)
+    known = opened(opening.stores, settings.project, settings.run)
     if known is None:
         return None
     refuse_halted(known.view.state)

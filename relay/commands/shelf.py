@@ -99,7 +99,7 @@ def _opened(context: typer.Context, name: str, config: Any, read_only: bool) -> 
     resolved: Resolved[Any] = app.settle(config=config, flags={"run": name})
     opened, stores = require(app, resolved, read_only=read_only)
     if not read_only:
-        stores.ensure_tested(app.runtime)
+        stores.ensure_tested()
     return app, opened, stores
 
 

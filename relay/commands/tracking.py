@@ -43,7 +43,7 @@ def show_sessions(app: App, resolved: Resolved[Any], redacted: bool, as_json: bo
     links, missing = every_link(opened.ledger, state)
     document = sessions_document(state.project, state.run, links, missing)
     text = sessions_text(links, missing, terminal_width())
-    names = names_in(app, stores) if redacted else {}
+    names = names_in(stores) if redacted else {}
     emit(as_json, nameless(document, names), nameless(text, names))
 
 
@@ -59,8 +59,8 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
         why = "It has not ended, or nobody knows yet that it did: a report is written as a session ends."
     if report is not None and not agrees(report, link):
         report, why = None, "Its report contradicts the ledger, and is left aside."
-    names = names_in(app, stores) if redacted else {}
-    label = link.account if redacted else label_of(accounts(app, stores), link.account)
+    names = names_in(stores) if redacted else {}
+    label = link.account if redacted else label_of(accounts(stores), link.account)
     addresses = {} if redacted else resolved.addresses
     command = command_for(report.next, state.run, addresses) if report and report.next else None
     text = markdown(report, label) if report else of_link(link, state, why)
@@ -79,10 +79,10 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     emit(as_json, nameless(whole, names), shown or nameless(page.rstrip(), escaped))
 
 
-def names_in(app: App, stores: Pair) -> dict[str, str]:
+def names_in(stores: Pair) -> dict[str, str]:
     """Labels and owners of all accounts, and the stores' addresses, by what stands for them."""
     names = {store.address: kind_of(store.address) for store in stores.both}
-    for key, listed in accounts(app, stores).all().items():
+    for key, listed in accounts(stores).all().items():
         owner = listed.account.owner if listed.account else key
         names |= {name: key for name in (listed.label, owner) if len(name) >= SHORTEST and name != key}
     return names

@@ -55,7 +55,7 @@ def init(
     shown = Lines(0, app.runtime.monotonic, 30.0)
     opening = Opening(app, resolved, shown, StopSignal(), new=True, trains=False)
     settings = resolved.settings
-    open_run(opening.stores, settings.project, settings.run, app.runtime, session=app.session)  # or another store: 78
+    open_run(opening.stores, settings.project, settings.run)  # or another store: 78
     for store in opening.stores.both:
         self_test(store, token=app.runtime.token, sleep=app.runtime.sleep)
         record(store)
@@ -105,10 +105,10 @@ def fork(
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run})
     settings, source = resolved.settings, open_stores(app, resolved, read_only=False)
-    parent, pinned = parent_of(app, resolved, source)
-    if open_run(source, settings.project, to, app.runtime, session=app.session):
+    parent, pinned = parent_of(resolved, source)
+    if open_run(source, settings.project, to):
         raise _taken(to)
-    source.ensure_tested(app.runtime)
+    source.ensure_tested()
     changes = {key: value for key, value, where in resolved.values() if where.startswith("command line")}
     changes = {key: value for key, value in changes.items() if key in leaves(app.kind.model)}
     before = pinned
@@ -118,9 +118,8 @@ def fork(
     change = Refitted(refit, config_hash(pinned)) if refit else None
     head, origin = copied(app, resolved, parent, source.checkpoints, Names(settings.project, to), step, change)
     made = begin_run(
-        source, settings.project, to, pinned, app.runtime, session=app.session,
-        new=True, ephemeral=True, init=True, origin=origin, head=head,
-    )  # fmt: skip
+        source, settings.project, to, pinned, new=True, ephemeral=True, init=True, origin=origin, head=head
+    )
     if not made.begun:
         raise _taken(to)
     document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
@@ -132,14 +131,14 @@ def fork(
     emit(as_json, document, text)
 
 
-def parent_of(app: App, resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict[str, Any]]:
+def parent_of(resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict[str, Any]]:
     """The run to fork from and its pinned settings, though its ledger has lost an entry. Raises BadData (65) else."""
     settings = resolved.settings
     try:
-        opened = require_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+        opened = require_run(stores, settings.project, settings.run)
         return opened, opened.ledger.genesis().config
     except BadData as error:
-        found = salvaged_run(stores, settings.project, settings.run, app.runtime, session=app.session)
+        found = salvaged_run(stores, settings.project, settings.run)
         if found is None:
             raise
         say(f"{error}\nForking from what slot {found.view.entry.seq} says, the newest entry that can be read.")
@@ -216,7 +215,7 @@ def resume(
     if halted is not None:
         if not anyway:
             raise UsageError(f"The run is halted: {halted} If you have changed that, say resume --anyway.")
-        stores.ensure_tested(app.runtime)
+        stores.ensure_tested()
         change = Resume(why=f"resume --anyway by {resolved.settings.account}")
         opened.ledger.append("resume", lambda _: change, session=app.session, account=None)
     text = "The run may train again." if halted is not None else "The run is not halted."

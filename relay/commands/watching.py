@@ -111,7 +111,7 @@ class Source:
         )
         found = document(seen)
         self._seq = seq
-        return nameless(found, names_in(self.app, self.stores)) if self.redacted else found
+        return nameless(found, names_in(self.stores)) if self.redacted else found
 
     def _shown(self, seq: int | None = None) -> Shown:
         """Accounts, heartbeats and all: read anew for another `seq`, and every AGAIN_S."""

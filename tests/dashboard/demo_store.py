@@ -20,7 +20,6 @@ from relay.identity import Pair, begin_run
 from relay.ledger import RunLedger, View
 from relay.owners import Inference
 from relay.policy import shipped
-from relay.registry import Registry
 from relay.retention import Keep, to_retire
 from relay.sessionreport import Made, SessionReport, encode
 from relay.state import Checkpoint, RunState
@@ -68,10 +67,10 @@ class Story:
 
     def __post_init__(self) -> None:
         runtime = QuietRuntime(5)
-        stores = Pair(self.store, self.store)
-        begin_run(stores, PROJECT, RUN, {"task": "sudoku", "seed": 1}, runtime, session=id_of(9), init=True)
+        stores = Pair(self.store, self.store, runtime, id_of(9))
+        begin_run(stores, PROJECT, RUN, {"task": "sudoku", "seed": 1}, init=True)
         self.ledger = RunLedger(self.store, PROJECT, RUN, runtime)
-        known = Accounts(Registry(self.store, runtime, session=id_of(9)), shipped())
+        known = Accounts(stores.registry(), shipped())
         for account, label, provider, gpu, _ in self.people:
             owner = Inference(owner=label, owner_from="label", provider=provider, provider_from="label")
             known.register(account, label, owner, gpu=gpu, weekly_hours=20.0)

@@ -12,6 +12,7 @@ from relay.canonical import digest, dumps
 from relay.changes import By, Commit, Genesis, Lease, Release, TookOver
 from relay.clock import Event, Task
 from relay.entry import Entry, encode
+from relay.identity import Pair
 from relay.ledger import RunLedger, View
 from relay.names import Names
 from relay.rules import apply
@@ -63,6 +64,11 @@ class Clock:
 
 def id_of(number: int) -> str:
     return f"{number:032x}"
+
+
+def pair_of(store: Store, checkpoints: Store | None = None, seed: int = 1, expected: str | None = None) -> Pair:
+    """The stores as session `seed` sees them."""
+    return Pair(store, checkpoints or store, QuietRuntime(seed), id_of(seed), expected)
 
 
 def genesis(project: str = PROJECT, run: str = RUN, **more: Any) -> Genesis:

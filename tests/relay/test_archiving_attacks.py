@@ -17,7 +17,6 @@ from relay.errors import BadData, Exit, Fenced, PolicyRefused
 from relay.identity import Opened, Pair
 from relay.ledger import RunLedger
 from relay.outbox import Outbox
-from relay.registry import Registry
 from relay.resting import WAIT_S
 from relay.restore import fetch_unheld
 from relay.rules import apply
@@ -27,7 +26,7 @@ from storage.base import Ref, Store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
-from tests.relay.runs import PROJECT, Client, Clock, QuietRuntime, begun, forged, genesis, id_of, raw
+from tests.relay.runs import PROJECT, Client, Clock, QuietRuntime, begun, forged, genesis, id_of, pair_of, raw
 from tests.relay.sessions import PROJECT as LAB
 from tests.relay.sessions import RUN, Lab, down
 from tests.relay.test_archiving import NoLocks, put_away, resting
@@ -161,10 +160,10 @@ def put_off(store: Store, ledger: RunLedger, runtime: QuietRuntime) -> None:
     archive(ledger, store, runtime, NoLocks(), session=DELETER)
 
 
-def sweep(ledger: RunLedger, pair: Pair, runtime: QuietRuntime) -> RunState:
+def sweep(ledger: RunLedger, pair: Pair) -> RunState:
     """What the command does once it was told the name twice."""
     mark_deleted(ledger, pair.checkpoints, session=DELETER)
-    opened = Opened(ledger, Registry(pair.ledger, runtime, session=DELETER), ledger.read())
+    opened = Opened(ledger, pair.registry(), ledger.read())
     state, judged = judge(opened, pair, full=True)
     clear(judged, ledger.names, pair, state.epoch + 1)
     sweep_reports(pair.ledger, ledger.names)
@@ -190,7 +189,7 @@ def test_p8_no_file_of_another_run_goes_whatever_its_name_begins_with(shared: St
     run_of(shared, doomed, runtime, project="other")
     put_off(shared, runs[doomed], runtime)
     before, names = contents(shared), runs[doomed].names
-    sweep(runs[doomed], Pair(shared, shared), runtime)
+    sweep(runs[doomed], pair_of(shared))
     gone = set(before) - set(contents(shared))
     mine = {names.checkpoints + file for file in FILES} | {names.session(1), names.heartbeat(1)}
     assert gone == mine
@@ -204,7 +203,7 @@ def test_of_two_stores_the_checkpoints_go_from_the_one_and_the_ledger_stays_in_t
         files.put(f"checkpoints/{PROJECT}/{name}/step_1.e1/state.json", b"x")
     put_off(shared, ledger, runtime)
     kept = contents(shared, ledger.names.ledger)
-    sweep(ledger, Pair(shared, files), runtime)
+    sweep(ledger, pair_of(shared, files))
     assert [*contents(files)] == [f"checkpoints/{PROJECT}/b/step_1.e1/state.json"]
     assert kept.items() < contents(shared, ledger.names.ledger).items()
 
@@ -217,7 +216,7 @@ def test_a_file_of_a_later_epoch_proves_a_lost_entry_and_nothing_goes(shared: St
     shared.put(ledger.names.checkpoints + "step_20.e2/state.json", b"x")
     before = contents(shared)
     with pytest.raises(BadData, match="an entry has been lost"):
-        sweep(ledger, Pair(shared, shared), runtime)
+        sweep(ledger, pair_of(shared))
     assert contents(shared) == before
 
 
@@ -231,7 +230,7 @@ def test_i5_a_zombie_uploads_into_a_deleted_run_and_cannot_commit_and_the_next_s
     clock.now += WAIT_S
     for file in FILES:
         store.put(f"{other.ledger.names.checkpoints}step_9.e1/{file.rpartition('/')[2]}", b"late")
-    state = sweep(other.ledger, Pair(store, store), other.runtime)
+    state = sweep(other.ledger, pair_of(store))
     store.put(f"{other.ledger.names.checkpoints}step_10.e1/state.json", b"later")
     store.put(other.ledger.names.heartbeat(1), b"{}")
     for act in (lambda: zombie.commit(10), zombie.release):
@@ -239,7 +238,7 @@ def test_i5_a_zombie_uploads_into_a_deleted_run_and_cannot_commit_and_the_next_s
             act()
     with pytest.raises(Refused, match="deleted"):
         zombie.lease()
-    assert sweep(Client(store, 3).ledger, Pair(store, store), other.runtime) == state
+    assert sweep(Client(store, 3).ledger, pair_of(store)) == state
     assert not contents(store, other.ledger.names.checkpoints)
     assert Client(store, 4).begin().state == state, "I6: the name begins no other run"
 
@@ -251,7 +250,7 @@ def test_who_reads_a_checkpoint_while_its_run_is_deleted_is_told_so(tmp_path: Pa
     reader = Client(store, 2).ledger
     state = reader.read().state
     assert state.head is not None
-    sweep(client.ledger, Pair(store, store), client.runtime)
+    sweep(client.ledger, pair_of(store))
     with pytest.raises(PolicyRefused, match="was deleted"):
         fetch_unheld(state.head, reader, state, store, Outbox(tmp_path))
 
@@ -272,7 +271,7 @@ def test_a_link_in_a_deleted_runs_folder_leads_to_no_other_runs_files(
     )
     before = contents(store, other.names.checkpoints) | contents(store, other.names.home)
     put_off(store, mine, runtime)
-    sweep(mine, Pair(store, store), runtime)
+    sweep(mine, pair_of(store))
     assert contents(store, other.names.checkpoints) | contents(store, other.names.home) == before
     assert not (root / "a" / "step_1.e1" / "state.json").exists()
 
@@ -286,7 +285,7 @@ def test_what_a_machine_could_not_send_is_not_pushed_into_a_deleted_run_and_stay
     ledger = RunLedger(lab.shared, LAB, RUN, lab.world.process())
     archive(ledger, lab.shared, QuietRuntime(), NoLocks(), session=DELETER)
     lab.world.now += WAIT_S + 1
-    state = sweep(ledger, Pair(lab.shared, lab.shared), QuietRuntime())
+    state = sweep(ledger, pair_of(lab.shared))
     for act in (push, run_session):
         late = lab.session("alice", machine="a", target_steps=1000).start(act)
         lab.world.run()

@@ -10,7 +10,7 @@ import pytest
 
 from relay import identity
 from relay.errors import BadConfig, BadData, Exit
-from relay.identity import Opened, Pair, begin_run, open_run, require_run
+from relay.identity import Opened, begin_run, open_run, require_run
 from relay.names import IDENTITY, Names
 from relay.pinned import check_config, config_hash, difference
 from relay.registry import Registry
@@ -20,15 +20,15 @@ from storage.base import Exists, Missing, Store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore, Wrapper
-from tests.relay.runs import QuietRuntime, checkpoint, id_of
+from tests.relay.runs import QuietRuntime, checkpoint, id_of, pair_of
 from tests.storage.faulty import FaultyStore
 
 CONFIG = {"lr": 0.1, "arch": {"hidden": 32, "layers": 2}, "task": "sudoku4"}
 
 
 def begin(store: Store, run: str = "run_a", seed: int = 1, **more: Any) -> Opened:
-    pair = more.pop("pair", Pair(store, store))
-    return begin_run(pair, "proj", run, CONFIG, QuietRuntime(seed), session=id_of(seed), **more)
+    pair = more.pop("pair", pair_of(store, seed=seed))
+    return begin_run(pair, "proj", run, CONFIG, **more)
 
 
 class Remote(Wrapper):
@@ -134,33 +134,33 @@ def test_elsewhere_only_init_begins() -> None:
 def test_opening_writes_nothing() -> None:
     inner = MemoryStore()
     store = CountingStore(inner)
-    assert open_run(Pair(store, store), "proj", "run_a", QuietRuntime(), session=id_of(1)) is None
+    assert open_run(pair_of(store), "proj", "run_a") is None
     begin(inner)
-    found = open_run(Pair(store, store), "proj", "run_a", QuietRuntime(), session=id_of(1))
+    found = open_run(pair_of(store), "proj", "run_a")
     assert found and found.view.state.step == 0 and found.names == Names("proj", "run_a")
     assert not {"put", "put_if_absent", "delete", "now"} & set(store.counts)
     with pytest.raises(BadConfig, match="holds no run run_x in project proj; it holds proj/run_a"):
-        require_run(Pair(store, store), "proj", "run_x", QuietRuntime(), session=id_of(1))
+        require_run(pair_of(store), "proj", "run_x")
 
 
 def test_an_address_of_another_store_is_78() -> None:
     store = MemoryStore()
     mine = begin(store).view.state.ledger_store
-    assert begin(store, pair=Pair(store, store, mine)).view
+    assert begin(store, pair=pair_of(store, expected=mine)).view
     for other in (MemoryStore(), store):
         with pytest.raises(BadConfig, match="is not the store that your address names"):
-            begin(other, pair=Pair(other, other, id_of(99)))
+            begin(other, pair=pair_of(other, expected=id_of(99)))
     assert read_identity(other) == mine
 
 
 def test_another_checkpoint_store_is_78() -> None:
     ledger, checkpoints = MemoryStore("ledger-a"), MemoryStore("checkpoints-a")
-    begin(ledger, pair=Pair(ledger, checkpoints))
+    begin(ledger, pair=pair_of(ledger, checkpoints))
     assert read_identity(ledger) != read_identity(checkpoints)
-    assert not begin(ledger, pair=Pair(ledger, checkpoints)).begun
+    assert not begin(ledger, pair=pair_of(ledger, checkpoints)).begun
     for other in (MemoryStore("checkpoints-b"), ledger):
         with pytest.raises(BadConfig, match="began with checkpoint store"):
-            begin(ledger, pair=Pair(ledger, other))
+            begin(ledger, pair=pair_of(ledger, other))
 
 
 def test_a_lost_lease_shows_when_a_session_begins() -> None:
@@ -169,7 +169,7 @@ def test_a_lost_lease_shows_when_a_session_begins() -> None:
     store.put(Names("proj", "run_a").checkpoint(10, 4) + "x", b"")
     with pytest.raises(BadData, match="an entry has been lost"):
         begin(store, seed=2)
-    assert open_run(Pair(store, store), "proj", "run_a", QuietRuntime(), session=id_of(1))
+    assert open_run(pair_of(store), "proj", "run_a")
 
 
 def test_a_disk_that_evaporates_needs_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

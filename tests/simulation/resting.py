@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from relay import archiving
 from relay.commands.clearing import clear, judge
 from relay.identity import Opened, Pair
-from relay.registry import Registry
 from relay.resting import WAIT_S
 
 if TYPE_CHECKING:
@@ -43,9 +42,8 @@ def gc(one: Command) -> str:
 
 def _cleared(one: Command, full: bool, what: str) -> str:
     ledger = one.ledger()
-    registry = Registry(one.store, one.process, session=one.process.token())
-    stores = Pair(one.store, one.store)
-    opened = Opened(ledger, registry, ledger.read())
+    stores = Pair(one.store, one.store, one.process, one.process.token())
+    opened = Opened(ledger, stores.registry(), ledger.read())
     state, judged = judge(opened, stores, full)
     left = [file for file in clear(judged, ledger.names, stores, state.epoch) if not file.goes]
     files = [file for file in left if ledger.names.parse_checkpoint(file.stat.name)]

@@ -7,7 +7,7 @@ import pytest
 from relay.accounts import Accounts
 from relay.changes import Lease
 from relay.heartbeat import place_of_beats, sign_of_life
-from relay.identity import Pair, begin_run, open_run
+from relay.identity import begin_run, open_run
 from relay.names import Names
 from relay.owners import infer
 from relay.policy import shipped
@@ -15,7 +15,7 @@ from relay.registry import Registry
 from relay.state import Holder
 from storage.base import Denied, Ref
 from storage.memory import MemoryStore
-from tests.relay.runs import QuietRuntime, id_of
+from tests.relay.runs import QuietRuntime, id_of, pair_of
 from tests.storage.drive.stores import Drive
 
 NAMES = Names("p", "r")
@@ -69,26 +69,24 @@ def test_where_names_find_objects_a_lease_says_nothing_of_it() -> None:
 def test_a_run_is_begun_once_and_found_by_its_address_alone(drive: Drive, lag: float) -> None:
     drive.person.change(list_lag=lag, name_lag=lag)
     mine = drive.store()
-    begun = begin_run(Pair(mine, mine), "p", "r", {"a": 1}, QuietRuntime(1), session=id_of(1), init=True)
+    begun = begin_run(pair_of(mine), "p", "r", {"a": 1}, init=True)
     theirs = drive.store(read_only=True)
-    found = open_run(Pair(theirs, theirs, begun.view.state.ledger_store), "p", "r", QuietRuntime(2), session=id_of(2))
+    found = open_run(pair_of(theirs, seed=2, expected=begun.view.state.ledger_store), "p", "r")
     assert begun.begun and found is not None and found.view.state == begun.view.state
-    assert open_run(Pair(theirs, theirs), "p", "other", QuietRuntime(2), session=id_of(2)) is None
-    again = begin_run(
-        Pair(drive.store(), drive.store()), "p", "r", {"a": 1}, QuietRuntime(3), session=id_of(3), init=True
-    )
+    assert open_run(pair_of(theirs, seed=2), "p", "other") is None
+    again = begin_run(pair_of(drive.store(), drive.store(), seed=3), "p", "r", {"a": 1}, init=True)
     assert not again.begun and again.view.state == begun.view.state
     assert Ref(begun.ledger.chain.log.ref(0)) == again.ledger.chain.log.ref(0)
 
 
 def test_what_a_status_read_costs(drive: Drive) -> None:
     mine = drive.store()
-    begun = begin_run(Pair(mine, mine), "p", "r", {"a": 1}, QuietRuntime(1), session=id_of(1), init=True)
+    begun = begin_run(pair_of(mine), "p", "r", {"a": 1}, init=True)
     identity, theirs = begun.view.state.ledger_store, drive.store(read_only=True)
 
     def read() -> int:
         before = sum(drive.person.look()["counts"].values())
-        found = open_run(Pair(theirs, theirs, identity), "p", "r", QuietRuntime(2), session=id_of(2))
+        found = open_run(pair_of(theirs, seed=2, expected=identity), "p", "r")
         assert found is not None
         return sum(drive.person.look()["counts"].values()) - before
 

@@ -91,9 +91,7 @@ class Writer:
             packed = item.packed = self._still_borrowed(packed, item.told)
             files = self._upload(item, packed)
             told = item.told = item.told or self._tell(item, packed)
-            item.checkpoint = put_manifest(
-                self.store, self.names, told.packed, files, told.next, self.facts, told.metric
-            )
+            item.checkpoint = put_manifest(self.store, self.names, told, files, self.facts.code_version)
         _check(item)
         self.make_room()
         began = self.runtime.monotonic()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from relay.canonical import digest, dumps
 from relay.changes import Key
+from relay.committer import Told
 from relay.errors import BadConfig, BadData
 from relay.kind import Refit
 from relay.ledger import RunLedger, View
@@ -15,7 +16,7 @@ from relay.manifest import Manifest
 from relay.names import Names
 from relay.outbox import Outbox
 from relay.packed import LocalFile, Packed
-from relay.packing import Facts, put_manifest
+from relay.packing import put_manifest
 from relay.restore import fetch_unheld
 from relay.state import Checkpoint, Origin, RunState
 from relay.transfers import Show, silent
@@ -204,7 +205,6 @@ def _store(
         metrics=copied.metrics,
         base=(copied.step, 0) if lends else None,
     )
-    facts = Facts(copied.config_hash, copied.fingerprint, branch.code_version)
     promised = copied.next
     following = StepDigest(promised.step, promised.path, promised.digest) if promised else None
-    return put_manifest(branch.store, names, packed, files, following, facts, metric)
+    return put_manifest(branch.store, names, Told(packed, following, metric), files, branch.code_version)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from relay.canonical import digest
-from relay.committer import Item
+from relay.committer import Item, Told
 from relay.errors import BadConfig
 from relay.lease import Lease
 from relay.lending import Lending, local
-from relay.manifest import MANIFEST, FileEntry, Manifest, encode
+from relay.manifest import FileEntry, Manifest, encode
 from relay.names import Names
 from relay.outbox import Outbox, fsync_folder, hashed
 from relay.packed import LocalFile, Packed
@@ -67,41 +67,16 @@ def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts, lending: Lendin
     return packed
 
 
-def put_manifest(
-    store: Store,
-    names: Names,
-    packed: Packed,
-    files: list[Uploaded],
-    following: StepDigest | None,
-    facts: Facts,
-    metric: float | None,
-) -> Checkpoint:
+def put_manifest(store: Store, names: Names, told: Told, files: list[Uploaded], code_version: str) -> Checkpoint:
     """Write and verify the manifest of uploaded files; what the ledger will say of this checkpoint.
 
     Raises Corrupt if they are not the files that were packed: this disk may have changed them since.
     """
-    was, sent = {f.name: f.sha256 for f in packed.own}, {f.name: f.sha256 for f in files}
-    if changed := sorted(name for name in was if sent.get(name) != was[name]):
-        raise Corrupt(
-            f"{', '.join(changed)} of step {packed.step:,} changed on this machine's disk after it was written; what "
-            f"was sent is not used. Check that disk; the next commit does not depend on these files."
-        )
-    after = _next(following, packed.step)
-    manifest = Manifest(
-        project=packed.project,
-        run=packed.run,
-        step=packed.step,
-        epoch=packed.epoch,
-        state_hash=packed.state_hash,
-        files=(*entries(files), *packed.borrowed),
-        config_hash=packed.config_hash,
-        fingerprint=packed.fingerprint,
-        code_version=facts.code_version,
-        next=after,
-        metrics=packed.metrics,
-    )
-    data = encode(manifest)
-    key = names.checkpoint(*packed.key) + MANIFEST
+    packed = told.packed
+    _refuse_changed(packed, files)
+    after = _next(told.next, packed.step)
+    data = encode(_manifest(packed, files, after, code_version))
+    key = names.manifest(*packed.key)
     ref = store.put(key, data)
     if store.get(ref, limit=len(data)) != data:
         raise Corrupt(f"{store.address}: {key} did not arrive as it was sent.")
@@ -114,8 +89,33 @@ def put_manifest(
         state_hash=packed.state_hash,
         bytes=packed.sent_bytes + len(data),
         next=after,
-        metric=metric,
+        metric=told.metric,
         base=packed.base,
+    )
+
+
+def _refuse_changed(packed: Packed, files: list[Uploaded]) -> None:
+    was, sent = {f.name: f.sha256 for f in packed.own}, {f.name: f.sha256 for f in files}
+    if changed := sorted(name for name in was if sent.get(name) != was[name]):
+        raise Corrupt(
+            f"{', '.join(changed)} of step {packed.step:,} changed on this machine's disk after it was written; what "
+            f"was sent is not used. Check that disk; the next commit does not depend on these files."
+        )
+
+
+def _manifest(packed: Packed, files: list[Uploaded], after: NextDigest | None, code_version: str) -> Manifest:
+    return Manifest(
+        project=packed.project,
+        run=packed.run,
+        step=packed.step,
+        epoch=packed.epoch,
+        state_hash=packed.state_hash,
+        files=(*entries(files), *packed.borrowed),
+        config_hash=packed.config_hash,
+        fingerprint=packed.fingerprint,
+        code_version=code_version,
+        next=after,
+        metrics=packed.metrics,
     )
 
 

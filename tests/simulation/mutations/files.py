@@ -9,6 +9,7 @@ from typing import Any
 
 from relay import entrance, fork, keeping, restore
 from relay.checkpoint import Writer
+from relay.committer import Told
 from relay.errors import BadData
 from relay.names import Names
 from relay.outbox import Outbox
@@ -39,7 +40,9 @@ def _entry_before_files() -> Patches:
         real, writer.store = writer.store, MemoryStore()
         try:
             files = writer._upload(item, packed)
-            item.checkpoint = put_manifest(writer.store, writer.names, packed, files, None, writer.facts, None)
+            item.checkpoint = put_manifest(
+                writer.store, writer.names, Told(packed, None, None), files, writer.facts.code_version
+            )
         finally:
             waiting, writer.store = writer.store, real
         writer._append(item, item.checkpoint)

@@ -42,8 +42,8 @@ class Parts:
     @property
     def from_step(self) -> int:
         """Where this session's steps begin, by its link in the ledger: where it went back to, if it had to."""
-        links = (link for link in reversed(self.lease.state.links) if link.epoch == self.lease.epoch)
-        return next((link.from_step for link in links), self.lease.state.step)
+        link = self.lease.state.link_of(self.lease.epoch)
+        return link.from_step if link else self.lease.state.step
 
     def outcome(self, code: Exit, message: str, error: RelayError | None = None) -> Outcome:
         """What the session has come to, with an exit code."""

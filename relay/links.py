@@ -16,7 +16,7 @@ WEIGHTS_ONLY = "weights-only"
 
 def continuing(state: RunState, checkpoint: Checkpoint) -> str:
     """Whose step a session goes on from."""
-    made = next((link for link in reversed(state.links) if link.epoch == checkpoint.epoch), None)
+    made = state.link_of(checkpoint.epoch)
     if made is not None:
         return f"Continuing step {checkpoint.step:,} of {made.account}'s session (epoch {made.epoch})."
     if state.origin and state.origin.project == WEIGHTS_ONLY:

@@ -64,7 +64,7 @@ def leave_report(parts: Parts, outcome: Outcome, end: str) -> None:
 def report_of(parts: Parts, outcome: Outcome, end: str) -> SessionReport:
     """All but the quota, of what this session has seen."""
     ctx, lease, state = parts.ctx, parts.lease, parts.lease.state
-    link = next((one for one in state.links if one.epoch == lease.epoch), None)
+    link = state.link_of(lease.epoch)
     made = list(parts.writer.made)
     durable = max([one.step for one in made], default=parts.from_step)
     validated = [c for c in state.retained if c.epoch == lease.epoch and c.metric is not None]

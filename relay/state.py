@@ -265,6 +265,10 @@ class RunState(Sparing):
         """The newest session's link, open or ended."""
         return self.links[-1] if self.links else None
 
+    def link_of(self, epoch: int) -> Link | None:
+        """That session's link, unless it has left the state (`RunLedger.archived_links` knows it then)."""
+        return next((link for link in reversed(self.links) if link.epoch == epoch), None)
+
     @property
     def undamaged(self) -> tuple[Checkpoint, ...]:
         """Retained checkpoints that may become head, oldest first."""

@@ -141,6 +141,7 @@ def _checkpoint(
                 check(store, file)
             except Damaged as error:
                 wrong[file.key] = str(error)
+    made = state.link_of(checkpoint.epoch)
     return Checked(
         checkpoint.step,
         checkpoint.epoch,
@@ -148,7 +149,7 @@ def _checkpoint(
         "; ".join(wrong.values()),
         known=checkpoint.damaged and bool(wrong),
         files=tuple(wrong),
-        by=next((link.account for link in state.links if link.epoch == checkpoint.epoch), ""),
+        by=made.account if made else "",
     )
 
 

@@ -34,6 +34,7 @@ RedactOption = Annotated[
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help=f"Configuration file instead of {FILE_NAME}.", show_default=False)
 ]
+EphemeralOption = Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. batch_size=64.", show_default=False)
 ]

@@ -12,7 +12,17 @@ from pydantic import BaseModel
 
 import relay
 from relay.advice import command
-from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
+from relay.commands.common import (
+    App,
+    ConfigOption,
+    EphemeralOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    say,
+    surroundings,
+)
 from relay.commands.opening import Opening, target_of
 from relay.config import Resolved
 from relay.errors import BadConfig
@@ -38,7 +48,7 @@ def import_weights(
     overrides: Overrides = None,
     run: RunOption = None,
     config: ConfigOption = None,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")] = False,
+    ephemeral: EphemeralOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Begin a run at step 0 from a file of weights alone: optimizer, averages and schedule start afresh."""

@@ -36,6 +36,21 @@ AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plai
 OfAccountOption = Annotated[
     str | None, typer.Option("--account", "-a", metavar="ID", help="All of one account instead.", show_default=False)
 ]
+SessionOption = Annotated[
+    str | None,
+    typer.Option("--session", metavar="EPOCH|last", help="What one session left of itself.", show_default=False),
+]
+WatchOption = Annotated[
+    float | None,
+    typer.Option(
+        "--watch",
+        metavar="[SECONDS]",
+        min=LEAST_S,
+        max=86_400,
+        help=f"Look again every so many seconds (usually {USUAL_S:g}), until the target or Ctrl-C.",
+        show_default=False,
+    ),
+]
 
 
 def report(
@@ -44,22 +59,9 @@ def report(
     run: RunOption = None,
     config: ConfigOption = None,
     account: OfAccountOption = None,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="EPOCH|last", help="What one session left of itself.", show_default=False),
-    ] = None,
+    session: SessionOption = None,
     sessions: Annotated[bool, typer.Option("--sessions", help="All sessions as a table, with totals.")] = False,
-    watch: Annotated[
-        float | None,
-        typer.Option(
-            "--watch",
-            metavar="[SECONDS]",
-            min=LEAST_S,
-            max=86_400,
-            help=f"Look again every so many seconds (usually {USUAL_S:g}), until the target or Ctrl-C.",
-            show_default=False,
-        ),
-    ] = None,
+    watch: WatchOption = None,
     ascii_only: AsciiOption = False,
     redact: RedactOption = False,
     as_json: JsonOption = False,

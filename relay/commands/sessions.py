@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace as with_parts
-from statistics import median
-from typing import Annotated, Any
 
 import typer
 
@@ -18,10 +16,10 @@ from relay.commands.common import (
     AccountOption,
     App,
     ConfigOption,
+    EphemeralOption,
     JsonOption,
     Overrides,
     RunOption,
-    emit,
     surroundings,
     tell_secrets,
 )
@@ -29,13 +27,27 @@ from relay.commands.entering import says_coauthor
 from relay.commands.here import followed
 from relay.commands.importing import begin_or_check
 from relay.commands.opening import Opening, target_of
+from relay.commands.outcomes import finish
 from relay.commands.planning import announce
+from relay.commands.sessionfields import (
+    Attach,
+    Budget,
+    Coauthor,
+    Cpu,
+    Every,
+    New,
+    ProgressSeconds,
+    Redact,
+    Replace,
+    Target,
+    Track,
+    Wait,
+)
 from relay.config import Settings
 from relay.context import Context, Outcome
 from relay.errors import Exit, RelayError
 from relay.identity import open_run, require_run
 from relay.interrupts import heed, listening
-from relay.links import briefly
 from relay.logs import close_log, open_log
 from relay.mishaps import explain, tell
 from relay.notices import watching
@@ -47,15 +59,11 @@ from relay.session import push as push_session
 from relay.session import run_session
 from relay.signals import StopSignal
 from relay.spot import ADDRESS, Look, look_at
-from relay.startup import NOTABLE_S
 from relay.state import RunState
 from relay.storeid import begins_by_itself
 from relay.warm import secret_of
 from relay.webhook import address_of
-from relay.wording import counted, duration
 
-PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
-"""Ends that are no error."""
 WORDS_S = 0.5
 """Longest that the last words of a process may take."""
 CURSOR, STDERR = b"\x1b[?25h", 2
@@ -68,30 +76,19 @@ def run(
     run: RunOption = None,
     account: AccountOption = None,
     config: ConfigOption = None,
-    target_steps: Annotated[int | None, typer.Option(help="Train to this step.", show_default=False)] = None,
-    budget_minutes: Annotated[
-        float | None, typer.Option(help="Minutes from process start to process exit.", show_default=False)
-    ] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="Steps between commits.", show_default=False)] = None,
-    wait: Annotated[float, typer.Option(metavar="MINUTES", help="Wait for a lease that is held.")] = 0.0,
-    attach: Annotated[
-        bool, typer.Option("--attach", help="Look on at this machine's own earlier session, if it still runs.")
-    ] = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Have that session commit and end, then go on here.")
-    ] = False,
-    new: Annotated[bool, typer.Option("--new", help="A new run is meant, however its name looks.")] = False,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")] = False,
-    cpu: Annotated[bool, typer.Option("--cpu", help="The CPU is meant, also for a task that wants a GPU.")] = False,
-    coauthor: Annotated[
-        bool, typer.Option("--coauthor", help="I, whose account it is, co-author this run (also RELAY_COAUTHOR=1).")
-    ] = False,
-    track: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TRACKER", help="Also feed wandb, tensorboard or trackio.", show_default=False),
-    ] = None,
-    progress_seconds: Annotated[float, typer.Option(help="Seconds between plain progress lines.")] = 30.0,
-    redact: Annotated[bool, typer.Option("--redact", help="RELAY_WEBHOOK is told ids in place of labels.")] = False,
+    target_steps: Target = None,
+    budget_minutes: Budget = None,
+    checkpoint_every: Every = None,
+    wait: Wait = 0.0,
+    attach: Attach = False,
+    replace: Replace = False,
+    new: New = False,
+    ephemeral: EphemeralOption = False,
+    cpu: Cpu = False,
+    coauthor: Coauthor = False,
+    track: Track = None,
+    progress_seconds: ProgressSeconds = 30.0,
+    redact: Redact = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train: take the lease, continue the newest checkpoint, commit, hand off."""
@@ -121,8 +118,13 @@ def run(
     finally:
         if webhook and outcome.epoch and outcome.exit_code in (Exit.OK, Exit.HANDOFF):
             announce(app, resolved, webhook, redact)
-        if opening.trackers and opening.trackers.left:
-            atexit.register(exit_now, int(outcome.exit_code))  # before a library's, which may wait for what is left
+        leave_trackers(opening, outcome)
+
+
+def leave_trackers(opening: Opening, outcome: Outcome) -> None:
+    """The process ends with its exit code, though a tracker's library would wait for what it has not sent."""
+    if opening.trackers and opening.trackers.left:
+        atexit.register(exit_now, int(outcome.exit_code))  # runs before what a library has registered
 
 
 def spot_look(app: App, settings: Settings) -> Look | None:
@@ -234,64 +236,3 @@ def logged(app: App, opening: Opening, act: Callable[[Opening], Outcome]) -> Out
         if not (opening.stop.under_lease or opening.stop.at_once):
             opening.here.leave()  # else the session has seen to that; where it could not, others here must see it dead
         close_log()
-
-
-def finish(app: App, outcome: Outcome, as_json: bool, schema: str) -> None:
-    """Say how it ended, and exit with its code."""
-    if outcome.exit_code in PLANNED:
-        emit(as_json, document(outcome, schema), sentence(outcome))
-    else:
-        tell(int(outcome.exit_code), sentence(outcome), None, as_json, secrets_of(app.environ))
-    raise typer.Exit(int(outcome.exit_code))
-
-
-def document(outcome: Outcome, schema: str) -> dict[str, Any]:
-    """How a session ended; durations in seconds."""
-    return {
-        "schema": schema,
-        "exit_code": int(outcome.exit_code),
-        "message": outcome.message,
-        "from_step": outcome.from_step,
-        "durable_step": outcome.durable_step,
-        "epoch": outcome.epoch,
-        "commits": outcome.commits,
-        "certified": outcome.certified,
-        "why": outcome.why,
-        "commit_interval_s": round(outcome.interval_s, 3),
-        "snapshot_to_commit_s": round(outcome.latency_s, 3),
-        "snapshots_replaced": outcome.replaced,
-        "stall_s": _stalls(outcome.stall_s),
-        "train_s": round(outcome.train_s, 3),
-        "session_s": round(outcome.total_s, 3),
-        "start_s": round(outcome.start_s, 3),
-        "goodput": round(outcome.goodput, 4),
-        "startup": dict(outcome.startup),
-        "unsent": str(outcome.unsent) if outcome.unsent else None,
-    }
-
-
-def _stalls(seconds: Sequence[float]) -> dict[str, float] | None:
-    """By how much checkpoints delayed training; None where no one's delay could be measured."""
-    if not seconds:
-        return None
-    return {"median": round(median(seconds), 4), "most": round(max(seconds), 4), "n": len(seconds)}
-
-
-def sentence(outcome: Outcome) -> str:
-    """For people: what happened, what is durable, and how much a kill could have cost."""
-    if not outcome.commits:
-        return f"{outcome.message} Durable step: {_step(outcome)}."
-    link = briefly(outcome.certified, outcome.why)
-    slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # else goodput would not follow from what is told
-    start = f", after {duration(outcome.start_s)} of starting up" if slow else ""
-    return (
-        f"{outcome.message} Steps {outcome.from_step:,} to {_step(outcome)} in {duration(outcome.total_s)} "
-        f"({duration(outcome.train_s)} of training{start}, goodput {outcome.goodput:.0%}), "
-        f"{counted(outcome.commits, 'commit')}; a kill could have cost at most "
-        f"{duration(outcome.interval_s + outcome.latency_s)} of work.{f' {link}' if link else ''} "
-        f"Durable step: {_step(outcome)}."
-    )
-
-
-def _step(outcome: Outcome) -> str:
-    return "unknown, the ledger could not be read" if outcome.durable_step is None else f"{outcome.durable_step:,}"

@@ -13,7 +13,17 @@ from pydantic import BaseModel
 import relay
 from relay.advice import command
 from relay.changes import Resume
-from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
+from relay.commands.common import (
+    App,
+    ConfigOption,
+    EphemeralOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    say,
+    surroundings,
+)
 from relay.commands.opening import Opening, target_of
 from relay.commands.reading import open_stores, require
 from relay.commands.weights import choose
@@ -43,7 +53,7 @@ def init(
     overrides: Overrides = None,
     run: RunOption = None,
     config: ConfigOption = None,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")] = False,
+    ephemeral: EphemeralOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Begin a run, and a store that has not begun; prints the address to give to the others."""

@@ -8,7 +8,7 @@ import pytest
 
 from relay import links
 from relay.certify import FIRST_SESSION
-from relay.commands.sessions import sentence
+from relay.commands.outcomes import sentence
 from relay.context import Outcome
 from relay.errors import Exit
 from relay.fields import Certified

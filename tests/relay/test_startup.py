@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.commands.sessions import document, sentence
+from relay.commands.outcomes import document, sentence
 from relay.context import Outcome, fraction
 from relay.errors import Exit
 from relay.startup import Startup

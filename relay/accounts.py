@@ -1,4 +1,4 @@
-"""Accounts of people at providers: register, edit, forget; each its own small object (P12); stores no logins."""
+"""Accounts of people at providers: register, edit, forget, and who may (P12); stores no logins."""
 
 from __future__ import annotations
 
@@ -6,19 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from relay.account import (
-    MAX_BYTES,
-    Account,
-    Reading,
-    decode,
-    encode,
-    folder_of,
-    object_name,
-    says_otherwise,
-    with_fields,
-)
+from relay.account import Account, Reading, says_otherwise, with_fields
+from relay.accountobjects import AccountObjects, place_of
 from relay.advice import command
-from relay.canonical import digest
 from relay.chain import Change
 from relay.claims import Claim, claim_of
 from relay.errors import BadConfig, BadData
@@ -29,7 +19,7 @@ from relay.quota import AHEAD_S, reset_of
 from relay.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
 from relay.roster import row_of
 from relay.trouble import speaking
-from storage.base import Missing, Ref, StoreError, TooLong
+from storage.base import Ref, StoreError
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,7 @@ class Accounts:
         self.registry = registry
         self.store = registry.store
         self.providers = providers
-        self._read: dict[str, Account] = {}
+        self.objects = AccountObjects(registry.store)
 
     def now(self) -> float:
         """By the store's clock."""
@@ -77,15 +67,15 @@ class Accounts:
         state = self.registry.read()
         row = state.accounts.get(account) if state else None
         with speaking(self.store):
-            return Listed(account, row, self._load(account, row)) if row else None
+            return Listed(account, row, self.objects.load(account, row)) if row else None
 
     def get(self, account: str) -> Account:
         """One account. Raises BadConfig (78) with the nearest id, BadData (65) if its object is damaged."""
         with speaking(self.store):
             try:
-                return self._existing(self.registry.read(), account)
+                return self.objects.existing(self.registry.read(), account)
             except BadData:  # an edit moves the object: look where the newest entry says
-                return self._existing(self.registry.read(), account)
+                return self.objects.existing(self.registry.read(), account)
 
     def register(
         self, account: str, label: str, found: Inference, **details: str | float | None
@@ -104,10 +94,10 @@ class Accounts:
             row = state.accounts.get(account)
             if row and row.state == "forgotten":
                 return self._revived(state, new, row)
-            if row and self._load(account, row):
+            if row and self.objects.load(account, row):
                 raise _Known(self._same(state, new, found))
             self._check_policy(state, new)
-            return self._put(new, row, self._claim(state, new) if row and row.claims else None)
+            return self.objects.put(new, row, self._claim(state, new) if row and row.claims else None)
 
         try:
             self.registry.append("account", build)
@@ -129,13 +119,13 @@ class Accounts:
         edited: list[tuple[Account, Ref]] = []
 
         def build(state: RegistryState) -> Change:
-            old, row = self._existing(state, account), state.accounts[account]
+            old, row = self.objects.existing(state, account), state.accounts[account]
             new = make(old).model_copy(update={"revision": old.revision + 1})
             moved = (new.owner, new.provider) != (old.owner, old.provider)
             if moved:
                 self._check_policy(state, new)
-            edited.append((new, _where(account, row)))
-            return self._put(new, row, self._claim(state, new) if moved and row.claims else None)
+            edited.append((new, place_of(account, row)))
+            return self.objects.put(new, row, self._claim(state, new) if moved and row.claims else None)
 
         self.registry.append("account", build)
         new, old_object = edited[-1]
@@ -151,7 +141,7 @@ class Accounts:
         """
 
         def build(state: RegistryState) -> Change:
-            found, row = self._existing(state, account), state.accounts[account]
+            found, row = self.objects.existing(state, account), state.accounts[account]
             claim = self._claim(state, found)
             if claim is None or claim in row.claims:
                 raise _Known(found)
@@ -198,14 +188,13 @@ class Accounts:
         state = self.registry.read()
         if not state or account not in state.accounts or state.accounts[account].state != "forgotten":
             self.registry.append("forget", build)
-        with speaking(self.store):
-            for stat in list(self.store.list(folder_of(account))):
-                self.store.delete(stat.ref)
+        self.objects.clear(account)
 
     def _listed(self) -> dict[str, Listed]:
         state = self.registry.read()
+        rows = state.accounts if state else {}
         with speaking(self.store):
-            return {key: Listed(key, row, self._load(key, row)) for key, row in state.accounts.items()} if state else {}
+            return {key: Listed(key, row, self.objects.load(key, row)) for key, row in rows.items()}
 
     def _claim(self, state: RegistryState, account: Account) -> Claim | None:
         """None where a provider does not limit accounts: then nothing need be remembered."""
@@ -219,7 +208,7 @@ class Accounts:
         if claim is None:
             return
         others = {key: row for key, row in state.accounts.items() if key != new.id}
-        said = {} if trained else {key: self._load(key, row) for key, row in others.items()}
+        said = {} if trained else {key: self.objects.load(key, row) for key, row in others.items()}
         now = {key: self._claim(state, found) for key, found in said.items() if found}
         same = [key for key, row in others.items() if claim in row.claims or claim == now.get(key)]
         gone = [key for key in same if state.accounts[key].state == "forgotten"]
@@ -234,11 +223,11 @@ class Accounts:
                 f"the same owner and provider as then. Register another id."
             )
         self._check_policy(state, new)
-        return self._put(new, row, claim)
+        return self.objects.put(new, row, claim)
 
     def _same(self, state: RegistryState, new: Account, found: Inference) -> Account:
         """The registered account, if `new` says nothing else of it."""
-        old = self._existing(state, new.id)
+        old = self.objects.existing(state, new.id)
         named = (found.owner_from == "--owner", found.provider_from == "--provider")
         if (named[0] and not same_person(old.owner, new.owner)) or says_otherwise(new, old, provider=named[1]):
             raise BadConfig(
@@ -248,43 +237,11 @@ class Accounts:
             )
         return old
 
-    def _existing(self, state: RegistryState | None, account: str) -> Account:
-        row = row_of(state, account, self.store.address)
-        found = self._load(account, row)
-        if found is None:
-            raise BadData(
-                f"{self.store.address}: the object of account {account} is missing or damaged. Nothing that it trained "
-                f"is affected, and other accounts train on. Put it back with "
-                f"`{command(f'register {account} LABEL')}`, or restore it from a backup of the storage."
-            )
-        return found
-
     def _next_reset(self, account: str, row: Row) -> float | None:
         """By the store's clock; None where neither the account nor its provider has one."""
-        found = self._load(account, row)
+        found = self.objects.load(account, row)
         reset = reset_of(found, self.providers.named(found.provider)) if found else None
         return reset.week(self.now())[1] if reset else None
-
-    def _load(self, account: str, row: Row) -> Account | None:
-        """The account's object; None if forgotten, missing or not what the registry promised."""
-        if row.state == "forgotten":
-            return None
-        found = self._read.get(row.sha256)
-        if found is None:
-            with suppress(Missing, TooLong):
-                found = decode(self.store.get(_where(account, row), limit=MAX_BYTES), account, row.sha256)
-            if found:
-                self._read[row.sha256] = found
-        return found
-
-    def _put(self, account: Account, row: Row | None, claim: Claim | None) -> PutAccount:
-        data = encode(account)
-        name = object_name(account.id, digest(data))
-        ref = self.store.put(name, data)
-        replaces = row.sha256 if row else None
-        return PutAccount(
-            id=account.id, sha256=digest(data), ref=None if ref == name else ref, replaces=replaces, claim=claim
-        )
 
 
 class _Known(Exception):
@@ -293,8 +250,3 @@ class _Known(Exception):
     def __init__(self, account: Account) -> None:
         super().__init__(account.id)
         self.account = account
-
-
-def _where(account: str, row: Row) -> Ref:
-    """Where an account's own object is."""
-    return Ref(row.ref or object_name(account, row.sha256))

@@ -26,7 +26,7 @@ from relay.status import AccountRow
 from relay.zones import DAYS
 from storage.memory import MemoryStore
 from tests.relay.runs import Client, Clock, QuietRuntime, id_of
-from tests.relay.test_accounts import register
+from tests.relay.people import register
 
 TTL = 180
 HOUR = 3600

@@ -15,7 +15,7 @@ from relay.errors import BadConfig, BadData, PolicyRefused
 from relay.owners import folded, same_person
 from relay.registry import Row
 from storage.memory import MemoryStore
-from tests.relay.test_accounts import accounts, meeting, register
+from tests.relay.people import accounts, meeting, register
 
 
 def trained(store: MemoryStore | None = None, owner: str = "John", provider: str = "kaggle") -> Accounts:

@@ -25,8 +25,8 @@ from relay.state import RunState
 from relay.status import AccountRow
 from relay.zones import DAYS
 from storage.memory import MemoryStore
-from tests.relay.runs import Client, Clock, QuietRuntime, id_of
 from tests.relay.people import register
+from tests.relay.runs import Client, Clock, QuietRuntime, id_of
 
 TTL = 180
 HOUR = 3600

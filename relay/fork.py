@@ -27,17 +27,6 @@ from storage.transfer import file_digest, upload
 
 
 @dataclass(frozen=True)
-class Branch:
-    """The new run, as far as it exists: where its files go."""
-
-    store: Store
-    """Also holds the parent's."""
-    names: Names
-    run_id: str
-    code_version: str
-
-
-@dataclass(frozen=True)
 class Refitted:
     """How the state becomes one of another configuration, where it cannot go on as it is."""
 
@@ -46,71 +35,63 @@ class Refitted:
     """Of the fork's pinned configuration."""
 
 
-def copy_checkpoint(
-    ledger: RunLedger,
-    parent: View,
-    key: Key,
-    branch: Branch,
-    scratch: Path,
-    show: Show = silent,
-    change: Refitted | None = None,
-) -> tuple[Checkpoint, Origin]:
+@dataclass(frozen=True)
+class Branch:
+    """The new run, as far as it exists: where its files go, and by way of what."""
+
+    store: Store
+    """Also holds the parent's."""
+    names: Names
+    run_id: str
+    code_version: str
+    scratch: Path
+    """A folder on this machine, empty at first."""
+    show: Show = silent
+    change: Refitted | None = None
+    """None: the state is copied as it is."""
+
+
+def copy_checkpoint(ledger: RunLedger, parent: View, key: Key, branch: Branch) -> tuple[Checkpoint, Origin]:
     """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under its names.
 
-    `ledger` is the parent's, `scratch` a folder on this machine for the download; with `change` the state is not
-    copied as it is. Raises BadData (65) if the parent
-    does not retain `key`, or no longer, or it is damaged; BadConfig (78) if another fork has
-    taken the name, StorageUnreachable (69).
+    `ledger` is the parent's. Raises BadData (65) if the parent does not retain `key`, or no longer, or it is damaged;
+    BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
     """
     state = parent.state
     checkpoint = state.checkpoint(key)
     if checkpoint is None:
         steps = ", ".join(f"{c.step:,}" for c in state.retained) or "none"
         raise BadData(f"Run {state.run} retains no checkpoint of step {key[0]:,}. It retains steps {steps}.")
-    outbox = Outbox(scratch)
+    outbox = Outbox(branch.scratch)
     try:
-        manifest = fetch_unheld(checkpoint, ledger, state, branch.store, outbox, show)
+        manifest = fetch_unheld(checkpoint, ledger, state, branch.store, outbox, branch.show)
         with speaking(branch.store, "The checkpoint could not be copied"):
-            _claim(branch, manifest=checkpoint.sha256, **_said(change))
-            if change:
-                packed = changed(manifest, outbox.folder(key), scratch / "refitted", change, branch)
-                head = _store(packed, scratch / "refitted", branch, None, show, packed.base is not None)
-            else:
-                head = _store(
-                    manifest, outbox.folder(key), branch, checkpoint.metric, show, checkpoint.base is not None
-                )
+            _claim(branch, manifest=checkpoint.sha256)
+            head = _put(branch, manifest, outbox.folder(key), checkpoint.base is not None, checkpoint.metric)
     finally:
         outbox.remove(key)
     return head, _origin(parent, manifest)
 
 
-def copy_unsent(
-    parent: View,
-    packed: Packed,
-    outbox: Outbox,
-    branch: Branch,
-    scratch: Path,
-    show: Show = silent,
-    change: Refitted | None = None,
-) -> tuple[Checkpoint, Origin]:
+def copy_unsent(parent: View, packed: Packed, outbox: Outbox, branch: Branch) -> tuple[Checkpoint, Origin]:
     """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
 
     Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
     """
     with speaking(branch.store, "The checkpoint could not be copied"):
-        _claim(branch, unsent=digest(dumps(packed.model_dump(mode="json"))), **_said(change))
-        folder, sent = outbox.folder(packed.key), packed
-        if change:
-            sent, folder = changed(packed, folder, scratch / "refitted", change, branch), scratch / "refitted"
-        head = _store(sent, folder, branch, None, show, sent.base is not None)
+        _claim(branch, unsent=digest(dumps(packed.model_dump(mode="json"))))
+        head = _put(branch, packed, outbox.folder(packed.key), packed.base is not None)
     return head, _origin(parent, packed)
 
 
-def changed(parent: Manifest | Packed, folder: Path, out: Path, change: Refitted, branch: Branch) -> Packed:
-    """The parent's checkpoint in `folder` under other settings, written to `out`. Raises what the kind's refit does."""
-    out.mkdir()
-    saved = change.refit(folder, out)
-    return first_of(branch, saved, out, change.config_hash, parent.fingerprint)
+def put_weights(branch: Branch, packed: Packed, origin: Origin) -> Checkpoint:
+    """The head of a run that begins from a file of weights: `packed`, a state of step 0, whose files are the scratch.
+
+    Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    """
+    with speaking(branch.store, "The weights could not be stored"):
+        _claim(branch, weights=origin.entry, state=packed.state_hash)
+        return _store(packed, branch.scratch, branch, None, packed.base is not None)
 
 
 def first_of(branch: Branch, saved: Saved, folder: Path, config_hash: str, fingerprint: dict[str, str]) -> Packed:
@@ -129,20 +110,6 @@ def first_of(branch: Branch, saved: Saved, folder: Path, config_hash: str, finge
         fingerprint=fingerprint,
         base=(saved.step, 0) if saved.lends else None,
     )
-
-
-def _said(change: Refitted | None) -> dict[str, str]:
-    return {"config": change.config_hash} if change else {}
-
-
-def put_weights(branch: Branch, packed: Packed, folder: Path, origin: Origin, show: Show = silent) -> Checkpoint:
-    """The head of a run that begins from a file of weights: `packed`, a state of step 0, whose files lie in `folder`.
-
-    Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
-    """
-    with speaking(branch.store, "The weights could not be stored"):
-        _claim(branch, weights=origin.entry, state=packed.state_hash)
-        return _store(packed, folder, branch, None, show, packed.base is not None)
 
 
 def only_here(outbox: Outbox, state: RunState) -> list[Packed]:
@@ -169,7 +136,8 @@ def _claim(branch: Branch, **contents: str) -> None:
     target, names = branch.store, branch.names
     if not target.unique_names:
         return
-    mine = dumps({**contents, "code_version": branch.code_version})
+    config = {"config": branch.change.config_hash} if branch.change else {}
+    mine = dumps({**contents, **config, "code_version": branch.code_version})
     with suppress(Exists):  # another's, or our own re-sent: the stored one counts
         target.put_if_absent(names.fork, mine)
     try:
@@ -183,13 +151,24 @@ def _claim(branch: Branch, **contents: str) -> None:
         )
 
 
-def _store(
-    copied: Manifest | Packed, folder: Path, branch: Branch, metric: float | None, show: Show, lends: bool
+def _put(
+    branch: Branch, parent: Manifest | Packed, folder: Path, lends: bool, metric: float | None = None
 ) -> Checkpoint:
+    """The parent's checkpoint as it is, or as the branch's configuration wants it. Raises what its refit does."""
+    if branch.change is None:
+        return _store(parent, folder, branch, metric, lends)
+    out = branch.scratch / "refitted"
+    out.mkdir()
+    saved = branch.change.refit(folder, out)
+    packed = first_of(branch, saved, out, branch.change.config_hash, parent.fingerprint)
+    return _store(packed, out, branch, None, packed.base is not None)
+
+
+def _store(copied: Manifest | Packed, folder: Path, branch: Branch, metric: float | None, lends: bool) -> Checkpoint:
     """The files in `folder` under the new run's own prefix, borrowed ones too, and their manifest."""
     names = branch.names
     keys = {file.name: names.checkpoint(copied.step, 0) + file.name for file in copied.files}
-    sent = show(f"sending step {copied.step:,}", sum(file.size for file in copied.files))
+    sent = branch.show(f"sending step {copied.step:,}", sum(file.size for file in copied.files))
     files = upload(branch.store, folder, keys, sent=sent)
     packed = Packed(
         project=names.project,

@@ -116,11 +116,10 @@ def stored(
 ) -> tuple[Checkpoint, Origin]:
     """The workload's state as the first checkpoint of the run, in the store. Raises as `put_weights`."""
     settings, found = resolved.settings, STEP.fullmatch(weights.name)
-    branch = Branch(
-        opening.stores.checkpoints, Names(settings.project, settings.run), app.runtime.token(), relay.__version__
-    )
+    store, names, run_id = opening.stores.checkpoints, Names(settings.project, settings.run), app.runtime.token()
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-        packed = packed_start(branch, workload, Path(scratch))
+        branch = Branch(store, names, run_id, relay.__version__, Path(scratch), show)
+        packed = packed_start(branch, workload)
         origin = Origin(
             project=WEIGHTS_ONLY,
             run=named(weights),
@@ -128,13 +127,13 @@ def stored(
             step=int(found[1]) if found else 0,
             state_hash=packed.state_hash,
         )
-        return put_weights(branch, packed, Path(scratch), origin, show), origin
+        return put_weights(branch, packed, origin), origin
 
 
-def packed_start(branch: Branch, workload: Workload, folder: Path) -> Packed:
-    """Saves the workload's state into the folder."""
-    saved = workload.snapshot().save(folder)
-    return first_of(branch, saved, folder, config_hash(workload.config()), dict(workload.fingerprint()))
+def packed_start(branch: Branch, workload: Workload) -> Packed:
+    """Saves the workload's state into the scratch folder."""
+    saved = workload.snapshot().save(branch.scratch)
+    return first_of(branch, saved, branch.scratch, config_hash(workload.config()), dict(workload.fingerprint()))
 
 
 def named(weights: Path) -> str:

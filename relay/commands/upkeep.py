@@ -1,20 +1,16 @@
-"""`init`, `fork`, `stop`, `resume`: begin, branch and tend a run; each is one deliberate act of a person."""
+"""`init`, `stop`, `resume`: begin and tend a run; each is one deliberate act of a person."""
 
 from __future__ import annotations
 
 import shlex
-import tempfile
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pydantic import BaseModel
 
-import relay
 from relay.advice import command
 from relay.changes import Resume
 from relay.commands.common import (
-    App,
     ConfigOption,
     EphemeralOption,
     JsonOption,
@@ -25,26 +21,18 @@ from relay.commands.common import (
     surroundings,
 )
 from relay.commands.opening import Opening, target_of
-from relay.commands.reading import open_stores, require
-from relay.commands.weights import choose
-from relay.config import Resolved, leaves
+from relay.commands.reading import require
+from relay.config import Resolved
 from relay.endpoint import record
-from relay.errors import BadConfig, BadData, UsageError
-from relay.fork import Branch, Refitted, copy_checkpoint, copy_unsent, only_here
+from relay.errors import UsageError
 from relay.heartbeat import request_stop
-from relay.identity import Opened, Pair, begin_run, open_run, require_run, salvaged_run
-from relay.names import Names
-from relay.outbox import outbox_of
-from relay.pinned import config_hash, difference
+from relay.identity import open_run
 from relay.progress import Lines
 from relay.redact import redact, secrets_of
 from relay.resting import refuse_resting
-from relay.salvage import pinned_config
 from relay.signals import StopSignal
-from relay.state import Checkpoint, Origin
 from relay.storeid import Address
-from relay.transfers import showing
-from storage.base import Store, make_store
+from storage.base import make_store
 from storage.selftest import self_test
 
 
@@ -97,92 +85,6 @@ def addresses(ledger: str, checkpoints: str) -> str:
         return f"Give this address to the others, as RELAY_STORE or storage.url:\n{ledger}"
     both = f"RELAY_LEDGER_STORE={shlex.quote(ledger)}\nRELAY_CHECKPOINT_STORE={shlex.quote(checkpoints)}"
     return f"Give both addresses to the others, as these variables:\n{both}"
-
-
-def fork(
-    context: typer.Context,
-    to: Annotated[str, typer.Option("--to", help="Name of the new run.")],
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    step: Annotated[
-        int | None,
-        typer.Option("--from-step", help="A retained step, or one that only this machine has.", show_default=False),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Begin a new run from a retained checkpoint of this one; nothing is shared with it afterwards."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
-    settings, source = resolved.settings, open_stores(app, resolved, read_only=False)
-    parent, pinned = parent_of(resolved, source)
-    if open_run(source, settings.project, to):
-        raise _taken(to)
-    source.ensure_tested()
-    changes = {key: value for key, value, where in resolved.values() if where.startswith("command line")}
-    changes = {key: value for key, value in changes.items() if key in leaves(app.kind.model)}
-    before = pinned
-    pinned = app.kind.forked(before, changes, resolved.workload, resolved.path(settings.data_dir))
-    differing = {one.key: one.mine for one in difference(before, pinned)}
-    refit = app.kind.refit(differing, pinned)
-    change = Refitted(refit, config_hash(pinned)) if refit else None
-    head, origin = copied(app, resolved, parent, source.checkpoints, Names(settings.project, to), step, change)
-    made = begin_run(
-        source, settings.project, to, pinned, new=True, ephemeral=True, init=True, origin=origin, head=head
-    )
-    if not made.begun:
-        raise _taken(to)
-    document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
-    given = [text for text in overrides or () if text.lstrip("+").partition("=")[0] in changes]
-    how = " with its weights and moments and a fresh carry" if change else ""
-    text = f"Run {to} begins at step {head.step:,} of {settings.run}{how}: {command('run', to, *given)}"
-    if any(key.startswith("data.") for key in differing):
-        text += f"\nIts validation rows may be rows that {settings.run} trained on: judge it by its test rows."
-    emit(as_json, document, text)
-
-
-def parent_of(resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict[str, Any]]:
-    """The run to fork from and its pinned settings, though its ledger has lost an entry. Raises BadData (65) else."""
-    settings = resolved.settings
-    try:
-        opened = require_run(stores, settings.project, settings.run)
-        return opened, opened.ledger.genesis().config
-    except BadData as error:
-        found = salvaged_run(stores, settings.project, settings.run)
-        if found is None:
-            raise
-        say(f"{error}\nForking from what slot {found.view.entry.seq} says, the newest entry that can be read.")
-        return found, pinned_config(found.ledger)
-
-
-def copied(
-    app: App,
-    resolved: Resolved[BaseModel],
-    parent: Opened,
-    target: Store,
-    names: Names,
-    step: int | None,
-    change: Refitted | None,
-) -> tuple[Checkpoint, Origin]:
-    """Head and origin of the fork: a retained checkpoint, or one that only this machine has. Raises BadData (65)."""
-    settings, view = resolved.settings, parent.view
-    branch = Branch(target, names, app.runtime.token(), relay.__version__)
-    outbox = outbox_of(resolved.path(settings.sync_dir) / settings.project / settings.run, view.state.run_id)
-    here = {packed.step: packed for packed in only_here(outbox, view.state)}
-    if step in here and step not in {c.step for c in view.state.undamaged}:
-        with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-            return copy_unsent(view, here[step], outbox, branch, Path(scratch), show, change)
-    try:
-        chosen = choose(view.state, step)
-    except BadData as error:
-        only = f" This machine alone also has {', '.join(f'{n:,}' for n in here)}." if here else ""
-        raise BadData(f"{error}{only}") from error
-    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-        return copy_checkpoint(parent.ledger, view, chosen.key, branch, Path(scratch), show, change)
-
-
-def _taken(name: str) -> BadConfig:
-    return BadConfig(f"There is a run {name} already. Choose another name with --to.")
 
 
 def stop(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay.commands import upkeep
+from relay.commands import forking
 from tests.relay.cli import Desk
 from tests.relay.toy import hash_of, state_at
 
@@ -110,13 +110,13 @@ def test_a_run_of_the_same_name_in_another_store_takes_nothing_of_this_ones_on_t
 
 def test_a_fork_whose_name_was_taken_meanwhile_says_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.train(3)
-    real = upkeep.copy_checkpoint
+    real = forking.copy_checkpoint
 
     def meanwhile(*args: Any) -> Any:
         desk("init", "--run", "branch")
         return real(*args)
 
-    monkeypatch.setattr(upkeep, "copy_checkpoint", meanwhile)
+    monkeypatch.setattr(forking, "copy_checkpoint", meanwhile)
     refused = desk("fork", "--run", "r", "--to", "branch", code=78)
     assert "There is a run branch already" in refused.err and desk.status("branch")["step"] == 0
 

@@ -215,8 +215,8 @@ class Command:
         name = f"fork-{self.random.randrange(4)}"
         names, run_id = Names(PROJECT, name), genesis(name).run_id
         scratch = self.machine.disk / f"scratch-{self.actor.name}"
-        branch = fork.Branch(self.store, names, run_id, "test")
-        head, origin = fork.copy_checkpoint(ledger, view, chosen.key, branch, scratch)
+        branch = fork.Branch(self.store, names, run_id, "test", scratch)
+        head, origin = fork.copy_checkpoint(ledger, view, chosen.key, branch)
         registry = Registry(self.store, self.process, session=self.process.token())
         registry.enter_run(PROJECT, name, run_id)
         made = RunLedger(self.store, PROJECT, name, self.process)

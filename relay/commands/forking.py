@@ -1,0 +1,138 @@
+"""`fork`: a new run from a checkpoint of this one, under its settings or others; the parent is only read."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+import relay
+from relay.advice import command
+from relay.commands.common import (
+    App,
+    ConfigOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    say,
+    surroundings,
+)
+from relay.commands.reading import open_stores
+from relay.commands.weights import choose
+from relay.config import Resolved, leaves
+from relay.errors import BadConfig, BadData
+from relay.fork import Branch, Refitted, copy_checkpoint, copy_unsent, only_here
+from relay.identity import Opened, Pair, begin_run, open_run, require_run, salvaged_run
+from relay.names import Names
+from relay.outbox import outbox_of
+from relay.pinned import config_hash, difference
+from relay.salvage import pinned_config
+from relay.state import Checkpoint, Origin, RunState
+from relay.transfers import showing
+from storage.base import Store
+
+
+def fork(
+    context: typer.Context,
+    to: Annotated[str, typer.Option("--to", help="Name of the new run.")],
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    step: Annotated[
+        int | None,
+        typer.Option("--from-step", help="A retained step, or one that only this machine has.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin a new run from a retained checkpoint of this one; nothing is shared with it afterwards."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    settings, stores = resolved.settings, open_stores(app, resolved, read_only=False)
+    parent, before = parent_of(resolved, stores)
+    if open_run(stores, settings.project, to):
+        raise _taken(to)
+    stores.ensure_tested()
+    changes = said(app, resolved)
+    pinned = app.kind.forked(before, changes, resolved.workload, resolved.path(settings.data_dir))
+    differing = {one.key: one.mine for one in difference(before, pinned)}
+    refit = app.kind.refit(differing, pinned)
+    change = Refitted(refit, config_hash(pinned)) if refit else None
+    head, origin = copied(app, resolved, parent, stores.checkpoints, to, step, change)
+    made = begin_run(
+        stores, settings.project, to, pinned, new=True, ephemeral=True, init=True, origin=origin, head=head
+    )
+    if not made.begun:
+        raise _taken(to)
+    document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
+    given = [text for text in overrides or () if text.lstrip("+").partition("=")[0] in changes]
+    emit(as_json, document, told(settings.run, to, head.step, given, change, differing))
+
+
+def said(app: App, resolved: Resolved[BaseModel]) -> dict[str, Any]:
+    """Settings of the training that the command line itself changes."""
+    own = leaves(app.kind.model)
+    return {key: value for key, value, where in resolved.values() if where.startswith("command line") and key in own}
+
+
+def told(
+    parent: str, to: str, step: int, given: Sequence[str], change: Refitted | None, differing: Iterable[str]
+) -> str:
+    """What people read: what began, of what, and how to go on."""
+    how = " with its weights and moments and a fresh carry" if change else ""
+    text = f"Run {to} begins at step {step:,} of {parent}{how}: {command('run', to, *given)}"
+    if any(key.startswith("data.") for key in differing):
+        text += f"\nIts validation rows may be rows that {parent} trained on: judge it by its test rows."
+    return text
+
+
+def parent_of(resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict[str, Any]]:
+    """The run to fork from and its pinned settings, though its ledger has lost an entry. Raises BadData (65) else."""
+    settings = resolved.settings
+    try:
+        opened = require_run(stores, settings.project, settings.run)
+        return opened, opened.ledger.genesis().config
+    except BadData as error:
+        found = salvaged_run(stores, settings.project, settings.run)
+        if found is None:
+            raise
+        say(f"{error}\nForking from what slot {found.view.entry.seq} says, the newest entry that can be read.")
+        return found, pinned_config(found.ledger)
+
+
+def copied(
+    app: App,
+    resolved: Resolved[BaseModel],
+    parent: Opened,
+    target: Store,
+    to: str,
+    step: int | None,
+    change: Refitted | None,
+) -> tuple[Checkpoint, Origin]:
+    """Head and origin of the fork: a retained checkpoint, or one that only this machine has. Raises BadData (65)."""
+    settings, view = resolved.settings, parent.view
+    names, run_id = Names(settings.project, to), app.runtime.token()
+    outbox = outbox_of(resolved.path(settings.sync_dir) / settings.project / settings.run, view.state.run_id)
+    here = {packed.step: packed for packed in only_here(outbox, view.state)}
+    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
+        branch = Branch(target, names, run_id, relay.__version__, Path(scratch), show, change)
+        if step in here and step not in {c.step for c in view.state.undamaged}:
+            return copy_unsent(view, here[step], outbox, branch)
+        return copy_checkpoint(parent.ledger, view, chosen(view.state, step, here).key, branch)
+
+
+def chosen(state: RunState, step: int | None, here: Iterable[int]) -> Checkpoint:
+    """The retained checkpoint that was asked for. Raises BadData (65) naming also the steps that are only here."""
+    try:
+        return choose(state, step)
+    except BadData as error:
+        steps = ", ".join(f"{n:,}" for n in here)
+        raise BadData(f"{error} This machine alone also has {steps}." if steps else str(error)) from error
+
+
+def _taken(name: str) -> BadConfig:
+    return BadConfig(f"There is a run {name} already. Choose another name with --to.")

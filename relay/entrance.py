@@ -54,7 +54,8 @@ def bring_up(parts: Parts) -> Restored | None:
     ctx, lease = parts.ctx, parts.lease
     with parts.heartbeat.phase(RESTORE_S):
         parts.writer.lending.clear()
-        if push_unsent(parts):
+        unsent = ctx.outbox.pushable(lease.state)
+        if unsent is not None and push_unsent(parts, unsent):
             return None
         if lease.state.head is None:
             ctx.workload.start()
@@ -67,14 +68,12 @@ def bring_up(parts: Parts) -> Restored | None:
     return None if again else restored
 
 
-def push_unsent(parts: Parts) -> bool:
-    """Commit a checkpoint that an earlier session left on this machine, if the head is still its parent (P6)."""
-    ctx, lease = parts.ctx, parts.lease
-    packed = ctx.outbox.pushable(lease.state)
-    if packed is None or not _fits(parts, packed):
+def push_unsent(parts: Parts, packed: Packed) -> bool:
+    """Commit a checkpoint that an earlier session left on this machine (P6); False if it does not fit."""
+    if not _fits(parts, packed):
         return False
     _send(parts, packed, packed.next, "sent from the machine that made it")
-    ctx.listener.tell(f"Committed step {packed.step:,}, which an earlier session left on this machine.")
+    parts.ctx.listener.tell(f"Committed step {packed.step:,}, which an earlier session left on this machine.")
     return True
 
 

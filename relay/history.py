@@ -23,7 +23,7 @@ DIED = frozenset(
     }
 )
 """Ends of links that cost work (relay/session.py, relay/lease.py)."""
-NO_SESSIONS = frozenset({"pushed", "account trains another run", "open"})
+NO_SESSIONS = frozenset({"pushed", "nothing left to push", "account trains another run", "open"})
 """Ends of links that trained nothing by design, or have not ended."""
 TINY_S = 0.001
 LEAST_S = 60.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from relay import changes
@@ -10,7 +11,7 @@ from relay.chain import Change, Intent
 from relay.clock import Runtime
 from relay.errors import Fenced, LeaseHeld
 from relay.heartbeat import newest_sign, place_of_beats, sign_of_life
-from relay.ledger import RunLedger, View
+from relay.ledger import RunLedger, View, check_fence
 from relay.names import Names
 from relay.resting import refuse_halted
 from relay.samehost import HostLocks
@@ -65,7 +66,10 @@ class Lease:
         """How long the lease entry took to land; others could not see it before."""
         self.view = view
         """The newest view this session has seen."""
+        self.lost: Fenced | None = None
+        """What ended it before it was given back, as soon as anything of this session has met that."""
         self._runtime, self._lock = runtime, runtime.lock()
+        self._releasing = False
 
     @property
     def state(self) -> RunState:
@@ -84,7 +88,8 @@ class Lease:
         give_up: Callable[[], bool] = lambda: False,
     ) -> RunState:
         """Append one change under this epoch. Raises Fenced (76), Refused (65), Unsettled (74), StorageUnreachable."""
-        with self._lock:
+        with self._lock, self._noticing():
+            self._releasing = self._releasing or kind == "release"
             self.view = self.ledger.append(
                 kind,
                 build,
@@ -107,9 +112,20 @@ class Lease:
             return self.view.state
 
     def superseded(self) -> bool:
-        """Whether the tail shows a later epoch, or that this one was ended. Raises StorageUnreachable."""
-        holder = self.refresh().holder
-        return holder is None or holder.session != self.session
+        """Whether the tail shows a later epoch, or that others ended this one. Raises StorageUnreachable."""
+        state = self.refresh()
+        if not self._releasing:  # else it may be this session's own release that shows
+            with suppress(Fenced), self._noticing():
+                check_fence(state, self.session, self.epoch)
+        return self.lost is not None
+
+    @contextmanager
+    def _noticing(self) -> Iterator[None]:
+        try:
+            yield
+        except Fenced as fence:
+            self.lost = fence
+            raise
 
 
 class Watch:

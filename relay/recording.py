@@ -37,7 +37,7 @@ def leave_report(parts: Parts, outcome: Outcome, end: str) -> None:
     A session that has lost its lease writes nothing to the store any more (P5): its report stays on this machine.
     """
     ctx, desk, done = parts.ctx, parts.ctx.desk, parts.ctx.runtime.event()
-    fenced = outcome.exit_code == Exit.FENCED or ctx.signal.reason == "fenced"
+    fenced = outcome.exit_code == Exit.FENCED or parts.lease.lost is not None
     if ctx.signal.at_once:
         return
 

@@ -12,7 +12,7 @@ from relay.committer import CommitterDied
 from relay.context import Context, Outcome
 from relay.ending import NotSent
 from relay.entrance import EndedEarly, push_unsent, warm_up
-from relay.errors import BadData, Exit, Fenced, RelayError, UploadFailed
+from relay.errors import BadData, Exit, RelayError, StorageUnreachable, UploadFailed
 from relay.giveback import give_back
 from relay.gpus import gpu_name
 from relay.incidents import record_crash, record_non_finite
@@ -128,14 +128,13 @@ def _train(parts: Parts) -> tuple[Exit, str]:
         parts.trainer.begin(restored)
         parts.offer_compiled()
         end = parts.trainer.run()
-        if end == "fenced":
-            raise Fenced(_fenced_text(lease.state))
-        with parts.trainer.spent.on("upload"):
-            parts.ending.commit_last()
+        if end != "fenced":
+            with parts.trainer.spent.on("upload"):
+                parts.ending.commit_last()
     except NonFinite as failure:
         _drain(parts)
         raise record_non_finite(lease, ctx.facts, failure) from failure
-    return _end(ctx, end)
+    return _end(parts, end)
 
 
 def _drain(parts: Parts) -> None:
@@ -146,7 +145,10 @@ def _drain(parts: Parts) -> None:
 
 
 def _push(parts: Parts) -> tuple[Exit, str]:
-    if not push_unsent(parts):
+    packed = parts.ctx.outbox.pushable(parts.lease.state)
+    if packed is None:  # sent by others while this session waited for the lease, or the run went on without it
+        return Exit.OK, "nothing left to push"
+    if not push_unsent(parts, packed):
         raise BadData("The unsent checkpoint does not fit this training; it stays where it is.")
     return Exit.OK, "pushed"
 
@@ -167,8 +169,9 @@ def _hold(parts: Parts, work: Work) -> Outcome:
             refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks, mine)
             code, holding.reason = _until_ended(parts, work)
     except RelayError as error:
-        failure = error
-        outcome = parts.outcome(_exit_code(ctx, error), _failed(ctx, error), error)
+        failure = _meant(lease, error)
+        holding.reason = _why(ctx, failure)
+        outcome = parts.outcome(_exit_code(parts, failure), _failed(parts, failure), failure)
     except Exception:
         leave_report(parts, parts.outcome(Exit.BUG, ""), holding.reason)
         raise
@@ -177,13 +180,20 @@ def _hold(parts: Parts, work: Work) -> Outcome:
         outcome = parts.outcome(code, text)
     leave_report(parts, outcome, holding.reason)
     if isinstance(failure, NotSent):  # looked for once more, last of all: somebody may have taken it over meanwhile
-        code, text = _exit_code(ctx, failure), _failed(ctx, failure)
+        code, text = _exit_code(parts, failure), _failed(parts, failure)
         return replace(outcome, exit_code=code, message=text, unsent=failure.folder)
     return outcome
 
 
-def _failed(ctx: Context, error: RelayError) -> str:
-    return f"{_sentence(ctx.signal.note)}: the last commit stands. {error}" if _spared(ctx, error) else str(error)
+def _meant(lease: Lease, error: RelayError) -> RelayError:
+    """What a failure is to be told as: others who took over clear files and put them away, here too (P5)."""
+    return lease.lost if lease.lost and isinstance(error, (BadData, StorageUnreachable)) else error
+
+
+def _failed(parts: Parts, error: RelayError) -> str:
+    ctx, lost = parts.ctx, parts.lease.lost
+    text = f"{_sentence(ctx.signal.note)}: the last commit stands. {error}" if _spared(ctx, error) else str(error)
+    return f"{text} {lost}" if lost and isinstance(error, UploadFailed) else text
 
 
 def _until_ended(parts: Parts, work: Work) -> tuple[Exit, str]:
@@ -191,15 +201,16 @@ def _until_ended(parts: Parts, work: Work) -> tuple[Exit, str]:
     try:
         return work(parts)
     except EndedEarly as early:
-        if early.end == "fenced":
-            raise Fenced(_fenced_text(parts.lease.state)) from early
-        return _end(parts.ctx, early.end)
+        return _end(parts, early.end)
 
 
-def _end(ctx: Context, end: End) -> tuple[Exit, str]:
-    """Exit code and reason; a notice says itself who gave it and what time was left."""
+def _end(parts: Parts, end: End) -> tuple[Exit, str]:
+    """Exit code and reason; a notice says itself who gave it and what time was left. Raises Fenced."""
+    if end == "fenced":
+        assert parts.lease.lost is not None, "what asks for this end has seen why"
+        raise parts.lease.lost
     code, reason = ENDS[end]
-    return code, ctx.signal.note if end == "notice" else reason
+    return code, parts.ctx.signal.note if end == "notice" else reason
 
 
 def _asked(ctx: Context) -> str:
@@ -231,12 +242,12 @@ class _Holding:
             step = error.step if isinstance(error, CommitterDied) else parts.ctx.workload.step
             record_crash(parts.lease, parts.ctx.facts, error, step)
         self.reason = self.reason or _why(parts.ctx, error)
-        ours = not isinstance(error, Fenced) and parts.ctx.signal.reason != "fenced"
-        if ours:
+        over = parts.lease.lost is not None
+        if not over:
             with parts.trainer.spent.on("release"):
-                ours = not give_back(parts, self.reason)
+                over = give_back(parts, self.reason) or parts.lease.lost is not None
         parts.heartbeat.stop()
-        if not ours:  # else the lock, which goes with this process, tells the next session here that it is dead
+        if over:  # else the lock, which goes with this process, tells the next session here that it is dead
             parts.ctx.locks.drop(parts.ctx.session)
         parts.finish_trackers()
         if error is None:
@@ -257,10 +268,11 @@ def _crashed(error: BaseException | None) -> bool:
     return isinstance(error, CommitterDied) or (isinstance(error, Exception) and not isinstance(error, RelayError))
 
 
-def _exit_code(ctx: Context, error: RelayError) -> Exit:
-    """A signal decides it whether or not the last commit came through (P6), and so does the loss of the lease (P5)."""
-    if isinstance(error, UploadFailed) and ctx.signal.reason in ("notice", "sigterm", "sigint", "fenced"):
-        return ENDS[ctx.signal.reason][0]
+def _exit_code(parts: Parts, error: RelayError) -> Exit:
+    """The loss of the lease (P5) decides it, and so does a signal whether or not the last commit came through (P6)."""
+    reason = "fenced" if parts.lease.lost else parts.ctx.signal.reason
+    if isinstance(error, UploadFailed) and reason in ("notice", "sigterm", "sigint", "fenced"):
+        return ENDS[reason][0]
     if isinstance(error, NotSent) and error.folder is None:  # only a session with a later lease touches it
         return Exit.FENCED
     return error.exit_code
@@ -283,12 +295,4 @@ def _target_text(ctx: Context, state: RunState) -> str:
     return (
         f"Run {state.project}/{state.run} is at step {state.step:,}, and the target is {ctx.plan.target_steps:,}: "
         f"nothing to do. Raise it with --target-steps N."
-    )
-
-
-def _fenced_text(state: RunState) -> str:
-    by = f" by {state.holder.account}" if state.holder else ""
-    return (
-        f"Another session took the lease{by} (epoch {state.epoch}) while this one was silent. It stopped and wrote "
-        f"nothing more; the durable step is {state.step:,}. Nothing is lost but its own last steps: run again later."
     )

@@ -53,7 +53,14 @@ def test_deaths_are_counted_and_measure_no_speed(changes: dict[str, Any], died: 
 
 
 @pytest.mark.parametrize(
-    "changes", [{"end": "pushed"}, {"end": "open"}, {"end": "account trains another run"}, {"seconds": 0.0}]
+    "changes",
+    [
+        {"end": "pushed"},
+        {"end": "nothing left to push"},
+        {"end": "open"},
+        {"end": "account trains another run"},
+        {"seconds": 0.0},
+    ],
 )
 def test_what_was_no_session_says_nothing(changes: dict[str, Any]) -> None:
     found = history([link(**changes)], NOW)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.fleet import Command
     from tests.simulation.oracle import Oracle, Run
 
-CAUSES_OF_65 = ("halted", "loss is nan", "No retained checkpoint", "does not fit this training", "damaged")
+CAUSES_OF_65 = ("halted", "loss is nan", *(DAMAGE := ("No retained checkpoint", "damaged")))
 
 
 class EndJudge:
@@ -41,6 +41,8 @@ class EndJudge:
             self.require(outcome.durable_step >= command.fleet.pace.target, f"the target is not reached; {told}")
         if code == 65:
             self.require(self.entries_lost or any(cause in outcome.message for cause in CAUSES_OF_65), told)
+        if code == 65 and any(cause in outcome.message for cause in DAMAGE):
+            self.require(self.entries_lost or bool(run.damaged), f"P7: nothing was ever damaged; {told}")
         if code == 65 and "loss is nan" in outcome.message:
             self.require(self._recorded(run, actor, "non-finite"), f"P10: nothing is recorded; {told}")
         if code == 76:

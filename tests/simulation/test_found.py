@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,9 +13,13 @@ from relay.errors import Exit
 from relay.retention import Keep
 from storage.base import Ref, Unavailable
 from tests.relay.sessions import Lab, down
-from tests.simulation.simulate import simulate
+from tests.simulation.simulate import sharing, simulate
+from tests.simulation.trace import Summary
 
-ONCE_FAILING = (114, 146, 255, 761, 859)
+ONCE_FAILING = (
+    *((seed, simulate) for seed in (114, 146, 255, 761, 859)),
+    *((seed, sharing) for seed in (60649, 70218)),
+)
 """They meet what they met only while scenes are drawn as they were; the directed tests do not depend on that."""
 
 
@@ -26,9 +30,11 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     lab.world.close()
 
 
-@pytest.mark.parametrize("seed", ONCE_FAILING)
-def test_a_seed_that_once_failed(seed: int) -> None:
-    assert simulate(seed).entries
+@pytest.mark.parametrize(
+    ("seed", "lived"), ONCE_FAILING, ids=[f"{lived.__name__}-{seed}" for seed, lived in ONCE_FAILING]
+)
+def test_a_seed_that_once_failed(seed: int, lived: Callable[[int], Summary]) -> None:
+    assert lived(seed).entries
 
 
 def test_p5_a_slow_answer_does_not_make_a_living_holder_look_dead(lab: Lab) -> None:

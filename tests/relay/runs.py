@@ -11,9 +11,9 @@ from typing import Any
 from relay.canonical import digest, dumps
 from relay.changes import By, Commit, Genesis, Lease, Release, TookOver
 from relay.clock import Event, Task
-from relay.entry import Entry, encode
+from relay.entry import Entry, decode, encode
 from relay.identity import Pair
-from relay.ledger import RunLedger, View
+from relay.ledger import MACHINE, RunLedger, View
 from relay.names import Names
 from relay.rules import apply
 from relay.state import Checkpoint, RunState
@@ -156,3 +156,13 @@ def raw(store: Store, seq: int) -> bytes:
 def overwrite(store: Store, seq: int, data: bytes) -> None:
     """What only damage or an outsider does."""
     store.put(f"{NAMES.ledger}{seq:020d}.json", data)
+
+
+def seqs(store: Store) -> list[int]:
+    """The slots that hold an entry."""
+    return [int(stat.name[-25:-5]) for stat in store.list(NAMES.ledger)]
+
+
+def nonces(store: Store) -> list[str]:
+    """Of the entries, by slot."""
+    return [decode(raw(store, seq), MACHINE.kinds, seq).nonce for seq in seqs(store)]

@@ -1,4 +1,4 @@
-"""The ledger on a store: races, lost replies, fencing, damage, and what reading costs (P2, P4, P5)."""
+"""The ledger on a store: races, fencing, what a run begins with and what readers see (P2, P4, P5)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from random import Random
 
 import pytest
 
-from relay.changes import By, Commit, Lease, Noted, Refused, Release, Retire
-from relay.entry import MAX_BYTES, decode, encode
-from relay.errors import BadConfig, BadData, Exit, Fenced, StorageUnreachable
-from relay.ledger import MACHINE, Intent, RunLedger, Unsettled
-from relay.rules import apply, links_to_archive
-from relay.state import MAX_LINKS, History, NextDigest, RunState
+from relay.changes import Commit, Lease, Noted, Refused
+from relay.errors import BadConfig, BadData, Exit, Fenced
+from relay.ledger import RunLedger
+from relay.state import MAX_LINKS, RunState
 from relay.verify import verify
-from storage.base import Denied, Store, Unavailable
 from storage.memory import MemoryStore
-from storage.wrapper import CountingStore, Wrapper
+from storage.wrapper import CountingStore
 from tests.relay.runs import (
     NAMES,
     PROJECT,
@@ -26,22 +23,11 @@ from tests.relay.runs import (
     QuietRuntime,
     begun,
     checkpoint,
-    follower,
-    forged,
     genesis,
     id_of,
-    overwrite,
     raw,
+    seqs,
 )
-from tests.storage.faulty import FaultyStore
-
-
-def seqs(store: Store) -> list[int]:
-    return [int(stat.name[-25:-5]) for stat in store.list(NAMES.ledger)]
-
-
-def nonces(store: Store) -> list[str]:
-    return [decode(raw(store, seq), MACHINE.kinds, seq).nonce for seq in seqs(store)]
 
 
 def test_a_run_is_begun_once_and_its_config_is_pinned() -> None:
@@ -178,106 +164,6 @@ def test_a_lease_taken_while_ours_was_being_appended_fences_it() -> None:
     assert new.ledger.read().state.step == 0
 
 
-@pytest.mark.parametrize("fault", ["after", "late"])
-def test_a_lost_reply_is_settled_by_reading_the_slot(fault: str) -> None:
-    store, client = begun(FaultyStore(MemoryStore()))
-    assert isinstance(store, FaultyStore)
-    store.script("put_if_absent", fault)  # type: ignore[arg-type]
-    view = client.commit(10)
-    store.land()
-    assert (view.state.step, seqs(store)) == (10, [0, 1, 2])
-    assert client.commit(20).state.links[-1].commits == 2
-
-
-def test_an_unknown_outcome_is_said_and_the_same_intent_lands_once() -> None:
-    store, client = begun(FaultyStore(MemoryStore()))
-    assert isinstance(store, FaultyStore)
-    store.script("put_if_absent", "late", *["before"] * 20)
-    with pytest.raises(Unsettled) as error:
-        client.commit(10)
-    assert error.value.exit_code == Exit.UPLOAD_FAILED
-    assert client.ledger.read().state.step == 0
-    store.land()
-    store._scripts.clear()
-    note = Noted(cause="skew", text="", step=0)
-    other = Client(store.inner, 2)
-    other.ledger.append("incident", lambda s: note, session=other.session, account=None)
-    view = client.commit(10, intent=error.value.intent)
-    assert (view.state.step, view.state.links[-1].commits, view.seq) == (10, 1, 3)
-    assert len(set(nonces(store.inner))) == 4
-
-
-def test_an_intent_that_did_not_land_is_sent_again_under_its_nonce() -> None:
-    store, client = begun(FaultyStore(MemoryStore()))
-    assert isinstance(store, FaultyStore)
-    store.script("put_if_absent", *["before"] * 20)
-    intent: Intent[RunState] = client.ledger.intent()
-    with pytest.raises(Unsettled):
-        client.commit(10, intent=intent)
-    store._scripts.clear()
-    assert client.commit(10, intent=intent).seq == 2
-    assert nonces(store.inner)[2] == intent.nonce
-
-
-def test_an_own_entry_that_lands_late_is_folded_in() -> None:
-    store, client = begun(FaultyStore(MemoryStore()))
-    assert isinstance(store, FaultyStore)
-    store.script("put_if_absent", "late", *["before"] * 20)
-    with pytest.raises(Unsettled):
-        client.commit(10)
-    store.land()
-    store._scripts.clear()
-    view = client.commit(20)
-    assert (view.state.step, [c.key for c in view.state.retained]) == (20, [(10, 1), (20, 1)])
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_under_chance_faults_every_intent_lands_once_and_no_slot_is_skipped(seed: int) -> None:
-    inner = MemoryStore()
-    chance = Random(seed)
-    begun(inner)[1].release()
-    clients = [Client(FaultyStore(inner, Random(seed + n), before=0.04, after=0.04, throttled=0.02), n) for n in (2, 3)]
-    done = 0
-    for _ in range(60):
-        client = chance.choice(clients)
-        try:
-            if chance.random() < 0.2 or not client.epoch:
-                client.lease()
-            else:
-                client.commit(Client(inner, 9).ledger.read().state.step + 5)
-                done += 1
-        except (Fenced, Unsettled, StorageUnreachable):
-            continue
-    assert done >= 5
-    assert seqs(inner) == list(range(len(seqs(inner))))
-    assert len(set(nonces(inner))) == len(seqs(inner))
-    assert all(not point.damage for point in Client(inner, 8).ledger.walk(seqs(inner)[-1]))
-
-
-@pytest.mark.parametrize("error", [Denied("403"), Unavailable("timeout")])
-def test_a_store_that_refuses_is_69_and_never_an_empty_run(error: Exception) -> None:
-    store, _ = begun()
-
-    class Refusing(Wrapper):
-        def stat(self, ref: object) -> object:  # type: ignore[override]
-            raise error
-
-        def read_range(self, *args: object) -> bytes:  # type: ignore[override]
-            raise error
-
-    with pytest.raises(StorageUnreachable) as caught:
-        RunLedger(Refusing(store), PROJECT, RUN, QuietRuntime()).peek()
-    assert caught.value.exit_code == Exit.STORAGE_UNREACHABLE
-
-
-def test_a_refused_first_send_is_69_not_unknown() -> None:
-    store, client = begun(FaultyStore(MemoryStore()))
-    assert isinstance(store, FaultyStore)
-    store.script("put_if_absent", Denied("read-only"))
-    with pytest.raises(StorageUnreachable, match="read-only"):
-        client.commit(10)
-
-
 def test_reading_writes_nothing() -> None:
     inner, _ = begun()
     store = CountingStore(inner)
@@ -322,99 +208,3 @@ def test_links_that_leave_the_state_are_kept_in_history_objects() -> None:
     store.delete(store.ref(state.history.ref))
     with pytest.raises(BadData, match="history object"):
         reader.archived_links(state)
-
-
-def long_log(inner: MemoryStore, length: int) -> None:
-    """A run's log of `length` entries, of which only the newest two (and what no reader asks for) are there."""
-    client = begun(inner)[1]
-    view = client.ledger.read()
-    for seq in range(view.seq + 1, length - 2):
-        overwrite(inner, seq, b"nobody reads this")
-    older = view.entry.model_copy(update={"seq": length - 2, "base": length - 3, "nonce": id_of(5)})
-    overwrite(inner, length - 2, encode(older))
-    overwrite(inner, length - 1, follower(encode(older), older, view.state))
-
-
-@pytest.mark.parametrize(("hinted", "reads"), [(True, 6), (False, 31)])
-def test_reading_10000_entries_costs_few_requests(hinted: bool, reads: int) -> None:
-    inner = MemoryStore()
-    long_log(inner, 10_000)
-    inner.delete(inner.ref(NAMES.ledger.removesuffix("/") + ".hint"))
-    if hinted:
-        RunLedger(inner, PROJECT, RUN, QuietRuntime()).chain.log.publish_hint(9_999, "0" * 64)
-    store = CountingStore(inner)
-    ledger = RunLedger(store, PROJECT, RUN, QuietRuntime())
-    assert ledger.read().seq == 9_999
-    assert store.reads <= reads and store.counts["list"] == 1
-    store.counts.clear()
-    assert ledger.read().seq == 9_999
-    assert store.reads <= 2 and store.counts["list"] == 0
-
-
-def test_an_entry_that_claims_to_pass_over_the_whole_log_costs_few_requests() -> None:
-    inner = MemoryStore()
-    long_log(inner, 10_000)
-    last = decode(raw(inner, 9_999), MACHINE.kinds, 9_999)
-    overwrite(inner, 10_000, forged(raw(inner, 9_999), last, base=0))
-    store = CountingStore(inner)
-    view = RunLedger(store, PROJECT, RUN, QuietRuntime()).read()
-    assert (view.seq, view.entry.seq) == (10_000, 9_999)
-    assert store.reads <= 45
-
-
-def test_a_reader_far_behind_reads_only_the_newest() -> None:
-    store = CountingStore(MemoryStore())
-    reader, writer = Client(store, 2), begun(store.inner)[1]
-    reader.ledger.read()
-    for step in range(1, 60):
-        writer.commit(step)
-        if step % 20 == 0:
-            writer.append("retire", lambda s: Retire(retire=tuple(c.key for c in s.retained[:-2])))
-    store.counts.clear()
-    assert reader.ledger.read() == writer.ledger.read()
-    assert store.reads <= 90
-    for step in range(60, 160):
-        writer.commit(step)
-        if step % 20 == 0:
-            writer.append("retire", lambda s: Retire(retire=tuple(c.key for c in s.retained[:-2])))
-    store.counts.clear()
-    assert reader.ledger.read().state.step == 159
-    assert store.reads <= 20
-
-
-def test_an_append_costs_few_requests() -> None:
-    store = CountingStore(begun()[0])
-    client = Client(store, 1)
-    client.ledger.read()
-    client.epoch = 1
-    client.commit(1)
-    store.counts.clear()
-    client.commit(2)
-    assert store.reads <= 2
-    assert (store.counts["put_if_absent"], store.counts["put"], store.counts["now"]) == (1, 0, 1)
-
-
-def test_500_accounts_in_a_run_keep_an_entry_small() -> None:
-    client = begun()[1]
-    client.release()
-    state = client.ledger.read().state
-    by = By(id_of(1), "account_0", 0, state.updated)
-    for number in range(1, 1_500):
-        account = f"account-of-a-person-with-a-rather-long-name-{number % 500:03d}"
-        by = By(id_of(number), account, state.epoch + 1, by.at + 600)
-        moved = links_to_archive(state)
-        total = (state.history.links if state.history else 0) + len(moved)
-        history = History(ref=NAMES.history(state.epoch), sha256="a" * 64, links=total) if moved else None
-        state = apply(state, "lease", Lease(history=history).model_dump(mode="json"), by)
-        if number % 40 == 0:
-            where = checkpoint(number, state.epoch, next=NextDigest(step=number + 1, path="p" * 200, digest="d" * 64))
-            state = apply(state, "commit", Commit(checkpoint=where).model_dump(mode="json"), by)
-        release = Release(reason="budget " * 20, seconds=550.0)
-        state = apply(state, "release", release.model_dump(mode="json"), by)
-    for number in range(30):
-        note = Noted(cause="c" * 200, text="t" * 500, step=number)
-        state = apply(state, "incident", note.model_dump(mode="json"), by)
-    assert len(state.usage) == 501 and len(state.retained) > 30
-    assert sum(one.seconds for one in state.usage.values()) == pytest.approx(550.0 * 1_499 + 60.0)
-    entry = client.ledger.read().entry.model_copy(update={"state": state.model_dump(mode="json")})
-    assert 100_000 < len(encode(entry)) <= MAX_BYTES

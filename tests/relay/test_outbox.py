@@ -13,7 +13,7 @@ from relay.outbox import Outbox, claimed_outbox, hashed, outbox_of
 from relay.packed import LocalFile, Packed
 from relay.state import RunState
 from tests.relay.cli import Desk
-from tests.relay.test_retention import HASH, Story
+from tests.relay.story import HASH, Story
 from tests.relay.toy import ToyWorkload
 
 CONFIG = Story().state.config_hash

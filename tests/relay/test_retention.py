@@ -1,104 +1,17 @@
-"""What stays and what may go: no view, however old, ever allows deleting what any later state retains (P8, I8)."""
+"""What may go by the pure rules: no view, however old, allows deleting what any later state retains (P8, I8)."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.changes import By
-from relay.collect import Housekeeper, delete, sweep_signs
-from relay.heartbeat import request_stop
+from relay.collect import delete
 from relay.keeping import KEPT_CHECKPOINTS
-from relay.manifest import FileEntry, Manifest
-from relay.names import Names
-from relay.retention import GRACE_S, ROOM, Keep, going, judge_files, to_retire
-from relay.rules import apply
-from relay.state import MAX_RETAINED, Checkpoint, RunState
-from storage.base import Denied, QuotaExceeded, Ref, Stat
+from relay.manifest import FileEntry
+from relay.retention import GRACE_S, Keep, going, judge_files
+from storage.base import Denied, Ref, Stat
 from storage.memory import MemoryStore
-from tests.relay.sessions import PROJECT, RUN, Lab, genesis
-
-NAMES = Names(PROJECT, RUN)
-HASH = "a" * 64
-
-
-def manifest_of(key: tuple[int, int]) -> Manifest:
-    files = tuple(
-        FileEntry(name=name, key=NAMES.checkpoint(*key) + name, ref=NAMES.checkpoint(*key) + name, size=1, sha256=HASH)
-        for name in ("a.bin", "b.bin")
-    )
-    step, epoch = key
-    return Manifest(
-        project=PROJECT, run=RUN, step=step, epoch=epoch, state_hash=HASH, files=files, config_hash=HASH,
-        fingerprint={}, code_version="1",
-    )  # fmt: skip
-
-
-def checkpoint(key: tuple[int, int], metric: float | None = None) -> Checkpoint:
-    name = NAMES.manifest(*key)
-    return Checkpoint(
-        step=key[0], epoch=key[1], manifest=name, ref=name, sha256=HASH, state_hash=HASH, bytes=3, metric=metric
-    )
-
-
-class Story:
-    """A run lived through by the real rules, with the files its sessions left."""
-
-    def __init__(self) -> None:
-        self.now, self.session = 1000.0, "0" * 32
-        self.state = apply(None, "genesis", genesis().model_dump(mode="json"), By(self.session, None, 0, self.now))
-        self.states = [self.state]
-        self.files: dict[str, float] = {}
-
-    def do(self, kind: str, change: dict[str, object], epoch: int | None = None) -> None:
-        self.now += 10
-        by = By(self.session, "alice", self.state.epoch if epoch is None else epoch, self.now)
-        self.state = apply(self.state, kind, change, by)
-        self.states.append(self.state)
-
-    def lease(self) -> None:
-        holder = self.state.holder
-        gone = {"epoch": holder.epoch, "reason": "dead", "seconds": 1.0} if holder else None
-        self.session = f"{self.state.epoch + 1:032x}"
-        self.do("lease", {"ttl_s": 10.0, "target_steps": 9, "took_over": gone}, self.state.epoch + 1)
-
-    def upload(self, key: tuple[int, int]) -> None:
-        for name in ("a.bin", "b.bin", "manifest.json"):
-            self.files[NAMES.checkpoint(*key) + name] = self.now
-
-    def commit(self, metric: float | None) -> None:
-        key = (self.state.step + 10, self.state.epoch)
-        self.upload(key)
-        self.do("commit", {"checkpoint": checkpoint(key, metric).model_dump(mode="json")})
-
-    def garbage(self) -> None:
-        self.upload((self.state.step + 5, self.state.epoch))
-
-    def rewind(self) -> None:
-        good = self.state.undamaged
-        if len(good) > 1 and not self.state.committed_by(self.state.epoch):
-            self.do("rewind", {"damaged": [good[-1].key], "to": good[-2].key, "evidence": "bad"})
-
-    def retire(self, keep: Keep) -> None:
-        going = to_retire(self.state, keep)
-        if going:
-            self.do("retire", {"retire": [list(key) for key in going]})
-
-    def listed(self) -> list[Stat]:
-        return [Stat(name, name, 1, modified) for name, modified in sorted(self.files.items())]
-
-
-def deletable(state: RunState, *args: Any, **more: Any) -> list[Stat]:
-    """What may go, in the order to delete it."""
-    return going(judge_files(state, NAMES, *args, **more))
-
-
-def verified(state: RunState) -> dict[tuple[int, int], Manifest]:
-    return {c.key: manifest_of(c.key) for c in state.retained}
-
+from tests.relay.story import HASH, NAMES, Story, deletable, manifest_of, verified
 
 STEPS = st.lists(
     st.sampled_from(["lease", "commit", "commit", "best", "garbage", "rewind", "retire", "wait", "clean"]), max_size=40
@@ -313,79 +226,3 @@ def test_a_folder_that_could_not_be_emptied_keeps_its_manifest() -> None:
     assert NAMES.manifest(10, 1) in left and len(left) == 2
     store.delete = remove
     assert delete(gone, store, NAMES, lambda: True) == {(10, 1)}
-
-
-def test_a_session_cleans_up_behind_itself_an_hour_later(lab: Lab) -> None:
-    lab.run(lab.session(target_steps=5000, every_steps=500, keep=Keep(2)))
-    steps = sorted({NAMES.parse_checkpoint(stat.name)[0] for stat in lab.shared.list(NAMES.checkpoints)})
-    assert steps[-1] == 5000 and len(steps) > 2, "those of the last hour are still there"
-    lab.world.now += 2 * GRACE_S
-    lab.run(lab.session("bob", target_steps=6000, every_steps=500, keep=Keep(2)))
-    left = sorted({NAMES.parse_checkpoint(stat.name)[0] for stat in lab.shared.list(NAMES.checkpoints)})
-    assert len(left) <= 5
-    assert {c.step for c in lab.state().retained} == {5500, 6000}
-
-
-def test_a_store_that_is_full_of_retired_files_is_cleaned_though_nothing_can_be_written(lab: Lab) -> None:
-    """Writes and the clock, which writes, fail until something is deleted."""
-    lab.run(lab.session(target_steps=100, every_steps=10, keep=Keep(2)))
-    before = len(list(lab.shared.list(NAMES.checkpoints)))
-    lab.world.now += 2 * GRACE_S
-    session = lab.session("bob", target_steps=300, every_steps=50, keep=Keep(2), patience_s=200)
-
-    def full(verb: str, name: str) -> None:
-        crowded = len(list(lab.shared.list(NAMES.checkpoints))) >= before - 4
-        if verb in ("put", "put_if_absent", "now") and crowded:
-            raise QuotaExceeded("no space left")
-
-    lab.world.at(lab.world.now + 2, lambda: setattr(session.store, "fail", full))
-    outcome = lab.run(session)
-    assert lab.state().step == 300, outcome.message
-
-
-def test_a_list_of_retained_checkpoints_never_gets_so_full_that_it_bricks_the_run(lab: Lab) -> None:
-    outcome = lab.run(lab.session(target_steps=600, every_steps=10, keep=Keep(60)))
-    assert outcome.durable_step == 600 and len(lab.state().retained) <= ROOM
-
-
-def test_a_full_list_is_retired_from_before_the_next_commit(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Housekeeper, "_retire", lambda self: None)
-        lab.run(lab.session(target_steps=10 * MAX_RETAINED, every_steps=10))
-    assert len(lab.state().retained) == MAX_RETAINED
-    assert lab.run(lab.session("bob", target_steps=600, every_steps=10)).durable_step == 600
-
-
-def signs(lab: Lab) -> set[str]:
-    found = (stat.name.rpartition("/")[2] for stat in lab.shared.list(f"runs/{PROJECT}/{RUN}/"))
-    return {name for name in found if name.startswith(("heartbeat.", "stop."))}
-
-
-def test_old_signs_of_life_are_swept_and_the_present_ones_stay(lab: Lab) -> None:
-    lab.run(lab.session(target_steps=2000, every_steps=500))
-    request_stop(lab.shared, Names(PROJECT, RUN), 1, "late")
-    assert signs(lab) == {"heartbeat.1", "stop.1"}
-    lab.run(lab.session("bob", target_steps=4000, every_steps=500))
-    assert signs(lab) == {"heartbeat.2"}
-
-
-def test_only_exact_names_below_the_epoch_are_swept() -> None:
-    store = MemoryStore()
-    keep = ["heartbeat.3", "stop.3", "heartbeat.4", "heartbeat.02", "heartbeat.1.bak", "ledger/heartbeat.1"]
-    for name in (*keep, "heartbeat.2", "stop.0"):
-        store.put(NAMES.home + name, b"x")
-    sweep_signs(store, NAMES, 3)
-    assert {stat.name for stat in store.list("")} == {NAMES.home + name for name in keep}
-
-
-def test_a_sweep_that_fails_harms_nothing(lab: Lab) -> None:
-    lab.run(lab.session(target_steps=1000, every_steps=500))
-    session = lab.session("bob", target_steps=2000, every_steps=500)
-
-    def fail(verb: str, name: str) -> None:
-        if verb == "delete" and "heartbeat" in name:
-            raise Denied("locked")
-
-    session.store.fail = fail
-    assert lab.run(session).exit_code == 0
-    assert lab.state().step == 2000

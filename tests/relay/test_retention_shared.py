@@ -10,7 +10,7 @@ from relay.changes import Refused
 from relay.manifest import FileEntry, Manifest
 from relay.retention import GRACE_S, ROOM, Keep, to_retire
 from relay.state import MAX_RETAINED, Checkpoint, RunState
-from tests.relay.test_retention import HASH, NAMES, Story, checkpoint, deletable, manifest_of
+from tests.relay.story import HASH, NAMES, Story, checkpoint, deletable, manifest_of
 
 Key = tuple[int, int]
 TABLE = "table.bin"

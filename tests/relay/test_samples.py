@@ -20,9 +20,9 @@ from relay.ledger import RunLedger
 from relay.samples import GATHERED, MAX_COLUMNS, MAX_ROWS, MAX_STATE, Gathered, Row, Samples, table, thinned
 from relay.session import push
 from storage.base import Unavailable
+from tests.relay.rulings import by, committed, leased, new
 from tests.relay.runs import checkpoint
 from tests.relay.sessions import PROJECT, RUN, Lab
-from tests.relay.test_rules import by, committed, leased, new
 from tests.relay.toy import ToyWorkload
 
 ROWS = st.lists(st.integers(1, 5000), min_size=1, max_size=400, unique=True).map(

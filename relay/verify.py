@@ -116,10 +116,11 @@ def _checkpoints(
             found.checkpoints.append(checked)
 
 
-def quick_look(state: RunState, store: Store, names: Names) -> list[Checked]:
+def quick_look(ledger: RunLedger, state: RunState, store: Store) -> list[Checked]:
     """Every retained checkpoint by its manifest and the sizes of its files only. Raises StorageUnreachable (69)."""
     check = _once(_size)
-    return judged(state, [_checkpoint(c, state, store, names, check) for c in state.retained])
+    looked = [(c, _checkpoint(c, state, store, ledger.names, check)) for c in state.retained]
+    return judged(state, [checked for c, checked in looked if checked.ok or retained(ledger, c)])
 
 
 def _checkpoint(

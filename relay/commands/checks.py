@@ -31,7 +31,8 @@ from relay.endpoint import record
 from relay.errors import BadData, Exit
 from relay.filling import ONLY_LEDGER, UNKNOWN_GROWTH, sessions_until_full
 from relay.identity import Opened, open_run, salvaged_run
-from relay.names import FRAGMENT, Names
+from relay.ledger import RunLedger
+from relay.names import FRAGMENT
 from relay.outbox import outbox_of
 from relay.paragraphs import columns
 from relay.policy import shipped
@@ -187,7 +188,7 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
     if found is None:
         raise error
     state, settings = found.view.state, resolved.settings
-    intact = [c.step for c in quick_look(state, stores.checkpoints, found.names) if c.ok]
+    intact = [c.step for c in quick_look(found.ledger, state, stores.checkpoints) if c.ok]
     means = verdict.hole(found.names.run, intact)
     yield from checkup.holes(lost(found.ledger.chain.log, str(error), found.view.seq, means))
     seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
@@ -195,5 +196,6 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
 
 def of_checkpoints(app: App, resolved: Resolved[BaseModel], state: RunState) -> Iterator[Finding]:
     """Every retained checkpoint, by manifest and sizes."""
-    store = open_stores(app, resolved, read_only=True).checkpoints
-    return checkup.checkpoints(state, quick_look(state, store, Names(state.project, state.run)))
+    stores = open_stores(app, resolved, read_only=True)
+    ledger = RunLedger(stores.ledger, state.project, state.run, app.runtime)
+    return checkup.checkpoints(state, quick_look(ledger, state, stores.checkpoints))

@@ -17,14 +17,14 @@ from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunO
 from relay.commands.reading import require
 from relay.errors import BadData, UsageError
 from relay.identity import Opened, Pair
+from relay.manifest import Manifest
 from relay.modelcard import CARD, Told, card
 from relay.outbox import Outbox
 from relay.pinned import difference
 from relay.resting import refuse_deleted
-from relay.restore import fetch_unheld, read_manifest
+from relay.restore import fetch_unheld
 from relay.state import Checkpoint, RunState
 from relay.transfers import showing
-from relay.trouble import speaking
 from relay.wording import counted, duration, metric
 from relay.workload import Workload
 
@@ -109,7 +109,7 @@ def of_run(
     workload = app.kind.build(app.kind.pinned(pinned, wanted), app.kind.device(resolved.settings.device), data)
     chosen = choose(opened.view.state, step)
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        load(workload, bring(app, chosen, opened, stores, Path(scratch)))
+        load(workload, bring(app, chosen, opened, stores, Path(scratch))[0])
     which = role(opened.view.state, chosen)
     about = {"run": resolved.settings.run, "step": chosen.step, "which": which}
     return Subject(workload, f"step {chosen.step:,} ({which})", about)
@@ -158,23 +158,26 @@ def export(
     chosen = choose(opened.view.state, step)
     place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        folder = bring(app, chosen, opened, stores, Path(scratch))
+        folder, manifest = bring(app, chosen, opened, stores, Path(scratch))
         pinned = opened.ledger.genesis().config
         files = list(app.kind.export(folder, place, pinned, raw, "safetensors" if form is Form.hub else form.value))
     if form is Form.hub:
-        files.append(str(write_card(app, opened, stores, chosen, pinned, raw, place)))
+        files.append(str(write_card(app, opened.view.state, chosen, pinned, raw, place, manifest.metrics)))
     document = {"schema": "relay.export/1", "step": chosen.step, "files": files, "exact": False}
     note = "Weights only: training cannot go on exactly from these files; `fork` does that."
     emit(as_json, document, "\n".join([*files, note]))
 
 
 def write_card(
-    app: App, opened: Opened, stores: Pair, chosen: Checkpoint, pinned: dict[str, Any], raw: bool, place: Path
+    app: App,
+    state: RunState,
+    chosen: Checkpoint,
+    pinned: dict[str, Any],
+    raw: bool,
+    place: Path,
+    metrics: Mapping[str, float],
 ) -> Path:
-    """The model card of what was exported to a folder. Raises StorageUnreachable (69)."""
-    state = opened.view.state
-    with speaking(stores.checkpoints):
-        metrics = read_manifest(chosen, state, stores.checkpoints, opened.names).metrics
+    """The model card of what was exported to a folder."""
     preset = app.kind.preset(str(pinned.get("task"))).model_dump(mode="json")
     arch = [f"{c.key}={c.mine}" for c in difference(preset, pinned) if c.key.startswith("arch.")]
     overrides = [f"task={pinned.get('task')}", *arch]
@@ -206,12 +209,12 @@ def role(state: RunState, checkpoint: Checkpoint) -> str:
     return "best on validation" if checkpoint.key == state.best else "retained checkpoint"
 
 
-def bring(app: App, checkpoint: Checkpoint, opened: Opened, stores: Pair, scratch: Path) -> Path:
+def bring(app: App, checkpoint: Checkpoint, opened: Opened, stores: Pair, scratch: Path) -> tuple[Path, Manifest]:
     """The checkpoint's files, verified, on this machine. Raises BadData (65), StorageUnreachable (69)."""
     outbox = Outbox(scratch)
     with showing(say, app.runtime) as show:
-        fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, outbox, show)
-    return outbox.folder(checkpoint.key)
+        manifest = fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, outbox, show)
+    return outbox.folder(checkpoint.key), manifest
 
 
 def load(workload: Workload, folder: Path) -> None:

@@ -6,9 +6,11 @@ import pytest
 
 from relay.collect import Housekeeper, sweep_signs
 from relay.heartbeat import request_stop
+from relay.ledger import RunLedger
 from relay.names import Names
 from relay.retention import GRACE_S, ROOM, Keep
 from relay.state import MAX_RETAINED
+from relay.verify import quick_look
 from storage.base import Denied, QuotaExceeded
 from storage.memory import MemoryStore
 from tests.relay.sessions import PROJECT, RUN, Lab
@@ -54,6 +56,20 @@ def test_a_full_list_is_retired_from_before_the_next_commit(lab: Lab, monkeypatc
         lab.run(lab.session(target_steps=10 * MAX_RETAINED, every_steps=10))
     assert len(lab.state().retained) == MAX_RETAINED
     assert lab.run(lab.session("bob", target_steps=600, every_steps=10)).durable_step == 600
+
+
+def test_a_look_under_which_checkpoints_are_retired_and_deleted_calls_none_of_them_damaged(lab: Lab) -> None:
+    """As of `doctor` on a machine that slept; what is retained and gone is still told."""
+    lab.run(lab.session(target_steps=40, keep=Keep(9)))
+    before = lab.state()
+    lab.run(lab.session("bob", target_steps=100, keep=Keep(2)))
+    lab.world.now += 2 * GRACE_S
+    lab.run(lab.session("bob", target_steps=120, keep=Keep(2)))
+    ledger = RunLedger(lab.shared, PROJECT, RUN, lab.world.process())
+    assert not any(lab.shared.list(f"{NAMES.checkpoints}step_10."))
+    assert quick_look(ledger, before, lab.shared) == []
+    lab.damage("step_120.e3/ema.json", lambda data: None)
+    assert [(c.step, c.ok) for c in quick_look(ledger, lab.state(), lab.shared)] == [(110, True), (120, False)]
 
 
 def signs(lab: Lab) -> set[str]:

@@ -23,7 +23,6 @@ from storage.base import Store, StoreError
 
 def archive(
     ledger: RunLedger,
-    store: Store,
     runtime: Runtime,
     locks: HostLocks,
     *,
@@ -35,7 +34,7 @@ def archive(
 
     Raises LeaseHeld (73) while somebody trains it, PolicyRefused (77) if it was deleted, and what the ledger raises.
     """
-    free = obstacle_of(store, ledger.names, runtime, locks)
+    free = obstacle_of(ledger, runtime, locks)
     while True:
         state, gone = vacant(ledger, runtime, free, runtime.monotonic(), notice, lambda: None)
         refuse_deleted(state)

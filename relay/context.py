@@ -81,12 +81,9 @@ class Context:
 
     runtime: Runtime
     ledger: RunLedger
-    ledger_store: Store
-    """Where the ledger lies: the store's clock, and what is read beside the log."""
     heartbeat_store: Store
-    """The same store through a client without retries."""
+    """The ledger's store through a client without retries."""
     checkpoint_store: Store
-    names: Names
     workload: Workload
     facts: Facts
     session: str
@@ -107,6 +104,16 @@ class Context:
     successor: Callable[[RunState], str | None] = lambda state: None
     """Whom the release proposes as next."""
     desk: Desk = field(default_factory=lambda: Desk())
+
+    @property
+    def ledger_store(self) -> Store:
+        """Where the ledger lies: the store's clock, and what is read beside the log."""
+        return self.ledger.store
+
+    @property
+    def names(self) -> Names:
+        """Where the run's objects lie."""
+        return self.ledger.names
 
 
 @dataclass(frozen=True)

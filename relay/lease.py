@@ -12,13 +12,11 @@ from relay.clock import Runtime
 from relay.errors import Fenced, LeaseHeld
 from relay.heartbeat import newest_sign, place_of_beats, sign_of_life
 from relay.ledger import RunLedger, View, check_fence
-from relay.names import Names
 from relay.resting import refuse_halted
 from relay.samehost import HostLocks
 from relay.state import Holder, RunState
 from relay.trouble import speaking
 from relay.zones import local
-from storage.base import Store
 
 LATE_S = 60.0
 """Past a holder's latest end by this much, anybody may take over, heartbeats or not."""
@@ -156,8 +154,6 @@ class Watch:
 
 def acquire(
     ledger: RunLedger,
-    store: Store,
-    names: Names,
     runtime: Runtime,
     locks: HostLocks,
     wish: Wish,
@@ -176,23 +172,23 @@ def acquire(
 
     def free(state: RunState) -> Held | changes.TookOver | None:
         refuse_halted(state)
-        found = _obstacle(state, store, names, runtime, locks, watch)
+        found = _obstacle(state, ledger, runtime, locks, watch)
         heed()
         return found
 
     while True:
         state, gone = vacant(ledger, runtime, free, until, notice, heed)
-        lease = _take(ledger, store, runtime, wish, state, gone)
+        lease = _take(ledger, runtime, wish, state, gone)
         if lease is not None:
             return lease
 
 
 def obstacle_of(
-    store: Store, names: Names, runtime: Runtime, locks: HostLocks
+    ledger: RunLedger, runtime: Runtime, locks: HostLocks
 ) -> Callable[[RunState], Held | changes.TookOver | None]:
     """What `vacant` asks of each state, for somebody who wants no lease."""
     watch = Watch()
-    return lambda state: _obstacle(state, store, names, runtime, locks, watch)
+    return lambda state: _obstacle(state, ledger, runtime, locks, watch)
 
 
 def vacant(
@@ -228,15 +224,16 @@ def _sleep(runtime: Runtime, seconds: float, heed: Callable[[], None]) -> None:
 
 
 def _obstacle(
-    state: RunState, store: Store, names: Names, runtime: Runtime, locks: HostLocks, watch: Watch
+    state: RunState, ledger: RunLedger, runtime: Runtime, locks: HostLocks, watch: Watch
 ) -> Held | changes.TookOver | None:
     """Who is in the way; else how the last holder was found dead; None if it released."""
     holder = state.holder
     if holder is None:
         return None
+    store = ledger.store
     with speaking(store, f"Cannot tell whether {holder.account} still trains this run"):
         now = store.now()  # before the look: however long an answer takes, no holder looks older than it was
-        beat = sign_of_life(store, names, holder.epoch, holder.beat)
+        beat = sign_of_life(store, ledger.names, holder.epoch, holder.beat)
         sign = newest_sign(holder.since, beat, now)
         if locks.is_dead(holder.session):
             return _gone(holder, min(sign, now), "process on the same machine is gone")
@@ -255,10 +252,10 @@ def _gone(holder: Holder, sign: float, reason: str) -> changes.TookOver:
 
 
 def _take(
-    ledger: RunLedger, store: Store, runtime: Runtime, wish: Wish, seen: RunState, gone: changes.TookOver | None
+    ledger: RunLedger, runtime: Runtime, wish: Wish, seen: RunState, gone: changes.TookOver | None
 ) -> Lease | None:
     """Append the lease; None if somebody else was faster."""
-    taken_at = runtime.monotonic()
+    taken_at, store = runtime.monotonic(), ledger.store
     with speaking(store, "The store does not tell the time"):
         latest_end = None if wish.ends_in_s is None else store.now() + wish.ends_in_s
         beat = place_of_beats(store)

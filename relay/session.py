@@ -99,8 +99,6 @@ def _enter(ctx: Context, gpu: str | None = None) -> Lease:
     try:
         return acquire(
             ctx.ledger,
-            ctx.ledger_store,
-            ctx.names,
             ctx.runtime,
             ctx.locks,
             wish,

@@ -192,10 +192,8 @@ class Opening:
         return Context(
             runtime=app.runtime,
             ledger=opened.ledger,
-            ledger_store=self.stores.ledger,
             heartbeat_store=_bare_client(app, ledger_url),
             checkpoint_store=self.stores.checkpoints,
-            names=opened.names,
             workload=workload,
             facts=Facts(config_hash(config), fingerprint, relay.__version__),
             session=app.session,

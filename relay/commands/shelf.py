@@ -41,13 +41,11 @@ def archive(
     """Let nobody train a run any more. It can be read, and brought back with `runs unarchive`."""
     app, opened, _ = _opened(context, name, config, read_only=False)
     locks = FileHostLocks(default_folder())
-    ledger, session = opened.ledger, app.session
     state = archive_run(
-        ledger,
-        ledger.store,
+        opened.ledger,
         app.runtime,
         locks,
-        session=session,
+        session=app.session,
         why=redact(why, secrets_of(app.environ)),
         notice=partial(_waiting, name),
     )

@@ -12,7 +12,6 @@ from relay.canonical import digest, dumps
 from relay.changes import Genesis
 from relay.context import Context, Listener, Outcome, Plan
 from relay.ledger import RunLedger
-from relay.names import Names
 from relay.outbox import outbox_of
 from relay.packing import Facts
 from relay.session import run_session
@@ -172,10 +171,8 @@ class Lab:
         ctx = Context(
             runtime=process,
             ledger=RunLedger(store, PROJECT, run, process),
-            ledger_store=store,
             heartbeat_store=store,
             checkpoint_store=store,
-            names=Names(PROJECT, run),
             workload=workload,
             facts=Facts(CONFIG_HASH, workload.fingerprint(), "test"),
             session=process.token(),

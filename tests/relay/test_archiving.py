@@ -37,8 +37,8 @@ class NoLocks:
     def drop(self, session: str) -> None: ...
 
 
-def put_away(client: Client, store: Store) -> RunState:
-    return archive(client.ledger, store, client.runtime, NoLocks(), session=id_of(9))
+def put_away(client: Client) -> RunState:
+    return archive(client.ledger, client.runtime, NoLocks(), session=id_of(9))
 
 
 def resting(clock: Clock) -> tuple[MemoryStore, Client]:
@@ -48,18 +48,18 @@ def resting(clock: Clock) -> tuple[MemoryStore, Client]:
     client.commit(5)
     client.commit(10)
     client.release()
-    put_away(client, store)
+    put_away(client)
     return store, client
 
 
 def test_a_held_lease_refuses_to_archive_and_a_dead_holder_does_not() -> None:
     clock = Clock()
-    store, client = begun(MemoryStore(clock=clock))
+    _, client = begun(MemoryStore(clock=clock))
     client.commit(5)
     with pytest.raises(LeaseHeld, match="account_1"):
-        put_away(client, store)
+        put_away(client)
     clock.now += 1000.0
-    state = put_away(client, store)
+    state = put_away(client)
     assert state.archived and state.holder is None and state.epoch == 1, "I4: no epoch of its own"
     assert state.links[-1].end == "no sign of life"
     with pytest.raises(Fenced):
@@ -68,8 +68,8 @@ def test_a_held_lease_refuses_to_archive_and_a_dead_holder_does_not() -> None:
 
 
 def test_an_archived_run_takes_no_lease_and_comes_back() -> None:
-    store, client = resting(Clock())
-    assert put_away(client, store) == client.ledger.read().state, "archived twice is archived once"
+    _, client = resting(Clock())
+    assert put_away(client) == client.ledger.read().state, "archived twice is archived once"
     with pytest.raises(Refused, match="archived"):
         client.lease()
     unarchive(client.ledger, session=id_of(9))
@@ -86,13 +86,13 @@ def test_who_is_about_to_take_the_lease_is_told_of_an_archive_that_came_first(mo
     real = lease._take
 
     def meanwhile(*args: Any) -> Any:
-        put_away(client, store)
+        put_away(client)
         return real(*args)
 
     monkeypatch.setattr(lease, "_take", meanwhile)
     wish = lease.Wish(late.session, late.account, 180.0, 100)
     with pytest.raises(PolicyRefused, match="runs unarchive"):
-        lease.acquire(late.ledger, store, late.ledger.names, late.runtime, locks, wish)
+        lease.acquire(late.ledger, late.runtime, locks, wish)
 
 
 def test_deletion_waits_a_day_of_the_stores_clock_whatever_is_asked() -> None:
@@ -105,7 +105,7 @@ def test_deletion_waits_a_day_of_the_stores_clock_whatever_is_asked() -> None:
     state = mark_deleted(client.ledger, store, session=id_of(9))
     assert (state.step, state.head, state.retained) == (10, None, ()), "I6: the step is not taken back"
     with pytest.raises(PolicyRefused, match="another run name"):
-        put_away(client, store)
+        put_away(client)
     with pytest.raises(PolicyRefused):
         unarchive(client.ledger, session=id_of(9))
 
@@ -190,7 +190,7 @@ def test_what_waits_on_a_machine_is_neither_sent_into_an_archived_run_nor_lost(l
     lab.world.now += 1000
     desk = lab.world.process()
     ledger = RunLedger(lab.shared, PROJECT, RUN, desk)
-    state = archive(ledger, lab.shared, QuietRuntime(), NoLocks(), session=id_of(9))
+    state = archive(ledger, QuietRuntime(), NoLocks(), session=id_of(9))
     assert state.archived and state.step == kept.durable_step
     pusher = lab.session("alice", machine="a").start(push)
     lab.world.run()

@@ -67,7 +67,7 @@ def test_an_archive_that_landed_a_day_after_it_was_written_gives_the_others_thei
     client.commit(5)
     client.release()
     store.tired = True
-    state = put_away(client, store)
+    state = put_away(client)
     assert state.archived is not None and clock.now - state.archived >= 3 * WAIT_S
     with pytest.raises(PolicyRefused, match="may be deleted from"):
         mark_deleted(client.ledger, store, session=DELETER)
@@ -156,8 +156,8 @@ def run_of(store: Store, name: str, runtime: QuietRuntime, project: str = PROJEC
     return ledger
 
 
-def put_off(store: Store, ledger: RunLedger, runtime: QuietRuntime) -> None:
-    archive(ledger, store, runtime, NoLocks(), session=DELETER)
+def put_off(ledger: RunLedger, runtime: QuietRuntime) -> None:
+    archive(ledger, runtime, NoLocks(), session=DELETER)
 
 
 def sweep(ledger: RunLedger, pair: Pair) -> RunState:
@@ -187,7 +187,7 @@ def test_p8_no_file_of_another_run_goes_whatever_its_name_begins_with(shared: St
     runtime = QuietRuntime()
     runs = {name: run_of(shared, name, runtime) for name in NEIGHBOURS}
     run_of(shared, doomed, runtime, project="other")
-    put_off(shared, runs[doomed], runtime)
+    put_off(runs[doomed], runtime)
     before, names = contents(shared), runs[doomed].names
     sweep(runs[doomed], pair_of(shared))
     gone = set(before) - set(contents(shared))
@@ -201,7 +201,7 @@ def test_of_two_stores_the_checkpoints_go_from_the_one_and_the_ledger_stays_in_t
     ledger = run_of(shared, "a", runtime)
     for name in ("a", "b"):
         files.put(f"checkpoints/{PROJECT}/{name}/step_1.e1/state.json", b"x")
-    put_off(shared, ledger, runtime)
+    put_off(ledger, runtime)
     kept = contents(shared, ledger.names.ledger)
     sweep(ledger, pair_of(shared, files))
     assert [*contents(files)] == [f"checkpoints/{PROJECT}/b/step_1.e1/state.json"]
@@ -212,7 +212,7 @@ def test_a_file_of_a_later_epoch_proves_a_lost_entry_and_nothing_goes(shared: St
     """Somebody brought the run back and trained it, and those entries were lost: they would be trained on."""
     runtime = QuietRuntime()
     ledger = run_of(shared, "a", runtime)
-    put_off(shared, ledger, runtime)
+    put_off(ledger, runtime)
     shared.put(ledger.names.checkpoints + "step_20.e2/state.json", b"x")
     before = contents(shared)
     with pytest.raises(BadData, match="an entry has been lost"):
@@ -226,7 +226,7 @@ def test_i5_a_zombie_uploads_into_a_deleted_run_and_cannot_commit_and_the_next_s
     zombie.commit(5)
     clock.now += 1000.0
     other = Client(store, 2)
-    put_away(other, store)
+    put_away(other)
     clock.now += WAIT_S
     for file in FILES:
         store.put(f"{other.ledger.names.checkpoints}step_9.e1/{file.rpartition('/')[2]}", b"late")
@@ -270,7 +270,7 @@ def test_a_link_in_a_deleted_runs_folder_leads_to_no_other_runs_files(
         tmp_path / "store" / "runs" / PROJECT / "b", target_is_directory=True
     )
     before = contents(store, other.names.checkpoints) | contents(store, other.names.home)
-    put_off(store, mine, runtime)
+    put_off(mine, runtime)
     sweep(mine, pair_of(store))
     assert contents(store, other.names.checkpoints) | contents(store, other.names.home) == before
     assert not (root / "a" / "step_1.e1" / "state.json").exists()
@@ -283,7 +283,7 @@ def test_what_a_machine_could_not_send_is_not_pushed_into_a_deleted_run_and_stay
     assert kept.exit_code == Exit.UPLOAD_FAILED and kept.unsent is not None
     lab.world.now += 1000
     ledger = RunLedger(lab.shared, LAB, RUN, lab.world.process())
-    archive(ledger, lab.shared, QuietRuntime(), NoLocks(), session=DELETER)
+    archive(ledger, QuietRuntime(), NoLocks(), session=DELETER)
     lab.world.now += WAIT_S + 1
     state = sweep(ledger, pair_of(lab.shared))
     for act in (push, run_session):

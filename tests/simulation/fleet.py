@@ -279,10 +279,8 @@ class Command:
         return Context(
             runtime=self.process,
             ledger=ledger,
-            ledger_store=self.store,
             heartbeat_store=self.weather,
             checkpoint_store=self.store,
-            names=Names(PROJECT, self.run),
             workload=self.workload,
             facts=Facts(CONFIG_HASH, self.workload.fingerprint(), "test"),
             session=self.process.token(),

@@ -21,7 +21,7 @@ SLEEP_S = WAIT_S + 8 * 3600.0
 
 def archive(one: Command) -> str:
     locks = one.machine.locks.of(one.process)
-    archiving.archive(one.ledger(), one.store, one.process, locks, session=one.process.token())
+    archiving.archive(one.ledger(), one.process, locks, session=one.process.token())
     return "archive-0"
 
 

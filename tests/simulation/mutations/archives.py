@@ -34,7 +34,7 @@ def _archive_keeps_holder() -> Patches:
 
 @mutation("archive-without-looking", "P5: a run is archived though its holder gives signs of life", "P5: ", pinned=4)
 def _archive_without_looking() -> Patches:
-    def dead(store: object, names: object, runtime: object, locks: object) -> object:
+    def dead(ledger: object, runtime: object, locks: object) -> object:
         def found(state: RunState) -> object:
             holder = state.holder
             return lease._gone(holder, holder.since, "no sign of life") if holder else None

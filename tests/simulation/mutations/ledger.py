@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -182,11 +183,11 @@ def _epoch_reset() -> Patches:
     "holder-is-account", "P5: a process whose account holds the lease goes on under its epoch", "P6: ", "I5: ", pinned=7
 )
 def _holder_is_account() -> Patches:
-    def acquire(ledger: RunLedger, store: Any, names: Any, runtime: Any, locks: Any, wish: Any, **more: Any) -> Lease:
+    def acquire(ledger: RunLedger, runtime: Any, locks: Any, wish: Any, **more: Any) -> Lease:
         view = ledger.judge()
         holder = view.state.holder
         if holder is None or holder.account != wish.account:
-            return real(ledger, store, names, runtime, locks, wish, **more)
+            return real(ledger, runtime, locks, wish, **more)
         return Lease(ledger, runtime, replace(wish, session=holder.session), view, runtime.monotonic())
 
     real = lease.acquire
@@ -220,8 +221,10 @@ def _local_clock() -> Patches:
             self.inner.now()
             return float(self.runtime.wall())
 
-    def obstacle(state: RunState, store: Any, names: Any, runtime: Any, *more: Any) -> Any:
-        return real(state, Local(store, runtime), names, runtime, *more)
+    def obstacle(state: RunState, ledger: RunLedger, runtime: Any, *more: Any) -> Any:
+        mine = copy(ledger)
+        mine.store = Local(ledger.store, runtime)
+        return real(state, mine, runtime, *more)
 
     real = lease._obstacle
     return [patch(lease, "_obstacle", obstacle)]

@@ -11,7 +11,7 @@ from relay.changes import Rewind
 from relay.committer import Item
 from relay.links import continuing
 from relay.packed import Packed
-from relay.restore import Restored, restore
+from relay.restore import Restored, Route, restore
 from relay.state import NextDigest
 from relay.training import End
 from relay.trouble import speaking
@@ -144,9 +144,9 @@ def _restore(parts: Parts) -> Restored:
     began = ctx.runtime.monotonic()
     head = lease.state.head
     ctx.listener.phase(f"restoring step {head.step:,}" if head else "restoring")
-    store, names, workers = ctx.checkpoint_store, ctx.names, ctx.plan.workers
     go_on, show = (lambda: _heed(parts)), ctx.listener.transfer
-    restored = restore(lease.state, store, names, ctx.outbox, ctx.workload, workers, go_on, show)
+    route = Route(ctx.checkpoint_store, ctx.names, ctx.outbox, ctx.plan.workers, go_on, show)
+    restored = restore(lease.state, route, ctx.workload)
     seconds, checkpoint, manifest = ctx.runtime.monotonic() - began, restored.checkpoint, restored.manifest
     borrowed = manifest.borrowed()
     parts.budget.measured.add("restore", seconds, checkpoint.bytes + sum(file.size for file in borrowed))

@@ -46,31 +46,36 @@ class Restored:
     evidence: str = ""
 
 
-def restore(
-    state: RunState,
-    store: Store,
-    names: Names,
-    outbox: Outbox,
-    workload: Workload,
-    workers: int = 4,
-    go_on: Callable[[], None] = lambda: None,
-    show: Show = silent,
-) -> Restored:
+@dataclass(frozen=True)
+class Route:
+    """By which checkpoints come to this machine."""
+
+    store: Store
+    names: Names
+    outbox: Outbox
+    workers: int = 4
+    """Parallel transfers."""
+    go_on: Callable[[], None] = lambda: None
+    """Asked after each piece that has arrived; raises to end it."""
+    show: Show = silent
+
+
+def restore(state: RunState, route: Route, workload: Workload) -> Restored:
     """Load the newest sound checkpoint into the workload.
 
     Reading another session's checkpoint in full is itself the proof, asked for by P7, that a Missing is no denial.
     Raises BadData (65) if none is sound: a run that has committed never restarts at 0; StorageUnreachable (69); and
-    what `go_on` raises, which is asked after each piece that has arrived.
+    what the route's `go_on` raises.
     """
     found: list[tuple[Key, str]] = []
     bad: dict[str, str] = {}
     for checkpoint in reversed(state.undamaged):
         name = f"step_{checkpoint.step}.e{checkpoint.epoch}"
-        with speaking(store, f"Checkpoint {name} could not be read, which proves no damage"):
+        with speaking(route.store, f"Checkpoint {name} could not be read, which proves no damage"):
             try:
-                go_on()
-                manifest = fetch(checkpoint, state, store, names, outbox, workers, go_on, show, bad)
-                _load(state.run, workload, outbox, checkpoint)
+                route.go_on()
+                manifest = fetch(checkpoint, state, route, bad)
+                _load(state.run, workload, route.outbox, checkpoint)
             except Damaged as evidence:
                 found.append((checkpoint.key, f"{name}: {evidence}"))
                 bad |= {evidence.file: str(evidence)} if evidence.file else {}
@@ -84,39 +89,30 @@ def restore(
     )
 
 
-def fetch(
-    checkpoint: Checkpoint,
-    state: RunState,
-    store: Store,
-    names: Names,
-    outbox: Outbox,
-    workers: int = 4,
-    go_on: Callable[[], None] = lambda: None,
-    show: Show = silent,
-    bad: Mapping[str, str] | None = None,
-) -> Manifest:
-    """Bring a checkpoint's files, verified, from the store into its outbox folder.
+def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[str, str] | None = None) -> Manifest:
+    """Bring a checkpoint's files, verified, from the store into the outbox's folder of it.
 
     Every byte is read from the store, whatever is on this machine: else damage there would be seen only by others,
     later. A copy that is here stays until the store's has arrived. bad: keys of files found damaged just now, which
     checkpoints may share, and what was found. Raises Damaged, or StoreError where nothing is proved.
     """
-    manifest = read_manifest(checkpoint, state, store, names)
+    store, outbox = route.store, route.outbox
+    manifest = read_manifest(checkpoint, state, store, route.names)
     for file in manifest.files:
         if bad and file.key in bad:
             raise Damaged(bad[file.key], file.key)
     needed = sum(file.size for file in manifest.files)
-    arrived = show(f"fetching step {checkpoint.step:,}", needed)
+    arrived = route.show(f"fetching step {checkpoint.step:,}", needed)
 
     def piece(count: int) -> None:
         arrived(count)
-        go_on()
+        route.go_on()
 
     with telling_room(outbox.root, needed), os_errors(outbox.root, reading=False, here=True):
         incoming = outbox.incoming()
         try:
             wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
-            download(store, wanted, incoming, workers=workers, progress=piece)
+            download(store, wanted, incoming, workers=route.workers, progress=piece)
         except (Missing, Corrupt) as error:
             raise _damaged(manifest, error) from error
         else:
@@ -137,7 +133,7 @@ def fetch_unheld(
     what = f"Step {checkpoint.step:,} of run {state.run}"
     try:
         with speaking(store, f"{what} could not be read"):
-            return fetch(checkpoint, state, store, ledger.names, outbox, show=show)
+            return fetch(checkpoint, state, Route(store, ledger.names, outbox, show=show))
     except Damaged as evidence:
         if retained(ledger, checkpoint):
             others = ", ".join(f"{c.step:,}" for c in state.undamaged if c.key != checkpoint.key) or "none"

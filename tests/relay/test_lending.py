@@ -13,7 +13,7 @@ from relay.errors import Exit
 from relay.ledger import RunLedger
 from relay.lending import LENT
 from relay.outbox import Outbox
-from relay.restore import fetch, read_manifest
+from relay.restore import Route, fetch, read_manifest
 from relay.retention import GRACE_S, Keep
 from relay.session import push
 from relay.state import RunState
@@ -40,7 +40,7 @@ def all_restorable(lab: Lab) -> None:
     for number, checkpoint in enumerate(lab.state().undamaged):
         session = share(lab)
         outbox = Outbox(lab.tmp / f"all-{lab.count}-{number}")
-        fetch(checkpoint, lab.state(), lab.shared, session.ctx.names, outbox)
+        fetch(checkpoint, lab.state(), Route(lab.shared, session.ctx.names, outbox))
         session.workload.load(outbox.folder(checkpoint.key))
         assert (session.workload.step, session.workload.values) == (checkpoint.step, state_at(checkpoint.step))
 

@@ -191,7 +191,7 @@ def _meant(lease: Lease, error: RelayError) -> RelayError:
 def _failed(parts: Parts, error: RelayError) -> str:
     ctx, lost = parts.ctx, parts.lease.lost
     text = f"{_sentence(ctx.signal.note)}: the last commit stands. {error}" if _spared(ctx, error) else str(error)
-    return f"{text} {lost}" if lost and isinstance(error, UploadFailed) else text
+    return f"{lost} {text}" if lost and isinstance(error, UploadFailed) else text
 
 
 def _until_ended(parts: Parts, work: Work) -> tuple[Exit, str]:

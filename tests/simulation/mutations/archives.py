@@ -13,7 +13,7 @@ def _no_day() -> Patches:
     return [patch(resting, "WAIT_S", 0.0)]
 
 
-@mutation("archived-trains", "0013: .* while .* is archived", pinned=17)
+@mutation("archived-trains", "0013: an archived run is trained", "0013: .* while .* is archived", pinned=17)
 def _archived_trains() -> Patches:
     def nothing(*_: object) -> None: ...
 

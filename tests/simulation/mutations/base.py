@@ -62,6 +62,7 @@ def mutation(
     name: str, breaks: str, *words: str, pinned: int = 0, scene: Scene = simulate, covered_by: str = ""
 ) -> Callable[[Callable[[], Patches]], Callable[[], Patches]]:
     """Enters the decorated function, which returns the patches, into ALL."""
+    assert words or covered_by, f"without words any verdict, and none, would catch {name}"
 
     def enter(patches: Callable[[], Patches]) -> Callable[[], Patches]:
         ALL.append(Mutation(name, breaks, words, patches, pinned, scene, covered_by))

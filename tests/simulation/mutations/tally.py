@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from textwrap import shorten
 
 HEAD = """# Mutations: is the simulation's judge able to see?
 
@@ -16,6 +17,10 @@ the others were made for the mutation, since drawn ones hold its trouble seldom 
 | mutation | what is broken | world | caught by (first verdict) | seeds |
 |---|---|---|---|---|
 """
+
+
+LONGEST = 140
+"""Characters of a verdict in the table: what a command said goes on, about folders too."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Found:
 
     def row(self) -> str:
         """Of the table."""
-        verdict = self.verdict.replace("|", "\\\\|")
+        verdict = shorten(self.verdict, LONGEST, placeholder=" …").replace("|", "\\\\|")
         how = verdict if self.caught else f"*harmless:* {verdict}"
         return f"| {self.name} | {self.breaks} | {self.world} | {how} | {self.seeds if self.caught else '–'} |"
 

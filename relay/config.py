@@ -140,6 +140,16 @@ class Resolved(Generic[WorkloadConfig]):
         return (self.folder / Path(text).expanduser()).absolute()
 
     @property
+    def home(self) -> Path:
+        """The run's folder on this machine."""
+        return self.path(self.settings.sync_dir) / self.settings.project / self.settings.run
+
+    @property
+    def said_account(self) -> str | None:
+        """The account, where somebody said which."""
+        return self.settings.account if "account" in self.origins else None
+
+    @property
     def ledger_url(self) -> str:
         """Address of the store that holds the ledger."""
         return self._address(self.settings.storage.ledger_url or self._url())
@@ -206,17 +216,24 @@ def resolve(
     merged = {g.key: g for g in given}
     for g in merged.values():
         check_known(g, keys)
-    task = merged.get("task", Given("task", DEFAULT_TASK, "default"))
-    base = {k: Given(k, v, f"preset {task.value}") for k, v in flat(preset(str(task.value)).model_dump(mode="json"))}
-    known = set(leaves(Settings))
-    relay_part = {k: g for k, g in merged.items() if k in known}
-    workload_part = {**base, **{k: g for k, g in merged.items() if k not in known}, "task": task}
+    relay_part, workload_part = _on_preset(merged, preset)
     return Resolved(
         settings=validate(Settings, relay_part),
         workload=validate(model, workload_part),
         folder=folder.absolute(),
         origins={k: g.origin for k, g in (relay_part | workload_part).items()},
     )
+
+
+def _on_preset(
+    merged: Mapping[str, Given], preset: Callable[[str], BaseModel]
+) -> tuple[dict[str, Given], dict[str, Given]]:
+    """The relay's settings, and the workload's laid over its task's preset."""
+    task = merged.get("task", Given("task", DEFAULT_TASK, "default"))
+    base = {k: Given(k, v, f"preset {task.value}") for k, v in flat(preset(str(task.value)).model_dump(mode="json"))}
+    known = set(leaves(Settings))
+    own = {k: g for k, g in merged.items() if k in known}
+    return own, {**base, **{k: g for k, g in merged.items() if k not in known}, "task": task}
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:

@@ -113,9 +113,8 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
         state = seen[0].state if seen else None
         found.look("disk", lambda: of_disks(resolved, state))
         if state:
-            home = resolved.path(settings.sync_dir) / settings.project / settings.run
             found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
-            found.look("sync", lambda: checkup.unsent(outbox_of(home, state.run_id), state))
+            found.look("sync", lambda: checkup.unsent(outbox_of(resolved.home, state.run_id), state))
     found.stores, found.table = [document(one) for one in stores], table(stores, columns(), speaks_utf8())
     return found
 

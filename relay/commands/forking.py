@@ -114,9 +114,9 @@ def copied(
     change: Refitted | None,
 ) -> tuple[Checkpoint, Origin]:
     """Head and origin of the fork: a retained checkpoint, or one that only this machine has. Raises BadData (65)."""
-    settings, view = resolved.settings, parent.view
-    names, run_id = Names(settings.project, to), app.runtime.token()
-    outbox = outbox_of(resolved.path(settings.sync_dir) / settings.project / settings.run, view.state.run_id)
+    view = parent.view
+    names, run_id = Names(resolved.settings.project, to), app.runtime.token()
+    outbox = outbox_of(resolved.home, view.state.run_id)
     here = {packed.step: packed for packed in only_here(outbox, view.state)}
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
         branch = Branch(target, names, run_id, relay.__version__, Path(scratch), show, change)

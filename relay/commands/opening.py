@@ -175,8 +175,7 @@ class Opening:
     ) -> Context:
         """Everything run_session needs."""
         app, settings, run_id = self.app, self.resolved.settings, opened.view.state.run_id
-        sync = self.resolved.path(settings.sync_dir) / settings.project / settings.run
-        opened.ledger.chain.mark = FileMark(sync / f"judged.{run_id[:8]}.json")
+        opened.ledger.chain.mark = FileMark(self.resolved.home / f"judged.{run_id[:8]}.json")
         ledger_url = self.resolved.ledger_url.partition("#")[0]
 
         def others() -> Iterator[RunState]:
@@ -199,7 +198,7 @@ class Opening:
             session=app.session,
             account=settings.account,
             plan=plan,
-            outbox=claimed_outbox(sync, run_id),
+            outbox=claimed_outbox(self.resolved.home, run_id),
             locks=self.here.locks,
             signal=self.stop,
             listener=self._listener(),

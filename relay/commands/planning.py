@@ -54,8 +54,7 @@ def next_account(
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run, "account": account})
     view = look(app, resolved)
-    me = resolved.settings.account if "account" in resolved.origins else None
-    reader = Reader(reader_zone(app, view, me, zone), me, redact)
+    reader = Reader(reader_zone(app, view, resolved.said_account, zone), resolved.said_account, redact)
     turn = propose(view, resolved.addresses, shipped(), reader)
     if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
         say(f"{line}.")
@@ -100,8 +99,7 @@ def plan(
     every = resolved.settings.checkpoint
     wish = Wish(steps_per_hour, startup_s, failure_rate, every.every_steps, every.every_minutes * 60)
     view = look(app, resolved)
-    me = resolved.settings.account if "account" in resolved.origins else None
-    emit(as_json, *plan_of(view, shipped(), wish, reader_zone(app, view, me, zone), shown))
+    emit(as_json, *plan_of(view, shipped(), wish, reader_zone(app, view, resolved.said_account, zone), shown))
 
 
 def _check_finite(*numbers: float | None) -> None:

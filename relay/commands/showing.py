@@ -19,7 +19,7 @@ from relay.commands.common import (
     speaks_utf8,
     surroundings,
 )
-from relay.commands.weights import SPLITS, StepOption, Subject, of_file, of_run
+from relay.commands.weights import SPLITS, RawOption, StepOption, Subject, WeightsOption, of_file, of_run
 from relay.errors import BadData, UsageError
 from relay.paragraphs import terminal_width
 from relay.pictures import paper
@@ -42,10 +42,8 @@ def examples(
     ] = None,
     split: Annotated[str, typer.Option(help="test or valid.")] = "test",
     step: StepOption = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="A file of weights instead of a run's checkpoint.", show_default=False)
-    ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Raw weights instead of the averaged ones.")] = False,
+    weights: WeightsOption = None,
+    raw: RawOption = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also a picture, as .png or .svg.", show_default=False)
     ] = None,

@@ -79,7 +79,7 @@ def placed(app: App, resolved: Resolved[Any], folder: Path) -> Resolved[Any]:
 def places_of(app: App, resolved: Resolved[Any]) -> Places:
     """Where this machine keeps what belongs to the run's trackers."""
     settings = resolved.settings
-    memory = resolved.path(settings.sync_dir) / settings.project / settings.run / "trackers"
+    memory = resolved.home / "trackers"
     return Places(memory, resolved.path(settings.tensorboard_dir), app.environ)
 
 

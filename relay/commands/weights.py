@@ -45,6 +45,10 @@ class Form(Enum):
 StepOption = Annotated[
     int | None, typer.Option("--step", help="A retained step instead of the newest.", show_default=False)
 ]
+WeightsOption = Annotated[
+    Path | None, typer.Option(help="A file of weights instead of a run's checkpoint.", show_default=False)
+]
+RawOption = Annotated[bool, typer.Option("--raw", help="Raw weights instead of the averaged ones.")]
 
 
 def prepare(
@@ -73,9 +77,7 @@ def evaluate(
     rows: Annotated[int | None, typer.Option(min=1, help="Only the first rows.", show_default=False)] = None,
     split: Annotated[str, typer.Option(help="test (reported) or valid (chooses the best).")] = "test",
     step: StepOption = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="A file of weights instead of a run's checkpoint.", show_default=False)
-    ] = None,
+    weights: WeightsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""
@@ -139,7 +141,7 @@ def export(
     config: ConfigOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder; default ./export.", show_default=False)] = None,
     step: StepOption = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Raw weights instead of the averaged ones.")] = False,
+    raw: RawOption = False,
     form: Annotated[
         Form,
         typer.Option(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from storage.uploadnote import UploadNote
 
 _LIMIT = 20_000
 _GOOGLES = re.compile(r"https://([a-z0-9-]+\.)+googleapis\.com/[!-~]*")
@@ -22,7 +22,7 @@ class Progress:
     server is asked how far it is, and the finished file is compared with its hash.
     """
 
-    note: Path | None
+    note: UploadNote | None
     target: str
     size: int
     changed: int
@@ -39,43 +39,26 @@ class Progress:
             return Progress(None, target, size, 0)
         with suppress(OSError):
             changed = source.stat().st_mtime_ns
-            fresh = Progress(source.with_name(f".{source.name}.upload"), target, size, changed)
+            fresh = Progress(UploadNote(source), target, size, changed)
             return fresh._read() or fresh
         return Progress(None, target, size, 0)
 
     def save(self) -> None:
-        """Keep the note, for this user's eyes only; not being able to costs only time later."""
-        if self.note is None:
-            return
-        with suppress(OSError):
-            temporary = self._temporary(self.note)
-            temporary.unlink(missing_ok=True)
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                json.dump(self._whose() | {"id": self.id, "session": self.session}, file)
-            temporary.replace(self.note)
+        """Keep the note."""
+        if self.note is not None:
+            self.note.keep(self._whose() | {"id": self.id, "session": self.session})
 
     def forget(self) -> None:
         """The upload is complete, or can never be."""
         self.id, self.session = "", ""
         if self.note is not None:
-            with suppress(OSError):
-                self.note.unlink(missing_ok=True)
-                self._temporary(self.note).unlink(missing_ok=True)  # of a process killed while it saved
-
-    @staticmethod
-    def _temporary(note: Path) -> Path:
-        return note.with_name(f"{note.name}.tmp")
+            self.note.drop()
 
     def _whose(self) -> dict[str, object]:
         return {"format": 1, "target": self.target, "size": self.size, "changed": self.changed}
 
     def _read(self) -> Progress | None:
-        assert self.note is not None
-        try:
-            with self.note.open("rb") as file:
-                said = json.loads(file.read(_LIMIT))
-        except (OSError, ValueError, RecursionError):
-            return None
+        said = self.note.read(_LIMIT) if self.note else None
         if not isinstance(said, dict) or {key: said.get(key) for key in self._whose()} != self._whose():
             return None
         id_, session = said.get("id"), said.get("session")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
+
+from storage.uploadnote import UploadNote
 
 _LIMIT = 1 << 20
 
@@ -19,7 +20,7 @@ class Progress:
     server is asked, and the finished object is compared with the file's hash.
     """
 
-    note: Path | None
+    note: UploadNote | None
     target: str
     size: int
     changed: int
@@ -35,7 +36,7 @@ class Progress:
         """What the note beside a file says of just this upload, else a fresh one. Bytes without a file keep no note."""
         if source is None:
             return Progress(None, target, size, 0)
-        fresh = Progress(source.with_name(f".{source.name}.upload"), target, size, _changed(source))
+        fresh = Progress(UploadNote(source), target, size, _changed(source))
         said = fresh._read()
         if said is not None and said["session"] and {key: said[key] for key in fresh._whose()} == fresh._whose():
             fresh.session, fresh.concurrent, fresh.done = said["session"], said["concurrent"], set(said["done"])
@@ -52,37 +53,22 @@ class Progress:
         self.save()
 
     def save(self) -> None:
-        """Keep the note; not being able to costs only time later."""
-        if self.note is None:
-            return
-        said = self._whose() | {"session": self.session, "concurrent": self.concurrent, "done": sorted(self.done)}
-        with suppress(OSError):
-            self._temporary(self.note).write_text(json.dumps(said))
-            self._temporary(self.note).replace(self.note)
+        """Keep the note."""
+        if self.note is not None:
+            now = {"session": self.session, "concurrent": self.concurrent, "done": sorted(self.done)}
+            self.note.keep(self._whose() | now)
 
     def forget(self) -> None:
         """The upload is complete, or its session is gone."""
         self.session, self.done = "", set()
         if self.note is not None:
-            with suppress(OSError):
-                self.note.unlink(missing_ok=True)
-                self._temporary(self.note).unlink(missing_ok=True)  # of a process killed while it saved
+            self.note.drop()
 
-    @staticmethod
-    def _temporary(note: Path) -> Path:
-        return note.with_name(f"{note.name}.tmp")
-
-    def _whose(self) -> dict[str, Any]:
+    def _whose(self) -> dict[str, object]:
         return {"format": 2, "target": self.target, "size": self.size, "changed": self.changed}
 
     def _read(self) -> dict[str, Any] | None:
-        if self.note is None:
-            return None
-        try:
-            with self.note.open("rb") as file:
-                said = json.loads(file.read(_LIMIT))
-        except (OSError, ValueError, RecursionError):
-            return None
+        said = self.note.read(_LIMIT) if self.note else None
         return said if _makes_sense(said) else None
 
 
@@ -92,7 +78,7 @@ def _changed(source: Path) -> int:
     return 0
 
 
-def _makes_sense(said: object) -> bool:
+def _makes_sense(said: object) -> TypeGuard[dict[str, Any]]:
     """Whether every field is there and of its type."""
     numbers = {"format": int, "size": int, "changed": int}
     types = {**numbers, "target": str, "session": str, "concurrent": bool, "done": list}

@@ -59,7 +59,7 @@ class Warm:
         with out.open("wb") as stdout, out.with_suffix(".err").open("wb") as stderr, Path(os.devnull).open() as stdin:
             connection = socket.socket(socket.AF_UNIX)
             connection.connect(self.address)
-            request = json.dumps({"argv": list(argv), "env": env, "cwd": cwd}).encode()
+            request = json.dumps({"argv": [*RELAY[1:], *argv], "env": env, "cwd": cwd}).encode()
             socket.send_fds(connection, [request], [stdin.fileno(), stdout.fileno(), stderr.fileno()])
         return Forked(connection, out)
 

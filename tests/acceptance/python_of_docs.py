@@ -1,12 +1,15 @@
-"""`python` as the pages type it, where the start-up is not what is shown: `rotate_accounts.py` is forked from a warm
-interpreter (warm.py), and so is `-m relay.cli`, which our own commands start; everything else gets the real one.
-WARM_ADDRESS and WARM_PYTHON name both. Killing this process kills the command.
+"""`python` as the pages type it, where the start-up is not what is shown: what is ours is forked from a warm
+interpreter (warm.py), everything else gets the real one. WARM_ADDRESS and WARM_PYTHON name both. Killing this process
+kills the command; other signals reach it.
 """
 
 import json
 import os
+import signal
 import socket
 import sys
+
+OURS = ("relay", "storage", "trm")
 
 
 def forked(argv: list[str], address: str) -> int:
@@ -16,14 +19,21 @@ def forked(argv: list[str], address: str) -> int:
         connection.connect(address)
         socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
         with connection.makefile() as answers:
-            answers.readline()
+            pid = int(answers.readline())
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+                signal.signal(number, lambda number, _: os.kill(pid, number))
             code = int(answers.readline())
     return code if code >= 0 else 128 - code
 
 
+def ours(argv: list[str]) -> bool:
+    """Whether it is one of our programs, or asks what an interpreter can import."""
+    if argv[0] == "-m":
+        return argv[1].partition(".")[0] in OURS
+    return argv[0] == "-c" or (argv[0].endswith(".py") and os.path.exists(argv[0]))  # noqa: PTH110
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "rotate_accounts.py" and os.path.exists(sys.argv[1]):  # noqa: PTH110
-        sys.exit(forked(sys.argv[2:], os.environ["WARM_ADDRESS"]))
-    if sys.argv[1:3] == ["-m", "relay.cli"]:
-        sys.exit(forked(sys.argv[3:], os.environ["WARM_ADDRESS"]))
+    if ours(sys.argv[1:]):
+        sys.exit(forked(sys.argv[1:], os.environ["WARM_ADDRESS"]))
     os.execv(os.environ["WARM_PYTHON"], [os.environ["WARM_PYTHON"], *sys.argv[1:]])

@@ -1,6 +1,7 @@
 """The notebooks as a person runs them, cell by cell in a real kernel: each goes on where the last ended, without loss.
 
-The services' own modules are doubled (tests/relay/notebook_desk.py); store, sessions and pages are real.
+The services' own modules are doubled (tests/relay/notebook_desk.py); store, sessions and pages are real, and sessions
+are forked (warm.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from relay.clock import RealRuntime
 from relay.ledger import RunLedger
 from relay.state import RunState
 from storage.local import LocalStore
-from tests.acceptance.processes import PROJECT
+from tests.acceptance.processes import PROJECT, Warm
 from tests.relay.notebook_desk import Service, said
 
 pytestmark = [
@@ -61,9 +62,10 @@ def inside(cell: nbformat.NotebookNode) -> str:
     )
 
 
-def test_colab_is_interrupted_goes_on_shows_the_curves_and_gives_the_machine_back(tmp_path: Path) -> None:
+def test_colab_is_interrupted_goes_on_shows_the_curves_and_gives_the_machine_back(tmp_path: Path, warm: Warm) -> None:
     store = tmp_path / "store"
     service = Service("colab", tmp_path / "machine", {"RELAY_STORE": f"file://{store}"}, {"RELAY_EPHEMERAL": "1"})
+    service.start_by(*warm.python(tmp_path / "bin"))
     document = service.cells(RELEASE_RUNTIME="True")
     train = document.cells[3].source
 
@@ -90,10 +92,11 @@ def test_colab_is_interrupted_goes_on_shows_the_curves_and_gives_the_machine_bac
     assert second.to_step == reached + 10
 
 
-def test_kaggle_names_a_secret_that_is_not_ticked_then_trains_and_is_kept(tmp_path: Path) -> None:
+def test_kaggle_names_a_secret_that_is_not_ticked_then_trains_and_is_kept(tmp_path: Path, warm: Warm) -> None:
     store = tmp_path / "store"
     environ = {"RELAY_EPHEMERAL": "1", "RELAY_TARGET_STEPS": "20"}
     service = Service("kaggle", tmp_path / "machine", {}, environ)
+    service.start_by(*warm.python(tmp_path / "bin"))
     document = service.cells(I_CO_AUTHOR_THIS_RUN="True", ACCOUNT='"account_3"')
 
     async def person() -> None:

@@ -1,20 +1,24 @@
-"""Forks the command line in milliseconds: torch is imported once, each command is a process of its own.
+"""Forks an interpreter in milliseconds: torch is imported once, each command is a process of its own.
 
 One connection a command, over the Unix socket that the command line names: its standard input, output and error come
-with one JSON object `{"argv", "env", "cwd"}`; its process id goes back on one line, and on another its exit code
-(negative: the signal that killed it). Whoever hangs up before that has the command killed. All forks have one hash
-seed: bytes that must not depend on it are compared with those of a process that was started anew.
+with one JSON object `{"argv", "env", "cwd"}`, where `argv` is what follows `python`; its process id goes back on one
+line, and on another its exit code (negative: the signal that killed it). Whoever hangs up before that has the command
+killed. All forks have one hash seed: bytes that must not depend on it are compared with those of a process that was
+started anew.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
+import runpy
 import select
 import signal
 import socket
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,9 +28,8 @@ LONGEST = 1 << 20
 
 
 def become(request: dict[str, Any], handles: list[int]) -> None:
-    """Turn this fork into the command that was asked for; ends as an interpreter of its own ends."""
-    from relay.cli import main
-
+    """Turn this fork into the command that was asked for; ends as an interpreter of its own ends, but for taking apart
+    what was imported, which is half of the time of a short command."""
     for number, handle in enumerate(handles):
         os.dup2(handle, number)
         os.close(handle)
@@ -37,8 +40,35 @@ def become(request: dict[str, Any], handles: list[int]) -> None:
     sys.modules.pop("sitecustomize", None)
     with suppress(ImportError):  # as each interpreter does at its start: there the tests point an SDK to a fake service
         import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
-    sys.argv[1:] = request["argv"]
-    main()
+    code = 0
+    try:
+        as_python_would(request["argv"])
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def as_python_would(argv: list[str]) -> None:
+    """What an interpreter does with its arguments; our own command line, which is here already, is not read again."""
+    match argv:
+        case ["-m", "relay.cli", *words]:
+            from relay.cli import main
+
+            sys.argv[:] = ["relay.cli", *words]
+            main()
+        case ["-c", code, *words]:
+            sys.argv[:] = ["-c", *words]
+            exec(code, {"__name__": "__main__"})  # noqa: S102
+        case ["-m", module, *words]:
+            sys.argv[:] = [module, *words]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case [script, *words]:
+            sys.argv[:] = [script, *words]
+            sys.path.insert(0, str(Path(script).resolve().parent))
+            runpy.run_path(script, run_name="__main__")
 
 
 def attend(connection: socket.socket) -> None:
@@ -48,7 +78,6 @@ def attend(connection: socket.socket) -> None:
     if pid == 0:
         connection.close()
         become(json.loads(data), handles)
-        sys.exit(0)
     for handle in handles:
         os.close(handle)
     with suppress(BrokenPipeError, ConnectionResetError):
@@ -84,11 +113,29 @@ def serve(address: str) -> None:
                 pass
 
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
+def prepare() -> None:
+    """What every command would do first: load torch, put the command line together, make the puzzles of most tests.
+
+    With one thread, because the threads that torch computes with would be missing in a fork, which waits for them.
+    """
+    import torch
+    import typer.main
+
     import trm.device
     import trm.evaluate
     import trm.workload  # noqa: F401
-    from relay import cli  # noqa: F401
+    from relay import cli
+    from trm.data import sudoku4
 
+    command = typer.main.get_command(cli.app)
+    typer.main.get_command = lambda app: command
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    sudoku4.build(1_000)
+    torch.set_num_threads(threads)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    prepare()
     serve(sys.argv[1])

@@ -18,7 +18,9 @@ batch_size: 8
 data:
   train_rows: 1000
 arch:
+  hidden_size: 32
   H_cycles: 1
+  L_cycles: 1
   halt_max_steps: 2
 """
 CHECKOUTS = {"colab": "/content/trm-relay", "kaggle": "/kaggle/working/trm-relay"}
@@ -79,6 +81,11 @@ class Service:
     def hold(self, **secrets: str) -> None:
         """These are the notebook's secrets from now on."""
         (self.modules / "secrets.json").write_text(json.dumps(secrets))
+
+    def start_by(self, python: Path, needed: dict[str, str]) -> None:
+        """What the notebook's cells start is started by that interpreter, which needs these variables."""
+        (self.modules / "sitecustomize.py").write_text(f"import sys\nsys.executable = {str(python)!r}\n")
+        self.environ |= needed | {"PATH": f"{python.parent}:{os.environ['PATH']}"}
 
     @property
     def released(self) -> bool:

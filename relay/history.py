@@ -22,7 +22,7 @@ DIED = frozenset(
         "fenced",
     }
 )
-"""Ends of links that cost work (relay/session.py, relay/lease.py)."""
+"""Ends of links that cost work (relay/ends.py, relay/lease.py)."""
 NO_SESSIONS = frozenset({"pushed", "nothing left to push", "account trains another run", "open"})
 """Ends of links that trained nothing by design, or have not ended."""
 TINY_S = 0.001

@@ -9,11 +9,11 @@ from relay.commands.here import Choice
 from relay.commands.opening import Opening
 from relay.context import Outcome
 from relay.earlier import Earlier
+from relay.ends import ENDS, FAILURES
 from relay.errors import Exit, LeaseHeld, RelayError, UsageError
 from relay.identity import open_run
 from relay.interrupts import Interrupted, heed
 from relay.mirror import Onlooker
-from relay.session import ENDS, FAILURES
 from relay.state import RunState
 from relay.wording import duration
 

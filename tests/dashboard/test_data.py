@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay import lease, session
+from relay import ends, lease
 from relay.dashboard.curves import MOST_POINTS, MOST_SERIES, curves, thinned
 from relay.dashboard.data import Seen, document
 from relay.dashboard.history import Committed, WentBack
@@ -166,7 +166,7 @@ def test_trained_again_is_told_apart() -> None:
 
 
 def test_every_end_that_sessions_write_has_a_kind() -> None:
-    written = {reason for _, reason in session.ENDS.values()} | set(session.FAILURES.values())
+    written = {reason for _, reason in ends.ENDS.values()} | set(ends.FAILURES.values())
     kinds = {end: kind_of_end(link(1, end=end)) for end in written}
     assert kinds["target reached"] == "reached" and kinds["budget used"] == kinds["asked to stop"] == "planned"
     assert kinds["fenced"] == "fenced" and kinds["bad data"] == kinds["last upload failed"] == "failed"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.ends import ENDS, FAILURES
 from relay.gpus import same_gpu
 from relay.history import history, speeds
-from relay.session import ENDS, FAILURES
 from relay.state import Link
 
 NOW, HOUR, DAY = 1_795_867_200.0, 3600.0, 86400.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from relay import session
+from relay import ends, session
 from relay.assembly import Parts
 from relay.ending import NotSent
 from relay.entrance import push_unsent
@@ -64,7 +64,7 @@ def asleep_while_sending(seed: int, *, mutation: Broken = nullcontext) -> None:
     pinned=24,
 )
 def _taken_over_and_not_told() -> Patches:
-    return [patch(session, "_meant", lambda lease, error: error)]
+    return [patch(ends, "meant", lambda lease, error: error)]
 
 
 @mutation(

@@ -38,8 +38,8 @@ class Found:
 
     def row(self) -> str:
         """Of the table."""
-        verdict = shorten(self.verdict, LONGEST, placeholder=" …").replace("|", "\\\\|")
-        how = verdict if self.caught else f"*harmless:* {verdict}"
+        verdict = self.verdict.replace("|", "\\\\|")
+        how = shorten(verdict, LONGEST, placeholder=" …") if self.caught else f"*harmless:* {verdict}"
         return f"| {self.name} | {self.breaks} | {self.world} | {how} | {self.seeds if self.caught else '–'} |"
 
 

@@ -109,6 +109,8 @@ class Actor:
     time: float = 0.0
     """The newest time the store told it."""
     looks: list[Look] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
+    """Names of the entries that it has read."""
     trained_at: list[tuple[float, int]] = field(default_factory=list)
     """Every step: when, and which."""
     snapshots: dict[int, float] = field(default_factory=dict)

@@ -39,6 +39,8 @@ class EndJudge:
             self.require(code != 74, f"P5: it was superseded; {told}")
         if code == 0 and command.order.verb == "run":
             self.require(outcome.durable_step >= command.fleet.pace.target, f"the target is not reached; {told}")
+        if code in (65, 69, 74):
+            self.require(not self._has_read_its_end(run, actor), f"P5: it had read that others took its lease; {told}")
         if code == 65:
             self.require(self.entries_lost or any(cause in outcome.message for cause in CAUSES_OF_65), told)
         if code == 65 and any(cause in outcome.message for cause in DAMAGE):
@@ -70,6 +72,11 @@ class EndJudge:
         mine = [epoch for epoch, holder in run.holders.items() if holder is actor]
         archived = any((run.name, epoch) in self.oracle.rest.ended for epoch in mine)
         return archived or (bool(mine) and run.state["epoch"] > mine[0])
+
+    def _has_read_its_end(self, run: Run, actor: Actor) -> bool:
+        """Whether it has read the entry by which others took its lease."""
+        mine = {epoch for epoch, holder in run.holders.items() if holder is actor}
+        return any(run.taken[epoch] in actor.read for epoch in mine & run.taken.keys())
 
     def _followed_here(self, run: Run, actor: Actor) -> bool:
         """Whether a later epoch has been held on its machine, so that somebody there could have moved its files."""

@@ -80,6 +80,8 @@ class LedgerJudge:
     def _epoch(self, run: Run, body: Json, by: Actor) -> None:
         """I4, and one epoch is one process's."""
         before, now = run.state.get("epoch", 0), body["state"]["epoch"]
+        if body["kind"] in ("lease", "archive") and run.state.get("holder"):
+            run.taken[before] = f"runs/{run.project}/{run.name}/ledger/{body['seq']:020d}.json"
         if body["kind"] == "lease":
             self.require(now == before + 1, f"I4: a lease takes epoch {now} after {before}")
             self.require(now not in run.holders, f"I4: epoch {now} was taken before")

@@ -51,6 +51,8 @@ class Run:
     """Every step that was ever the durable one, and until when."""
     holders: dict[int, Actor] = field(default_factory=dict)
     """Who took each epoch."""
+    taken: dict[int, str] = field(default_factory=dict)
+    """The entry that took each epoch from its holder, where that one did not give it back."""
     leased_at: dict[int, float] = field(default_factory=dict)
     values: dict[Key, Values] = field(default_factory=dict)
     """The true state in each committed checkpoint."""

@@ -174,7 +174,10 @@ class Weathered(Wrapper):
         return self._do("get", self._name(ref), lambda: self.inner.get(ref, limit=limit))
 
     def read_range(self, ref: Ref, start: int, length: int) -> bytes:
-        return self._do("read_range", self._name(ref), lambda: self.inner.read_range(ref, start, length))
+        found = self._do("read_range", self._name(ref), lambda: self.inner.read_range(ref, start, length))
+        if "/ledger/" in self._name(ref):
+            self.actor.read.add(self._name(ref))
+        return found
 
     def stat(self, ref: Ref) -> Stat:
         try:

@@ -59,7 +59,7 @@ def asleep_while_sending(seed: int, *, mutation: Broken = nullcontext) -> None:
 @mutation(
     "taken-over-and-not-told",
     "P5: a session whose run others took over meanwhile tells what it meets as damage",
-    "p2 ends with 65: The checkpoint of step",
+    "P5: it had read that others took its lease",
     scene=asleep_while_sending,
     pinned=24,
 )

@@ -5,6 +5,8 @@ what all workers lived through; hundreds of processes share what one has compile
 
 import os
 import sys
+from collections.abc import Iterator
+from itertools import chain, groupby
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from tests.simulation import telling
 
 HERE = Path(__file__).parent
 WHOLE = tuple(
-    HERE / name
+    f"{HERE / name}/"
     for name in (
         *("acceptance", "damage", "dashboard", "model", "pictures", "processes", "simulation", "sinks"),
         *("storage/dropbox", "storage/drive", "storage/s3", "trm_kernels"),
@@ -23,6 +25,10 @@ WHOLE = tuple(
 )
 """Folders that are slow as a whole: processes, servers, a browser, other people's packages, whole worlds, an
 interpreter of kernels. The other folders hold unit tests and contracts on memory and a local folder."""
+SHARING = tuple(f"{HERE / name}/" for name in ("damage", "dashboard", "storage/s3"))
+"""Folders with something that is set up once a worker and takes seconds."""
+FEW = 4
+"""Tests, of those that say that they take long."""
 QUICK = "not slow"
 """What `make test` asks for."""
 
@@ -41,7 +47,7 @@ def python_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """What would be left out test by test need not be imported first."""
-    return True if config.option.markexpr == QUICK and collection_path in WHOLE else None
+    return True if config.option.markexpr == QUICK and f"{collection_path}/" in WHOLE else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -49,19 +55,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Each worker gets an equal part of the list: all begin with their share of the slow tests, those first that may
     take longest, so that none of them is left alone at the end."""
     for item in items:
-        if any(folder in item.path.parents for folder in WHOLE):
+        if str(item.path).startswith(WHOLE):
             item.add_marker(pytest.mark.slow)
     slow = sorted((item for item in items if item.get_closest_marker("slow")), key=_patience, reverse=True)
     quick = [item for item in items if not item.get_closest_marker("slow")]
-    workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    parts = (_share(slow, n, workers) + _share(quick, n, workers) for n in range(workers))
+    parts: list[list[pytest.Item]] = [[] for _ in range(getattr(config, "workerinput", {}).get("workercount", 1))]
+    for piece in chain(_pieces(slow), _pieces(quick)):
+        min(parts, key=len).extend(piece)
     items[:] = [item for part in parts for item in part]
 
 
-def _share(items: list[pytest.Item], number: int, workers: int) -> list[pytest.Item]:
-    """Of one worker, in pieces of a few neighbours, which may have a fixture in common."""
-    size = 4
-    return [item for begin in range(number * size, len(items), workers * size) for item in items[begin : begin + size]]
+def _pieces(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
+    """What goes to one worker: tests that share what took long to set up, and of those that take minutes few."""
+    for _, group in groupby(items, _together):
+        together = list(group)
+        size = FEW if _patience(together[0]) else len(together)
+        yield from (together[begin : begin + size] for begin in range(0, len(together), size))
+
+
+def _together(item: pytest.Item) -> Path:
+    """A file, or the folder whose files share a server, a browser or a run's history."""
+    return item.path.parent if str(item.path).startswith(SHARING) else item.path
 
 
 def _patience(item: pytest.Item) -> float:

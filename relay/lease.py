@@ -86,7 +86,7 @@ class Lease:
         give_up: Callable[[], bool] = lambda: False,
     ) -> RunState:
         """Append one change under this epoch. Raises Fenced (76), Refused (65), Unsettled (74), StorageUnreachable."""
-        with self._lock, self._noticing():
+        with self._lock, self._noticing(kind):
             self._releasing = self._releasing or kind == "release"
             self.view = self.ledger.append(
                 kind,
@@ -112,17 +112,17 @@ class Lease:
     def superseded(self) -> bool:
         """Whether the tail shows a later epoch, or that others ended this one. Raises StorageUnreachable."""
         state = self.refresh()
-        if not self._releasing:  # else it may be this session's own release that shows
-            with suppress(Fenced), self._noticing():
-                check_fence(state, self.session, self.epoch)
+        with suppress(Fenced), self._noticing():
+            check_fence(state, self.session, self.epoch)
         return self.lost is not None
 
     @contextmanager
-    def _noticing(self) -> Iterator[None]:
+    def _noticing(self, kind: str = "") -> Iterator[None]:
         try:
             yield
         except Fenced as fence:
-            self.lost = fence
+            if kind == "release" or not self._releasing:  # else it may be this session's own release that shows
+                self.lost = fence
             raise
 
 

@@ -13,7 +13,7 @@ from relay.retention import Keep
 from relay.sinks.base import Sink, SinkOff, in_a_line, public, read_mark
 from relay.sinks.follow import END_S, TRIES
 from storage.base import Unavailable
-from tests.relay.sessions import Lab, Session
+from tests.relay.sessions import PROJECT, RUN, Lab, Session
 from tests.sinks.relays import Kept, truth, with_sink
 
 
@@ -75,6 +75,26 @@ def test_one_that_raises_is_told_once_and_noted_once(
     kept.before = lambda what: None
     assert lab.run(session(lab, kept, "ben", 80)).exit_code == Exit.OK
     assert kept.lines["chain"] == truth(lab), "what failed is caught up, and nothing is there twice"
+
+
+@pytest.mark.parametrize(("sent", "code"), [(True, Exit.OK), (False, Exit.UPLOAD_FAILED)])
+def test_p5_one_that_fails_after_the_lease_was_given_back_makes_no_loss_of_it(lab: Lab, sent: bool, code: Exit) -> None:
+    """What it would note is refused then: that was told as the lease's end (76), and the report stayed here."""
+
+    def fail(what: str) -> None:
+        if what == "close":
+            raise OSError
+
+    def refuse(verb: str, name: str) -> None:
+        if verb == "put" and name.startswith("checkpoints/") and not sent:
+            raise Unavailable(name)
+
+    made = session(lab, Kept({}, {}, fail), every_steps=1000, patience_s=20.0)
+    made.store.fail = refuse
+    outcome = lab.run(made)
+    assert outcome.exit_code == code and "is over" not in outcome.message
+    assert any("could not be fed" in line for line in made.told) and lab.state().holder is None
+    assert [*lab.shared.list(f"runs/{PROJECT}/{RUN}/sessions/")], "its report is in the store"
 
 
 @pytest.mark.parametrize("where", ["begin", "write", "close"])

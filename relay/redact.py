@@ -32,7 +32,7 @@ _USERINFO = re.compile(r"(://)[^/@\s]+@")
 _ASSIGNED = re.compile(
     r"""(?ix)
     ( (?<![\w.-]) [\w.-]* (?: secret | token | passw(?:or)?d | pwd | api_?key | access_?key | private_?key
-                | cache_?key | credentials? | signature | sig ) [\w.-]* ["']? \s* [=:] \s* ["']? )
+                | cache_?key | credentials? | signature | (?<![a-z])sig(?![a-z]) ) [\w.-]* ["']? \s* [=:] \s* ["']? )
     ( [^\s"'&,;)}\]]{4,} )"""
 )
 _NEAR_KEY = re.compile(r"(?i)((?:wandb|key|login)\S*\W{1,4})([0-9a-f]{40})(?![0-9a-f])")

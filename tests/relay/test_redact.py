@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from relay.commands.common import emit, say
+from relay.interrupts import HEARD
 from relay.logs import KEEP, close_log, open_log
 from relay.mishaps import tell
 from relay.progress import Bar, Lines
@@ -35,6 +36,8 @@ HEX40 = "0123456789abcdef0123456789abcdef01234567"
         ("Authorization: Bearer abcdefgh12345678", "abcdefgh12345678"),
         ('{"refresh_token": "1//0abcdefghijklmnop"}', "0abcdefghijklmnop"),
         ("https://host/x?X-Amz-Signature=deadbeefdeadbeef&y=1", "deadbeefdeadbeef"),
+        ("https://host/x?sv=1&sig=deadbeefdeadbeef", "deadbeefdeadbeef"),
+        ("url_sig: deadbeefdeadbeef", "deadbeefdeadbeef"),
         ("password: hunter22", "hunter22"),
         ("-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----", "MIIabc"),
     ],
@@ -52,6 +55,8 @@ def test_what_looks_like_a_secret_is_masked(text: str, secret: str) -> None:
         "seed=3 keys=12 file:///home/me/relay_store",
         "Unknown setting arch.L_cycle. Did you mean arch.L_cycles?",
         "commit at step 500, epoch 7",
+        "design: another",
+        *HEARD.values(),
     ],
 )
 def test_ordinary_text_stays(text: str) -> None:

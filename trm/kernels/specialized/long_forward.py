@@ -17,7 +17,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
 from trm.kernels.specialized.long_tiles import AT_START, FEW, GROUPS, HEAD, LOG2E, MANY, put, tiles
-from trm.kernels.specialized.tiles import barriers, descriptor, exp2, programs, share
+from trm.kernels.specialized.tiles import barriers, descriptor, exp2, programs
 
 KEYS, STAGES = 128, 3
 """Keys of a tile, tiles in flight."""
@@ -26,13 +26,14 @@ LARGEST = gl.constexpr(2.0**64)
 
 
 @gluon.jit
-def _load(q, kv, qs, ks, vs, bars, start, stop, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
+def _load(q, kv, qs, ks, vs, bars, units, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
           BK: gl.constexpr, S: gl.constexpr):  # fmt: skip
     q_full, q_empty, kv_full, kv_empty, _ready = bars
     i = 0
-    for t in range(start, stop):
+    n = -1
+    for t in range(gl.program_id(0), units, gl.num_programs(0)):
         b, column = t // BLOCKS // H, (t // BLOCKS % H) * HEAD
-        n = t - start
+        n += 1
         full = q_full.index(n % 2)
         mbarrier.wait(q_empty.index(n % 2), ((n // 2) & 1) ^ 1)
         mbarrier.expect(full, GROUPS * 64 * HEAD * 2)
@@ -114,9 +115,9 @@ def _again(blocks, q, tile, ready, head, first, c, L: gl.constexpr, H: gl.conste
 @gluon.jit
 def _repair(at, GROUP: gl.constexpr, L: gl.constexpr, PADDED: gl.constexpr, H: gl.constexpr, BLOCKS: gl.constexpr):
     """Do those units again whose logarithms are not all numbers."""
-    blocks, out, sums_ptr, qs, _ks, _vs, os, bars, start, stop, c = at
+    blocks, out, sums_ptr, qs, _ks, _vs, os, bars, units, c = at
     _q_full, _q_empty, _kv_full, _kv_empty, ready = bars
-    for t in range(start, stop):
+    for t in range(gl.program_id(0), units, gl.num_programs(0)):
         head, first = t // BLOCKS, (t % BLOCKS) * (64 * GROUPS) + 64 * GROUP
         mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD, 16])
         row = first + gl.arange(0, 64, gl.SliceLayout(1, mma))
@@ -129,7 +130,7 @@ def _repair(at, GROUP: gl.constexpr, L: gl.constexpr, PADDED: gl.constexpr, H: g
 @gluon.jit
 def _compute(at, GROUP: gl.constexpr, L: gl.constexpr, PADDED: gl.constexpr, H: gl.constexpr, BLOCKS: gl.constexpr,
              TILES: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, S: gl.constexpr):  # fmt: skip
-    _blocks, out, sums_ptr, qs, ks, vs, os, bars, start, stop, c = at
+    _blocks, out, sums_ptr, qs, ks, vs, os, bars, units, c = at
     q_full, q_empty, kv_full, kv_empty, _ready = bars
     wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BK, 16])
     rest: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 16])
@@ -138,8 +139,9 @@ def _compute(at, GROUP: gl.constexpr, L: gl.constexpr, PADDED: gl.constexpr, H: 
     zero, none = gl.zeros((64, BK), gl.float32, wide), gl.zeros((64, REST), gl.float32, rest)
     outgrown = gl.zeros((64,), gl.int32, by_row)
     i = 0
-    for t in range(start, stop):
-        n = t - start
+    n = -1
+    for t in range(gl.program_id(0), units, gl.num_programs(0)):
+        n += 1
         head, first = t // BLOCKS, (t % BLOCKS) * (64 * GROUPS) + 64 * GROUP
         q = qs.index(n % 2 * GROUPS + GROUP).reshape((64, HEAD))
         mbarrier.wait(q_full.index(n % 2), (n // 2) & 1)
@@ -173,7 +175,7 @@ def _compute(at, GROUP: gl.constexpr, L: gl.constexpr, PADDED: gl.constexpr, H: 
         i += 1
         _finish(out, sums_ptr, os.index(GROUP), o, top, whole, head, first, L, PADDED, H)
     if gl.max(outgrown, axis=0) > 0:
-        _written(start)
+        _written(units)
         _repair(at, GROUP, L, PADDED, H, BLOCKS)
     tma.store_wait(0)
 
@@ -188,13 +190,12 @@ def _long_forward(q, kv, out, sums_ptr, units, c, L: gl.constexpr, PADDED: gl.co
     vs = gl.allocate_shared_memory(q.dtype, [S, 1, BK, HEAD], kv.layout)
     os = gl.allocate_shared_memory(q.dtype, [GROUPS, 1, 64, HEAD], out.layout)
     bars = (barriers(2, 1), barriers(2, GROUPS), barriers(S, 1), barriers(S, GROUPS), barriers(GROUPS, 1))
-    start, stop = share(units)
-    at = (q, out, sums_ptr, qs, ks, vs, os, bars, start, stop, c)
+    at = (q, out, sums_ptr, qs, ks, vs, os, bars, units, c)
     gl.warp_specialize([
         (_compute, (at, 0, L, PADDED, H, BLOCKS, TILES, REST, BK, S)),
         (_compute, (at, 1, L, PADDED, H, BLOCKS, TILES, REST, BK, S)),
         (_compute, (at, 2, L, PADDED, H, BLOCKS, TILES, REST, BK, S)),
-        (_load, (q, kv, qs, ks, vs, bars, start, stop, H, BLOCKS, TILES, BK, S)),
+        (_load, (q, kv, qs, ks, vs, bars, units, H, BLOCKS, TILES, BK, S)),
     ], [4, 4, 1], [MANY, MANY, FEW])  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warp
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from trm.kernels.specialized.long_tiles import HEAD, LOG2E, put, turned_back
-from trm.kernels.specialized.tiles import AT_START, CONSUMER, PRODUCER, barriers, descriptor, exp2, programs, share
+from trm.kernels.specialized.tiles import AT_START, CONSUMER, PRODUCER, barriers, descriptor, exp2, programs
 
 GROUPS = gl.constexpr(2)
 """Computing groups of warps: two, whose registers hold keys and values as left factors too."""
@@ -24,15 +24,16 @@ STAGES = 4
 
 
 @gluon.jit
-def _load(qkv, dout, sums, dots, tiles, bars, start, stop, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
+def _load(qkv, dout, sums, dots, tiles, bars, units, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
           S: gl.constexpr):  # fmt: skip
     qs, ds, ls, rs, ks, vs, _os = tiles
     kv_full, kv_empty, q_full, q_empty = bars
     i = 0
-    for t in range(start, stop):
+    n = -1
+    for t in range(gl.program_id(0), units, gl.num_programs(0)):
         head = t // BLOCKS
         b, column = head // H, (head % H) * HEAD
-        n = t - start
+        n += 1
         full = kv_full.index(n % 2)
         mbarrier.wait(kv_empty.index(n % 2), ((n // 2) & 1) ^ 1)
         mbarrier.expect(full, GROUPS * 2 * 64 * HEAD * 2)
@@ -77,15 +78,16 @@ def _factors(s, dp, sums, dots, c, mma: gl.constexpr):
 @gluon.jit
 def _compute(at, GROUP: gl.constexpr, L: gl.constexpr, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
              S: gl.constexpr):  # fmt: skip
-    dqkv, cos_ptr, sin_ptr, tiles, bars, start, stop, c, scale = at
+    dqkv, cos_ptr, sin_ptr, tiles, bars, units, c, scale = at
     qs, ds, ls, rs, ks, vs, os = tiles
     kv_full, kv_empty, q_full, q_empty = bars
     mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD, 16])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     s, dp = gl.zeros((64, 64), gl.float32, mma), gl.zeros((64, 64), gl.float32, mma)
     i = 0
-    for t in range(start, stop):
-        n = t - start
+    n = -1
+    for t in range(gl.program_id(0), units, gl.num_programs(0)):
+        n += 1
         head, first = t // BLOCKS, (t % BLOCKS) * (64 * GROUPS) + 64 * GROUP
         k = ks.index(n % 2 * GROUPS + GROUP).reshape((64, HEAD))
         v = vs.index(n % 2 * GROUPS + GROUP).reshape((64, HEAD))
@@ -133,12 +135,11 @@ def _long_keys(qkv, dout, dqkv, sums, dots, cos_ptr, sin_ptr, units, c, scale, L
     os = gl.allocate_shared_memory(qkv.dtype, [2 * GROUPS, 1, 64, HEAD], qkv.layout)
     tiles = (qs, ds, ls, rs, ks, vs, os)
     bars = (barriers(2, 1), barriers(2, GROUPS), barriers(S, 1), barriers(S, GROUPS))
-    start, stop = share(units)
-    at = (dqkv, cos_ptr, sin_ptr, tiles, bars, start, stop, c, scale)
+    at = (dqkv, cos_ptr, sin_ptr, tiles, bars, units, c, scale)
     gl.warp_specialize([
         (_compute, (at, 0, L, H, BLOCKS, TILES, S)),
         (_compute, (at, 1, L, H, BLOCKS, TILES, S)),
-        (_load, (qkv, dout, sums, dots, tiles, bars, start, stop, H, BLOCKS, TILES, S)),
+        (_load, (qkv, dout, sums, dots, tiles, bars, units, H, BLOCKS, TILES, S)),
     ], [4, 1], [CONSUMER, PRODUCER])  # fmt: skip
 
 

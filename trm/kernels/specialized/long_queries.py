@@ -24,20 +24,21 @@ from trm.kernels.specialized.long_tiles import (
     tiles,
     turned_back,
 )
-from trm.kernels.specialized.tiles import barriers, descriptor, exp2, programs, share
+from trm.kernels.specialized.tiles import barriers, descriptor, exp2, programs
 
 KEYS, STAGES = 64, 4
 """Keys of a tile, tiles in flight."""
 
 
 @gluon.jit
-def _load(qkv, dout, qs, ds, ks, vs, bars, start, stop, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
+def _load(qkv, dout, qs, ds, ks, vs, bars, units, H: gl.constexpr, BLOCKS: gl.constexpr, TILES: gl.constexpr,
           BK: gl.constexpr, S: gl.constexpr):  # fmt: skip
     q_full, q_empty, kv_full, kv_empty = bars
     i = 0
-    for t in range(start, stop):
+    n = -1
+    for t in range(gl.program_id(0), units, gl.num_programs(0)):
         b, column = t // BLOCKS // H, (t // BLOCKS % H) * HEAD
-        n = t - start
+        n += 1
         full = q_full.index(n % 2)
         mbarrier.wait(q_empty.index(n % 2), ((n // 2) & 1) ^ 1)
         mbarrier.expect(full, GROUPS * 2 * 64 * HEAD * 2)
@@ -84,7 +85,7 @@ def _score_grad(s, dp, sums, dots, c, mma: gl.constexpr):
 @gluon.jit
 def _compute(at, GROUP: gl.constexpr, L: gl.constexpr, PADDED: gl.constexpr, H: gl.constexpr, BLOCKS: gl.constexpr,
              TILES: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, S: gl.constexpr):  # fmt: skip
-    mixed_ptr, dqkv, sums_ptr, dots_ptr, cos_ptr, sin_ptr, qs, ds, ks, vs, os, bars, start, stop, c, scale = at
+    mixed_ptr, dqkv, sums_ptr, dots_ptr, cos_ptr, sin_ptr, qs, ds, ks, vs, os, bars, units, c, scale = at
     q_full, q_empty, kv_full, kv_empty = bars
     wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BK, 16])
     rest: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 16])
@@ -92,8 +93,9 @@ def _compute(at, GROUP: gl.constexpr, L: gl.constexpr, PADDED: gl.constexpr, H: 
     s, dp = gl.zeros((64, BK), gl.float32, wide), gl.zeros((64, BK), gl.float32, wide)
     none = gl.zeros((64, REST), gl.float32, rest)
     i = 0
-    for t in range(start, stop):
-        n = t - start
+    n = -1
+    for t in range(gl.program_id(0), units, gl.num_programs(0)):
+        n += 1
         head, first = t // BLOCKS, (t % BLOCKS) * (64 * GROUPS) + 64 * GROUP
         q = qs.index(n % 2 * GROUPS + GROUP).reshape((64, HEAD))
         do = ds.index(n % 2 * GROUPS + GROUP).reshape((64, HEAD))
@@ -150,13 +152,12 @@ def _long_queries(qkv, dout, mixed_ptr, dqkv, sums_ptr, dots_ptr, cos_ptr, sin_p
     vs = gl.allocate_shared_memory(qkv.dtype, [S, 1, BK, HEAD], qkv.layout)
     os = gl.allocate_shared_memory(qkv.dtype, [GROUPS, 1, 64, HEAD], qkv.layout)
     bars = (barriers(2, 1), barriers(2, GROUPS), barriers(S, 1), barriers(S, GROUPS))
-    start, stop = share(units)
-    at = (mixed_ptr, dqkv, sums_ptr, dots_ptr, cos_ptr, sin_ptr, qs, ds, ks, vs, os, bars, start, stop, c, scale)
+    at = (mixed_ptr, dqkv, sums_ptr, dots_ptr, cos_ptr, sin_ptr, qs, ds, ks, vs, os, bars, units, c, scale)
     gl.warp_specialize([
         (_compute, (at, 0, L, PADDED, H, BLOCKS, TILES, REST, BK, S)),
         (_compute, (at, 1, L, PADDED, H, BLOCKS, TILES, REST, BK, S)),
         (_compute, (at, 2, L, PADDED, H, BLOCKS, TILES, REST, BK, S)),
-        (_load, (qkv, dout, qs, ds, ks, vs, bars, start, stop, H, BLOCKS, TILES, BK, S)),
+        (_load, (qkv, dout, qs, ds, ks, vs, bars, units, H, BLOCKS, TILES, BK, S)),
     ], [4, 4, 1], [MANY, MANY, FEW])  # fmt: skip
 
 

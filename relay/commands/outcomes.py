@@ -64,7 +64,7 @@ def _stalls(seconds: Sequence[float]) -> dict[str, float] | None:
 
 def sentence(outcome: Outcome) -> str:
     """For people: what happened, what is durable, and how much a kill could have cost."""
-    if not outcome.commits:
+    if not outcome.commits or outcome.exit_code == Exit.FENCED:  # what is durable then may be others' work
         return f"{outcome.message} Durable step: {_step(outcome)}."
     link = briefly(outcome.certified, outcome.why)
     slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # else goodput would not follow from what is told

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from relay.commands.outcomes import sentence
 from relay.context import Context, Outcome
 from relay.errors import Exit
 from relay.session import push, run_session
@@ -93,6 +94,25 @@ def test_p6_a_last_step_kept_here_says_too_that_the_lease_is_over(lab: Lab) -> N
     lab.world.run(to_the_end=True)
     assert session.outcome.exit_code == Exit.FENCED and session.outcome.unsent is not None
     assert str(session.outcome.unsent) in session.outcome.message and "is over" in session.outcome.message
+
+
+def test_what_others_trained_meanwhile_is_not_told_as_its_own(lab: Lab) -> None:
+    """Its heartbeat saw it first, and so how far they are."""
+    session = lab.session("alice", target_steps=60)
+
+    def fail(verb: str, name: str) -> None:
+        if verb == "put" and name.endswith("step_20.e1/state.json"):
+            session.process.suspend(HOUR)
+            session.process.sleep(1.0)
+            session.process.sleep(40.0)
+
+    session.store.fail = fail
+    session.start()
+    lab.world.at(lab.world.now + 60, lab.session("bob", target_steps=80, wait_s=HOUR).start)
+    lab.world.run(to_the_end=True)
+    outcome = session.outcome
+    assert (outcome.exit_code, outcome.commits, outcome.durable_step) == (Exit.FENCED, 1, 80)
+    assert sentence(outcome).endswith("newest checkpoint. Durable step: 80.")
 
 
 def test_a_push_that_waited_while_another_sent_the_step_has_nothing_left_to_do(lab: Lab) -> None:

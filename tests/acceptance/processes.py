@@ -63,11 +63,15 @@ class Warm:
             socket.send_fds(connection, [request], [stdin.fileno(), stdout.fileno(), stderr.fileno()])
         return Forked(connection, out)
 
-    def python(self, folder: Path) -> tuple[Path, dict[str, str]]:
-        """`python` and `python3` in a new folder that fork our command line; the variables that they need."""
+    def python(self, folder: Path, instead: str | None = None) -> tuple[Path, dict[str, str]]:
+        """`python` and `python3` in a new folder that fork our programs; the variables that they need.
+
+        Every `python -m relay.cli` runs the module `instead`, if there is one.
+        """
         folder.mkdir()
+        words = f'shift 2; set -- -m {instead} "$@"\n' if instead else ""
         for name in ("python", "python3"):
-            script = f'#!/bin/sh\nexec {sys.executable} -I -S {ROOT}/tests/acceptance/python_of_docs.py "$@"\n'
+            script = f'#!/bin/sh\n{words}exec {sys.executable} -I -S {ROOT}/tests/acceptance/python_of_docs.py "$@"\n'
             (folder / name).write_text(script)
             (folder / name).chmod(0o755)
         return folder / "python", {"WARM_ADDRESS": self.address, "WARM_PYTHON": sys.executable}

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 
-OURS = ("relay", "storage", "trm")
+OURS = ("relay", "storage", "trm", "tests")
 
 
 def forked(argv: list[str], address: str) -> int:

@@ -17,8 +17,10 @@ from tests.acceptance.processes import Warm
 from tests.relay.cli import Desk
 from tests.storage.shared import SHARED
 
-SMALL = ("--steps", "160", "data.train_rows=1000", "arch.H_cycles=1", "arch.L_cycles=1", "batch_size=4")
+SMALL = ("data.train_rows=1000", "arch.H_cycles=1", "arch.L_cycles=1", "batch_size=4")
 """As little training as a demonstration allows."""
+REAL = "drive"
+"""Where a model trains; elsewhere a toy that takes no processor (tests/processes/program.py)."""
 
 
 @pytest.mark.parametrize(
@@ -49,18 +51,20 @@ def test_killed_resumed_and_unbroken_end_in_the_same_bytes_on(
     monkeypatch: pytest.MonkeyPatch,
     warm: Warm,  # noqa: F811
 ) -> None:
-    """Its processes are forked; tests/relay/test_demo.py starts each anew."""
+    """Its processes are forked; tests/relay/test_demo.py starts each anew, with a model in a folder."""
     shared = SHARED[name](tmp_path)
     for variable, value in shared.environ.items():
         monkeypatch.setenv(variable, value)
     if not shared.asks_for_new:
         open_store(shared.address).put("another/thing", b"of somebody")
     (tmp_path / "here").mkdir()
-    python, needed = warm.python(tmp_path / "bin")
+    toy = None if name == REAL else "tests.processes.program"
+    python, needed = warm.python(tmp_path / "bin", instead=toy)
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "here"))
-    environ = {**os.environ, **needed, "HOME": str(tmp_path)}
-    done = Desk(tmp_path / "here", environ)("demo", *SMALL, "--store", shared.address, "--json")
+    environ = {**os.environ, **needed, "HOME": str(tmp_path), "TOY_STEP_S": "0.01"}
+    settings = () if toy else SMALL
+    done = Desk(tmp_path / "here", environ)("demo", "--steps", "160", *settings, "--store", shared.address, "--json")
     found = done.json
     assert found["equal"] and found["resumed_from_step"] < found["killed_at_step"] < 160
     assert [link["account"] for link in found["links"]] == ["account_1", "account_2"]

@@ -191,6 +191,16 @@ def test_a_store_that_fills_up_mid_run_stops_no_training_and_loses_nothing(
     assert "Nothing here" in desk("push", "--run", "r").out
 
 
+def test_p3_push_begins_neither_a_run_nor_a_store_that_is_away(desk: Desk) -> None:
+    """It did, at step 0, and then said that nothing here could be added."""
+    desk.train(4)
+    assert "holds no run another" in paragraph(desk("push", "--run", "another", code=78))
+    assert len(desk("runs", "list", "--json").json["runs"]) == 1
+    store = desk.folder / "relay_store"
+    store.rename(desk.folder / "unplugged")
+    assert "holds no run r" in paragraph(desk("push", "--run", "r", code=78)) and not store.exists()
+
+
 @pytest.mark.parametrize("command", ["run", "status", "doctor"])
 def test_a_folder_on_a_mounted_drive_is_refused_with_the_address_to_use(
     desk: Desk, command: str, monkeypatch: pytest.MonkeyPatch

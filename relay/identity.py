@@ -140,7 +140,7 @@ def begin_run(
     if not (init or begins_by_itself(stores.ledger)):
         raise unknown_run(stores, project, run, known)
     if not new:
-        _check_similar(project, run, known)
+        check_similar(project, run, known)
     ledger = RunLedger(stores.ledger, project, run, stores.runtime)
     ledger.check_unused(stores.checkpoints)
     notes = _new_run_notes(stores, project, run, known, ephemeral)
@@ -195,7 +195,8 @@ def unknown_run(stores: Pair, project: str, run: str, known: list[tuple[str, str
     )
 
 
-def _check_similar(project: str, run: str, known: list[tuple[str, str]]) -> None:
+def check_similar(project: str, run: str, known: list[tuple[str, str]]) -> None:
+    """Raises BadConfig (78) for a new name that is one edit away from that of a run that there is."""
     if (project, run) in known:
         return
     for other_project, other in known:

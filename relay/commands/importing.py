@@ -27,7 +27,7 @@ from relay.commands.opening import Opening, target_of
 from relay.config import Resolved
 from relay.errors import BadConfig
 from relay.fork import Branch, first_of, put_weights
-from relay.identity import begin_run, open_run
+from relay.identity import begin_run, check_similar, open_run
 from relay.links import WEIGHTS_ONLY
 from relay.names import Names
 from relay.packed import Packed
@@ -66,7 +66,8 @@ def import_weights(
 def begin_or_check(opening: Opening) -> None:
     """What `load_checkpoint` asks of a session: a new run begins from that file, and an old one must have begun so.
 
-    Raises BadConfig (78) if it began otherwise, BadData (65) if the file does not fit.
+    Raises BadConfig (78) if it began otherwise or its name is one edit away from another run's, PolicyRefused (77) if
+    the account may not train it, BadData (65) if the file does not fit.
     """
     settings = opening.resolved.settings
     if settings.load_checkpoint is None:
@@ -74,6 +75,9 @@ def begin_or_check(opening: Opening) -> None:
     weights = opening.resolved.path(settings.load_checkpoint)
     found = open_run(opening.stores, settings.project, settings.run)
     if found is None:
+        opening.ask(None)
+        if not opening.new:
+            check_similar(settings.project, settings.run, opening.stores.registry().runs())
         for note in begun(opening, weights)[1]:
             opening.tell(f"{weights.name}: {note}.")
         return
@@ -100,6 +104,8 @@ def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
     )  # fmt: skip
     if not made.begun:
         raise _taken(settings.run)
+    for note in made.notes:
+        opening.tell(note)
     return origin, notes
 
 

@@ -70,6 +70,8 @@ class Opening:
     """Whether people were warned of how this machine trains; then the pace is told too."""
     gpu: str | None = None
     """With which the account is registered."""
+    admitted: bool = False
+    """Whether it was asked already if the account may train this run."""
     earlier: Choice = "refuse"
     """What is wanted where this machine's own earlier session still runs."""
     here: Here = field(init=False)
@@ -158,8 +160,10 @@ class Opening:
 
     def ask(self, state: RunState | None) -> None:
         """Refuse (77) what the account's provider or its person's word does not allow, before anything is written."""
-        run_id = state.run_id if state else None
-        ask(self.visit(run_id), accounts(self.stores), self.app.runtime, self.tell)
+        if not self.admitted:
+            run_id = state.run_id if state else None
+            ask(self.visit(run_id), accounts(self.stores), self.app.runtime, self.tell)
+        self.admitted = True
 
     def unknown_account(self) -> str:
         """What to add where nothing is left to train for an account that nobody registered; else empty."""

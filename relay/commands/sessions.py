@@ -192,7 +192,7 @@ def train(opening: Opening) -> Outcome:
 
 
 def send(opening: Opening) -> Outcome:
-    """Commit what is on this machine only. Raises BadConfig (78) for a run that has not begun: this begins none (P3)."""
+    """Commit what is on this machine only. Raises BadConfig (78) for a run that has not begun: it begins none (P3)."""
     settings = opening.resolved.settings
     require_run(opening.stores, settings.project, settings.run)
     return prepared(opening, target_of(opening.app, opening.resolved, found(opening)), push_session)

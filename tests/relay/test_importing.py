@@ -60,6 +60,19 @@ def test_a_file_that_is_not_there_begins_nothing(desk: Desk) -> None:
     desk("import", "step_5000", "--run", "r")
 
 
+def test_a_session_refused_begins_no_run_from_weights(desk: Desk) -> None:
+    """It sent them, began the run and was refused then (77); nor was a name one edit away refused (P3)."""
+    desk("register", "account_1", "Ann", "--provider", "kaggle", "--owner", "ann")
+    words = ("run", "--account", "account_1", "--target-steps", "6", "load_checkpoint=step_5000")
+    assert "has not confirmed" in desk(*words, "--run", "chain", code=77).err
+    assert not desk("runs", "list", "--json").json["runs"] and not list(desk.folder.rglob("step_0.e0"))
+    told = desk(*words, "--run", "chain", "--coauthor").err
+    assert "NEW run chain at step 0" in told
+    assert "differs by one character" in desk(*words, "--run", "chains", "--coauthor", code=78).err
+    assert len(list(desk.folder.rglob("checkpoints/*/*"))) == 1
+    desk(*words, "--run", "chains", "--coauthor", "--new")
+
+
 def test_weights_are_evaluated_without_a_run(desk: Desk) -> None:
     found = desk("evaluate", "--weights", "step_5000", "--rows", "4", "--json").json
     assert (found["run"], found["step"], found["which"]) == (None, None, "weights only")

@@ -74,9 +74,10 @@ class EndJudge:
         return archived or (bool(mine) and run.state["epoch"] > mine[0])
 
     def _has_read_its_end(self, run: Run, actor: Actor) -> bool:
-        """Whether it has read the entry by which others took its lease."""
+        """Whether it has read the entry by which others took its lease, and was not still reading: to the newest."""
         mine = {epoch for epoch, holder in run.holders.items() if holder is actor}
-        return any(run.taken[epoch] in actor.read for epoch in mine & run.taken.keys())
+        newest = f"runs/{run.project}/{run.name}/ledger/{len(run.digests) - 1:020d}.json"
+        return newest in actor.read and any(run.taken[epoch] in actor.read for epoch in mine & run.taken.keys())
 
     def _followed_here(self, run: Run, actor: Actor) -> bool:
         """Whether a later epoch has been held on its machine, so that somebody there could have moved its files."""

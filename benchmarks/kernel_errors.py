@@ -17,7 +17,7 @@ from torch import Tensor
 from trm.data.dataset import IGNORE
 from trm.digest import digest
 from trm.kernels import plain
-from trm.kernels.layout import CHUNK, PAD, Anew, Tables, pair_rows
+from trm.kernels.layout import CHUNK, PAD, Anew, Tables, Total, pair_rows
 from trm.kernels.parts import fused_parts
 from trm.layers import rotary_tables
 
@@ -149,6 +149,69 @@ def attention(report: Report, batch: int, length: int) -> None:
     )
 
 
+def sums(report: Report) -> None:
+    """What goes on as large as the sum that it is of, and the gradient of that sum."""
+    x, mixed, m, g = (random(ROWS, WIDTH) for _ in range(4))
+    w, up = random(WIDTH, WIDTH, scale=WIDTH**-0.5), random(2 * CHANNEL, WIDTH, scale=WIDTH**-0.5)
+    packed, r = torch.empty_like(w), torch.empty_like(x)
+    KERNELS.attention.pack_out(w, packed)
+
+    def added(part: Any, x: Tensor, mixed: Tensor, w: Tensor, out: Tensor) -> Outputs:
+        squares = part.add(x, mixed, w, out)
+        return out, squares.sum(-1)
+
+    report.line(
+        "output projection",
+        lambda: added(KERNELS.attention, x, mixed, packed, r),
+        lambda: added(plain.PlainAttention, edge(x), edge(mixed), w.double(), edge(r)),
+    )
+    squares = KERNELS.attention.add(x, mixed, packed, r)
+    true = edge(r), edge(squares)
+
+    def gated(keep: bool) -> None:
+        report.line(
+            f"gate-up of a sum{', kept' if keep else ''}",
+            lambda: KERNELS.channel.gate_up(r, up, keep, squares, EPS)[: 1 + keep],
+            lambda: plain.PlainChannel.gate_up(true[0], up.double(), keep, true[1], EPS)[: 1 + keep],
+        )
+
+    gated(False)
+    gated(True)
+    report.line(
+        "norm of a sum",
+        lambda: KERNELS.norm.forward(r, m, EPS, squares=squares),
+        lambda: plain.PlainNorm.forward(true[0], edge(m), EPS, squares=true[1]),
+    )
+    report.line(
+        "norm backward of a sum",
+        lambda: KERNELS.norm.backward_of_sum(g, r, squares, EPS),
+        lambda: plain.PlainNorm.backward_of_sum(edge(g), *true, EPS),
+    )
+
+
+def totals(report: Report) -> None:
+    """The projection of rows whose norm is not written, and what is added to them. Values alone: queries are turned."""
+    r, mixed, (cos, sin) = random(6, LENGTH, WIDTH), random(6 * LENGTH, WIDTH), rotary_tables(LENGTH, 64, 10000.0)
+    qkv, w = random(3 * WIDTH, WIDTH, scale=WIDTH**-0.5), random(WIDTH, WIDTH, scale=WIDTH**-0.5)
+    packed, squares = torch.empty_like(w), r.float().square().view(6 * LENGTH, 4, -1).sum(-1)
+    KERNELS.attention.pack_out(w, packed)
+
+    def onward(part: Any, total: Total, qkv: Tensor, out: Tensor, mixed: Tensor) -> Outputs:
+        projected, rstd = part.project_total(total, qkv, cos.cuda(), sin.cuda(), 8, EPS)
+        sum_ = torch.empty_like(mixed)
+        squares = part.add(total.r.flatten(0, 1), mixed, out, sum_, rstd)
+        return projected[..., 2 * WIDTH :], sum_, squares.sum(-1)
+
+    report.line(
+        "projection of a sum",
+        lambda: onward(KERNELS.attention, Total(r.clone(), squares), qkv, packed, mixed),
+        lambda: onward(
+            plain.PlainAttention, Total(r.double(), squares.double()), qkv.double(), w.double(), mixed.double()
+        ),
+        edges=False,
+    )
+
+
 def steep_attention(report: Report) -> None:
     """Long attention whose scores differ by more than a first tile's largest one foretells."""
     cos, sin = (table.cuda() for table in rotary_tables(LONG, 64, 10000.0))
@@ -228,7 +291,7 @@ def main() -> None:
     torch.manual_seed(0)
     print(f"parts: {KERNELS.name}")
     report = Report()
-    for part in (mixer, channel, norms, attentions, ends, same_digest):
+    for part in (mixer, channel, norms, sums, totals, attentions, ends, same_digest):
         part(report)
     sys.exit(report.failed)
 

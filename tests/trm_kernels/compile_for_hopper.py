@@ -19,7 +19,7 @@ from triton.runtime.driver import driver
 
 from trm import rng
 from trm.kernels import attention, batch, channel_mlp, digest, embedding, loss, norm, optimizer, token_mixer
-from trm.kernels.layout import Anew, Tables
+from trm.kernels.layout import Anew, Tables, Total
 from trm.kernels.specialized import attention as hopper_attention
 from trm.kernels.specialized import channel, mixer
 from trm.layers import rotary_tables
@@ -72,9 +72,13 @@ def launch_all() -> None:
     up, down = torch.zeros(3072, 512).bfloat16(), torch.zeros(512, 1536).bfloat16()
     channel_mlp.gate_up(rows, up, False)
     _, products = channel_mlp.gate_up(rows, up, True)
+    squares = torch.zeros(len(rows), 1)
+    channel_mlp.gate_up(rows, up, True, squares, 1e-5)
     channel_mlp.hidden_grad(rows, down, products)
     _, _, row_rstd = norm.forward(rows, rows, 1e-5, rows)
+    norm.forward(rows, rows, 1e-5, squares=squares)
     norm.backward(rows, rows, row_rstd)
+    norm.backward_of_sum(rows, rows, squares, 1e-5)
     tables, qkv = rotary_tables(97, 64, 10000.0), torch.zeros(2, 97, 1536).bfloat16()
     attention.forward(qkv, *tables, 8)
     attention.backward(qkv, *tables, x, (), x, 8)
@@ -103,6 +107,13 @@ def launch_specialized() -> None:
     channel.gate_up(rows, up, False)
     _, products = channel.gate_up(rows, up, True)
     channel.hidden_grad(rows, down, products)
+    squares = hopper_attention.add(rows, rows, torch.zeros(512, 512).bfloat16(), rows)
+    for keep in (True, False):
+        channel.gate_up(rows, up, keep, squares, 1e-5)
+    norm.backward_of_sum(rows, rows, squares, 1e-5)
+    total, rotary = Total(x, squares), rotary_tables(97, 64, 10000.0)
+    _, row_rstd = hopper_attention.project_total(total, torch.zeros(1536, 512).bfloat16(), *rotary, 8, 1e-5)
+    hopper_attention.add(rows, rows, torch.zeros(512, 512).bfloat16(), rows, row_rstd)
     for some in (x, torch.zeros(2, 916, 512).bfloat16()):
         rotary = rotary_tables(some.shape[1], 64, 10000.0)
         projected = hopper_attention.project(some, torch.zeros(1536, 512).bfloat16(), *rotary, 8)

@@ -9,9 +9,12 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from tests.trm_kernels.support import CLOSE, error, random
+from tests.trm_kernels.support import CLOSE, error, random, rms
 from trm.kernels import attention, plain
+from trm.kernels.layout import Total
 from trm.layers import rotary_tables
+
+BOTH = pytest.mark.parametrize("part", [attention, plain.PlainAttention], ids=["kernel", "plain"])
 
 HEADS, HEAD = 2, 32
 
@@ -28,7 +31,7 @@ def truth(qkv: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return rearrange(weights @ v, "b h l d -> b l (h d)")
 
 
-@pytest.mark.parametrize("part", [attention, plain.PlainAttention], ids=["kernel", "plain"])
+@BOTH
 @pytest.mark.parametrize("length", [21, 97, 150])
 def test_attention_and_its_gradient(part: Any, length: int) -> None:
     x, w = random(2, length, HEADS * HEAD), random(3 * HEADS * HEAD, HEADS * HEAD, seed=2, scale=HEAD**-0.5)
@@ -41,3 +44,33 @@ def test_attention_and_its_gradient(part: Any, length: int) -> None:
     mixed, kept = part.forward(qkv, cos, sin, HEADS)
     assert error(mixed, true.detach()) < CLOSE
     assert error(part.backward(qkv, cos, sin, mixed, kept, dout, HEADS), gradient) < CLOSE
+
+
+@BOTH
+@pytest.mark.parametrize("in_place", [True, False])
+def test_the_output_is_added_to_its_rows(part: Any, in_place: bool) -> None:
+    x, mixed = random(21, 64), random(21, 64, seed=1)
+    w = random(64, 64, seed=2, scale=0.125)
+    packed, true = torch.empty_like(w), x.double() + mixed.double() @ w.double().T
+    part.pack_out(w, packed)
+    out = x if in_place else torch.empty_like(x)
+    squares = part.add(x, mixed, packed, out)
+    assert error(out, true) < CLOSE
+    assert error(squares.sum(-1), true.square().sum(-1)) < CLOSE
+
+
+@BOTH
+def test_what_goes_on_without_its_norm(part: Any) -> None:
+    """Its projection is that of the norm, and what is added to its rows is added to the norm."""
+    eps, (cos, sin) = 0.1, rotary_tables(21, HEAD, 10000.0)
+    r, mixed, squares = random(2, 21, 64) * random(2, 21, 1, seed=1), random(42, 64, seed=2), random(42, 1).square()
+    w, out = random(192, 64, seed=3, scale=0.125), random(64, 64, seed=4, scale=0.125)
+    size = (squares.double() / 64 + eps).sqrt()
+    y = rms(r.double().flatten(0, 1) / size, eps)
+    expected = part.project(y.float().view_as(r), w, cos, sin, HEADS)
+    total = Total(r, squares)
+    qkv, rstd = part.project_total(total, w, cos, sin, HEADS, eps)
+    assert error(qkv, expected) < CLOSE
+    rows = total.r.flatten(0, 1)
+    part.add(rows, mixed, out, rows, rstd)
+    assert error(rows, y + mixed.double() @ out.double().T) < CLOSE

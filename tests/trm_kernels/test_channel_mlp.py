@@ -29,6 +29,21 @@ def test_gate_up(part: Any, keep: bool) -> None:
 
 
 @BOTH
+def test_gate_up_of_rows_whose_norm_is_meant(part: Any) -> None:
+    """Products are of the norm; hidden values are as much larger as the rows are."""
+    r, weight = random(ROWS, WIDTH) * random(ROWS, 1, seed=2), random(2 * INNER, WIDTH, seed=1, scale=WIDTH**-0.5)
+    packed, eps = torch.empty_like(weight), 0.1
+    pair_rows(weight, packed, PAIR)
+    squares = r.square().view(ROWS, 4, -1).sum(-1)
+    hidden, products = part.gate_up(r, packed, True, squares, eps)
+    size = (r.double().square().mean(-1, keepdim=True) + eps).sqrt()
+    true = r.double() / size @ weight.double().T
+    assert error(hidden, silu_pair(true) * size) < CLOSE
+    assert error(torch.cat(split_columns(products, PAIR), dim=-1), true) < CLOSE
+    assert error(part.gate_up(r, packed, False, squares, eps)[0], silu_pair(true) * size) < CLOSE
+
+
+@BOTH
 def test_hidden_grad(part: Any) -> None:
     dr, down = random(ROWS, WIDTH), random(WIDTH, INNER, seed=1, scale=INNER**-0.5)
     both = random(ROWS, 2 * INNER, seed=2)

@@ -43,6 +43,42 @@ def test_a_sum_that_is_made_already(part: Any) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("parts", [1, 4])
+def test_a_sum_that_is_larger_than_it_is_meant(part: Any, parts: int) -> None:
+    """What is `size` times as large as y + m has the norm of y + m, y = r / size; its eps counts at any size."""
+    r = random(ROWS, WIDTH) * random(ROWS, 1, seed=3)
+    squares = r.double().square().view(ROWS, parts, -1).sum(-1)
+    size = (r.double().square().mean(-1, keepdim=True) + EPS).sqrt()
+    m = 1e-2 * random(ROWS, WIDTH, seed=1) * size.float()
+    y, _, rstd = part.forward(r, m, EPS, squares=squares.float())
+    total = (r.double() + m.double()) / size
+    assert error(y, rms(total, EPS)) < CLOSE
+    assert error(rstd, (total.square().mean(-1) + EPS).rsqrt() / size[:, 0]) < CLOSE
+    assert (
+        error(
+            part.forward(1e-2 * r, None, EPS, squares=1e-4 * squares.float())[0], rms(rms(1e-2 * r.double(), EPS), EPS)
+        )
+        < CLOSE
+    )
+
+
+@BOTH
+def test_the_gradient_of_a_sum(part: Any) -> None:
+    """Of y2 = rms(y + y @ w) through r2 = r + r @ w, as large as r: that of r2 is what a block's backward pass has."""
+    r, w, dy = (random(ROWS, WIDTH, seed=seed) for seed in range(3))
+    w = random(WIDTH, WIDTH, seed=1, scale=WIDTH**-0.5)
+    whole = r.double().requires_grad_()
+    y = rms(whole, EPS)
+    (true,) = torch.autograd.grad(rms(y + y @ w.double(), EPS), whole, dy.double())
+    squares = r.square().sum(-1, keepdim=True)
+    y2, _, rstd = part.forward(r, r @ w, EPS, squares=squares)
+    dr2 = part.backward(dy, y2, rstd)
+    out = torch.empty_like(dy)
+    assert part.backward_of_sum(dr2 + dr2 @ w.T, r, squares, EPS, out) is out
+    assert error(out, true) < 3 * CLOSE
+
+
+@BOTH
 def test_backward(part: Any) -> None:
     x, m, dy = (random(ROWS, WIDTH, seed=seed) for seed in range(3))
     y, _, rstd = part.forward(x, m, EPS)

@@ -9,6 +9,7 @@ import torch
 import triton
 
 from trm.kernels import attention, channel_mlp, parts, token_mixer
+from trm.kernels.layout import Total
 from trm.kernels.parts import fused_parts
 from trm.kernels.specialized import attention as hopper_attention
 from trm.kernels.specialized import (
@@ -22,6 +23,7 @@ from trm.kernels.specialized import (
     mixer_forward,
     mixer_input_grad,
     mixer_weight_grad,
+    out,
     qkv,
     short_backward,
     short_forward,
@@ -121,6 +123,7 @@ def test_the_attention_hands_on_what_it_cannot_take(
     """A projection that turns queries and keys must meet an attention that does not, and the other way round."""
     x, w, projected = torch.empty(1, length, width), torch.empty(3 * width, width), torch.empty(1, length, 3 * width)
     answers(monkeypatch, "project", attention, qkv)
+    answers(monkeypatch, "project_total", attention, qkv)
     answers(monkeypatch, "backward", attention)
     monkeypatch.setattr(attention, "forward", lambda *_: (attention.__name__, ()))
     for module in (short_forward, long_forward):
@@ -134,9 +137,40 @@ def test_the_attention_hands_on_what_it_cannot_take(
     gradient: Any = hopper_attention.backward(projected, x, x, x, (x,), x, heads)
     long, short = own and length > 128, own and length <= 128
     made = short_forward if short else long_forward if long else attention
+    for squares, mine in ((torch.empty(length, 4), own), (None, False)):
+        found: Any = hopper_attention.project_total(Total(x, squares), w, *rotary, 1e-5)
+        assert found == (qkv if mine else attention).__name__
     assert taken == ((qkv if own else attention).__name__, made.__name__)
     assert written == ([long_queries.__name__, long_keys.__name__] if long else [])
     assert long or gradient == (short_backward if short else attention).__name__
+
+
+@pytest.mark.parametrize(("width", "own"), [(512, True), (256, False), (1024, False)])
+def test_the_output_projection_hands_on_what_it_cannot_take(
+    monkeypatch: pytest.MonkeyPatch, width: int, own: bool
+) -> None:
+    """A weight must be packed for who takes it."""
+    x, w = torch.empty(3, width), torch.empty(width, width)
+    answers(monkeypatch, "add", attention, out)
+    packed: list[str] = []
+    monkeypatch.setattr(attention, "pack_out", lambda *_: packed.append(attention.__name__))
+    monkeypatch.setattr(out, "spread", lambda *_: packed.append(out.__name__))
+    taken: Any = hopper_attention.add(x, x, w, x)
+    hopper_attention.pack_out(w, w)
+    assert [taken] == packed == [(out if own else attention).__name__]
+
+
+def test_a_spread_weight_gives_a_thread_columns_side_by_side() -> None:
+    """Of 64 products in a row, thread t of four has those of weight rows 8 i + 2 t and 8 i + 2 t + 1."""
+    columns = torch.arange(512)[:, None]
+    spread = torch.empty_like(columns)
+    out.spread(columns, spread)
+    owned = spread.view(-1, 16, 4, 2).transpose(1, 2).reshape(-1, 4, 4, 8)
+    assert torch.equal(owned - owned[..., :1], torch.arange(8).expand_as(owned))
+    assert torch.equal(
+        owned[0, :, :, 0], torch.tensor([[0, 32, 64, 96], [8, 40, 72, 104], [16, 48, 80, 112], [24, 56, 88, 120]])
+    )
+    assert torch.equal(spread.sort(dim=0).values, columns)
 
 
 @pytest.mark.parametrize(

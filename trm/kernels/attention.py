@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trm.kernels import long_attention
-from trm.kernels.layout import PAD
+from trm.kernels import long_attention, norm
+from trm.kernels.layout import PAD, Total
 
 
 @triton.jit
@@ -104,6 +104,15 @@ def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tenso
     return (x.flatten(0, 1) @ w.T).view(*x.shape[:2], -1)
 
 
+def project_total(
+    total: Total, w: Tensor, cos: Tensor, sin: Tensor, heads: int, eps: float
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """(what `project` makes of the norm, 1 / the rows' sizes, or None if the rows are overwritten by their norm)."""
+    rows = total.r.flatten(0, 1)
+    norm.forward(rows, None, eps, out=rows, squares=total.squares)
+    return project(total.r, w, cos, sin, heads), None
+
+
 def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:
     """qkv (B, L, 3 D), q then k then v; cos, sin float32 (L, D / heads), half-split -> mixed values (B, L, D) and what
     `backward` needs beside them. May leave q and k rotated."""
@@ -116,6 +125,21 @@ def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, 
         qkv, cos, sin, out, head**-0.5, length, heads, head // 2, PAD, num_warps=8, num_stages=1
     )
     return out, ()
+
+
+def pack_out(w: Tensor, target: Tensor) -> None:
+    """The output projection's weight (D, D) as `add` takes it; casts."""
+    target.copy_(w)
+
+
+def add(x: Tensor, mixed: Tensor, w: Tensor, out: Tensor, rstd: Tensor | None = None) -> Tensor:
+    """out = x * rstd + mixed @ w.T, all (rows, D), out may be x -> the sum of its squares a row, float32, in parts."""
+    if rstd is not None:
+        x = x * rstd[:, None].to(x.dtype)
+    torch.addmm(x, mixed, w.T, out=out)
+    wide = torch.promote_types(out.dtype, torch.float32)
+    squares: Tensor = torch.linalg.vector_norm(out, dim=-1, keepdim=True, dtype=wide).square_()
+    return squares
 
 
 def backward(

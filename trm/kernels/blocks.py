@@ -1,5 +1,8 @@
 """A block of the network with a hand-written backward pass, over packed weights. Knows no recursion and no training.
 
+The mixer's norm is not written (layout.Sum): the MLP's hidden values and the sum after them are then as much larger,
+and their gradients as much smaller, as the rows are (trm/kernels/norm.py).
+
 Weights are cast and packed once a step. Weight gradients of the calls in a step are summed in float32 where they are
 made, in the order of the calls; `finish` writes them to the flat gradient.
 """
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trm.kernels.layout import PAIR, add_product, pair_rows, unpair_rows
+from trm.kernels.layout import PAIR, Total, add_product, pair_rows, unpair_rows
 from trm.kernels.mixers import Mixer
 from trm.kernels.parts import Parts
 
@@ -22,8 +25,8 @@ class Saved:
     """What a block's backward pass reads."""
 
     mixer: tuple[Tensor, ...]
-    y1: Tensor
-    """(B, L, D): after the mixer's norm."""
+    r1: Tensor
+    """(B, L, D): what the mixer's norm is of, or that norm."""
     gu: Tensor
     hidden: Tensor
     y2: Tensor
@@ -54,36 +57,41 @@ class FastBlock:
         self.dwgu.zero_()
         self.target[1].zero_()
 
-    def advance(self, x: Tensor, injection: Tensor | None = None, keep_y: bool = True) -> tuple[Tensor, Tensor]:
-        """x (B, L, D) -> (y, y + injection), y only if `keep_y`. For no backward pass; x may be overwritten.
+    def advance(self, x: Tensor | Total) -> Total:
+        """(B, L, D), or what it is the norm of -> what the output is the norm of. Keeps nothing, and may overwrite x.
 
         A residual that is added while its other half is written is read once less than one added by the norm.
         """
-        rows = self.mixer.advance(x).flatten(0, 1)
-        hidden, _ = self.parts.channel.gate_up(rows, self.wgu, False)
+        mixed = self.mixer.advance(x)
+        rows, squares = mixed.r.flatten(0, 1), mixed.squares
+        hidden, _ = self.parts.channel.gate_up(rows, self.wgu, False, squares, self.eps)
+        return Total(rows.addmm_(hidden, self.wd.T).view_as(mixed.r), squares)
+
+    def norm(self, x: Total, injection: Tensor | None, keep_y: bool) -> tuple[Tensor, Tensor]:
+        """(y, y + injection), y only if `keep_y`, from what `advance` left."""
         inj = None if injection is None else injection.flatten(0, 1)
-        y, z, _ = self.parts.norm.forward(rows.addmm_(hidden, self.wd.T), None, self.eps, inj, keep_y)
-        return y.view_as(x), z.view_as(x)
+        y, z, _ = self.parts.norm.forward(x.r.flatten(0, 1), None, self.eps, inj, keep_y, squares=x.squares)
+        return y.view_as(x.r), z.view_as(x.r)
 
     def forward(
         self, x: Tensor, injection: Tensor | None, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Saved]:  # fmt: skip
         """x (B, L, D) -> (y, y + injection, what `backward` needs); y in `out` if that is given."""
-        y1, mixed = self.mixer.forward(x)
-        rows = y1.flatten(0, 1)
-        hidden, gu = self.parts.channel.gate_up(rows, self.wgu, True)
+        mixed, saved = self.mixer.forward(x)
+        rows, squares = mixed.r.flatten(0, 1), mixed.squares
+        hidden, gu = self.parts.channel.gate_up(rows, self.wgu, True, squares, self.eps)
         inj, to = (None if t is None else t.flatten(0, 1) for t in (injection, out))
-        y2, z, rstd2 = self.parts.norm.forward(rows, hidden @ self.wd.T, self.eps, inj, out=to)
-        return y2.view_as(x), z.view_as(x), Saved(mixed, y1, gu, hidden, y2, rstd2)
+        y2, z, rstd2 = self.parts.norm.forward(rows, hidden @ self.wd.T, self.eps, inj, out=to, squares=squares)
+        return y2.view_as(x), z.view_as(x), Saved(saved, mixed.r, gu, hidden, y2, rstd2)
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
         """Write the gradient of x into dx (B, L, D), given that of y."""
         dr = self.parts.norm.backward(dy.flatten(0, 1), saved.y2, saved.rstd2)
         add_product(self.target[1], dr, saved.hidden)
         dgu = self.parts.channel.hidden_grad(dr, self.wd, saved.gu)
-        add_product(self.dwgu, dgu, saved.y1.flatten(0, 1))
-        dy1 = dr.addmm_(dgu, self.wgu)
-        self.mixer.backward(saved.mixer, dy1.view_as(dy), dx, first)
+        add_product(self.dwgu, dgu, saved.r1.flatten(0, 1))
+        dr1 = dr.addmm_(dgu, self.wgu)
+        self.mixer.backward(saved.mixer, dr1.view_as(dy), dx, first)
 
     def finish(self) -> None:
         """Write the flat gradients."""

@@ -22,16 +22,29 @@ TOKENS, DEPTH = 128, 64
 
 
 @triton.jit
-def _gate_up(x, w, h, gu, rows, K: tl.constexpr, N: tl.constexpr, KEEP: tl.constexpr, PROGRAMS: tl.constexpr,
-             BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PACK: tl.constexpr):  # fmt: skip
-    """h (rows, N) = swiglu(x @ w.T) with w (2N, K) paired; KEEP: also the products, gu (rows, 2N), paired."""
+def _gate_up(x, w, h, gu, squares_ptr, eps, rows, K: tl.constexpr, N: tl.constexpr, KEEP: tl.constexpr,
+             PARTS: tl.constexpr, PROGRAMS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+             PACK: tl.constexpr):  # fmt: skip
+    """h (rows, N) = swiglu(x @ w.T) with w (2N, K) paired; KEEP: also the products, gu (rows, 2N), paired.
+
+    PARTS: of the squares of x, whose norm is meant; 0 for x itself.
+    """
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM) * (N // BN), PROGRAMS):
         m, n = (tile // (N // BN)) * BM, (tile % (N // BN)) * BN
         both = tl.zeros((BM, 2 * BN), tl.float32)
         for k in range(0, K, BK):
             both = tl.dot(x.load([m, k]), w.load([2 * n, k]).T, both)
+        if PARTS:
+            at = m + tl.arange(0, BM)
+            part = at[:, None] * PARTS + tl.arange(0, PARTS)[None, :]
+            squares = tl.load(squares_ptr + part, mask=(at < rows)[:, None], other=1.0)
+            size = tl.sqrt(tl.sum(squares, axis=1) / K + eps)[:, None]
+            both /= size
         gate, up = split_pairs(both, BM, BN, PACK)
-        h.store([m, n], swiglu(gate, up).to(h.dtype))
+        hidden = swiglu(gate, up)
+        if PARTS:
+            hidden *= size
+        h.store([m, n], hidden.to(h.dtype))
         if KEEP:
             gu.store([m, 2 * n], gate.to(gu.dtype))
             gu.store([m, 2 * n + PACK], up.to(gu.dtype))
@@ -68,8 +81,10 @@ def _programs(device: torch.device, per_multiprocessor: int) -> int:
     return per_multiprocessor * torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
+def gate_up(x: Tensor, w: Tensor, keep: bool, squares: Tensor | None = None, eps: float = 0.0) -> tuple[Tensor, Tensor]:
     """(hidden (rows, N), products (rows, 2N) in paired order, or hidden again unless `keep`).
+
+    squares, of x (layout.Sum): both are of x's norm, and hidden is as much larger as x is.
 
     With products to write, two small programs a multiprocessor hide each other's stores; without, one large one is
     faster.
@@ -83,7 +98,9 @@ def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
     _gate_up[(programs,)](
         TensorDescriptor.from_tensor(x, [TOKENS, DEPTH]), TensorDescriptor.from_tensor(w, [2 * tile, DEPTH]),
         TensorDescriptor.from_tensor(h, [TOKENS, tile]), TensorDescriptor.from_tensor(gu, [TOKENS, PAIR]),
-        rows, width, inner, keep, programs, TOKENS, tile, DEPTH, PAIR, num_warps=warps, num_stages=stages,
+        h if squares is None else squares, eps, rows, width, inner, keep,
+        0 if squares is None else squares.shape[1], programs, TOKENS, tile, DEPTH, PAIR,
+        num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return h, gu
 

@@ -43,6 +43,26 @@ class Anew:
     z_L: Tensor
 
 
+@dataclass(frozen=True)
+class Sum:
+    """Rows whose norm over the last axis is meant: what reads them takes it, and it is never written."""
+
+    r: Tensor
+    """(B, L, D)."""
+    squares: Tensor | None = None
+    """float32 (B L, parts): the sum of r's squares in each part of a row; None: r is normed already."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """Rows whose norm over the last axis is meant, and which are as large as the sum (`Sum`) that they began as."""
+
+    r: Tensor
+    """(B, L, D)."""
+    squares: Tensor | None
+    """Of that sum; None: they are as large as they are meant."""
+
+
 def pair_rows(source: Tensor, target: Tensor, block: int) -> None:
     """Copy (2N, K), one half after the other, into (2N, >= K), blocks of the halves alternating; casts."""
     rows, width = source.shape

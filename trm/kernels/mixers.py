@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trm.kernels.layout import CHUNK, PAD, add_product, pair_rows, unpair_rows
+from trm.kernels.layout import CHUNK, PAD, Sum, Total, add_product, pair_rows, unpair_rows
 from trm.kernels.parts import Parts
 
 _PARTS = 33
@@ -28,16 +28,19 @@ class Mixer(Protocol):
         """Cast the parameters and forget the last step's gradients."""
         ...
 
-    def advance(self, x: Tensor) -> Tensor:
-        """(B, L, D) -> the same shape. Keeps nothing for `backward`; x may be overwritten."""
+    def advance(self, x: Tensor | Total) -> Sum:
+        """(B, L, D), or what it is the norm of -> the same of the output. Keeps nothing, and may overwrite x."""
         ...
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
-        """(B, L, D) -> the same shape, and what `backward` needs."""
+    def forward(self, x: Tensor) -> tuple[Sum, Saved]:
+        """(B, L, D) -> what the output is the norm of, and what `backward` needs."""
         ...
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
-        """Write the input's gradient into dx; sum the weights' gradients, from zero if this is the step's `first`."""
+        """Write the input's gradient into dx; sum the weights' gradients, from zero if this is the step's `first`.
+
+        dy: of the output; of a sum, of its rows and what is added to them, for a size that does not change.
+        """
         ...
 
     def finish(self) -> None:
@@ -54,7 +57,7 @@ class TokenMixer:
     ) -> None:  # fmt: skip
         names = [f"{prefix}mlp_t.{part}.weight" for part in ("gate_up_proj", "down_proj")]
         self.source, self.target = [params[n] for n in names], [grads[n] for n in names]
-        self.part, self.eps = parts.mixer, eps
+        self.part, self.norm, self.eps = parts.mixer, parts.norm, eps
         rows, device = len(self.source[0]), self.source[0].device
         self.wgu = torch.zeros(rows, PAD, dtype=dtype, device=device)
         self.wd = torch.zeros(rows // 2, PAD, dtype=dtype, device=device)
@@ -67,14 +70,17 @@ class TokenMixer:
         pair_rows(self.source[0], self.wgu, CHUNK)
         self.wd[:, : len(self.source[1])].copy_(self.source[1].T)
 
-    def advance(self, x: Tensor) -> Tensor:
-        """(B, L, D) -> the same shape."""
+    def advance(self, x: Tensor | Total) -> Sum:
+        """(B, L, D), or what it is the norm of -> the output."""
+        if isinstance(x, Total):
+            y: Tensor = self.norm.forward(x.r.flatten(0, 1), None, self.eps, squares=x.squares)[0]
+            return self.forward(y.view_as(x.r))[0]
         return self.forward(x)[0]
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
-        """(B, L, D) -> the same shape, and what `backward` needs."""
+    def forward(self, x: Tensor) -> tuple[Sum, Saved]:
+        """(B, L, D) -> the output, and what `backward` needs."""
         y, rstd = self.part.forward(x, self.wgu, self.wd, self.eps)
-        return y, (x, y, rstd)
+        return Sum(y), (x, y, rstd)
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
         """Write the input's gradient into dx; start (`first`) or go on summing the weights' gradients."""
@@ -99,34 +105,39 @@ class AttentionMixer:
         self.source, self.target = [params[n] for n in names], [grads[n] for n in names]
         self.parts, self.eps, self.heads, self.rotary = parts, eps, heads, rotary
         self.qkv, self.out = (torch.empty_like(w, dtype=dtype) for w in self.source)
+        self.to_add = torch.empty_like(self.out)
 
     def pack(self) -> None:
         """Cast the parameters and forget the last step's gradients."""
         self.qkv.copy_(self.source[0])
         self.out.copy_(self.source[1])
+        self.parts.attention.pack_out(self.source[1], self.to_add)
         for target in self.target:
             target.zero_()
 
-    def advance(self, x: Tensor) -> Tensor:
-        """(B, L, D) -> the same shape; x is overwritten by the sum that is normed."""
-        qkv = self.parts.attention.project(x, self.qkv, *self.rotary, self.heads)
+    def advance(self, x: Tensor | Total) -> Sum:
+        """(B, L, D), or what it is the norm of -> what the output is the norm of: x, overwritten."""
+        if isinstance(x, Total):
+            qkv, rstd = self.parts.attention.project_total(x, self.qkv, *self.rotary, self.heads, self.eps)
+            x = x.r
+        else:
+            qkv, rstd = self.parts.attention.project(x, self.qkv, *self.rotary, self.heads), None
         mixed, _ = self.parts.attention.forward(qkv, *self.rotary, self.heads)
-        rows = x.flatten(0, 1).addmm_(mixed.flatten(0, 1), self.out.T)
-        y: Tensor = self.parts.norm.forward(rows, None, self.eps)[0]
-        return y.view_as(x)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Saved]:
-        """(B, L, D) -> the same shape, and what `backward` needs."""
         rows = x.flatten(0, 1)
-        qkv = self.parts.attention.project(x, self.qkv, *self.rotary, self.heads)
-        mixed, kept = self.parts.attention.forward(qkv, *self.rotary, self.heads)
-        y, _, rstd = self.parts.norm.forward(rows, mixed.flatten(0, 1) @ self.out.T, self.eps)
-        return y.view_as(x), (rows, qkv, mixed, y, rstd, *kept)
+        return Sum(x, self.parts.attention.add(rows, mixed.flatten(0, 1), self.to_add, rows, rstd))
+
+    def forward(self, x: Tensor) -> tuple[Sum, Saved]:
+        """(B, L, D) -> what the output is the norm of, and what `backward` needs."""
+        part, rows, r = self.parts.attention, x.flatten(0, 1), torch.empty_like(x)
+        qkv = part.project(x, self.qkv, *self.rotary, self.heads)
+        mixed, kept = part.forward(qkv, *self.rotary, self.heads)
+        squares = part.add(rows, mixed.flatten(0, 1), self.to_add, r.flatten(0, 1))
+        return Sum(r, squares), (rows, qkv, mixed, r.flatten(0, 1), squares, *kept)
 
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
         """Write the input's gradient into dx; go on summing the weights' gradients (`pack` starts the sum)."""
-        rows, qkv, mixed, y, rstd, *kept = saved
-        dr = self.parts.norm.backward(dy.flatten(0, 1), y, rstd, dx.flatten(0, 1))
+        rows, qkv, mixed, r, squares, *kept = saved
+        dr = self.parts.norm.backward_of_sum(dy.flatten(0, 1), r, squares, self.eps, dx.flatten(0, 1))
         add_product(self.target[1], dr, mixed.flatten(0, 1))
         dmixed = (dr @ self.out).view_as(mixed)
         dqkv = self.parts.attention.backward(qkv, *self.rotary, mixed, kept, dmixed, self.heads).flatten(0, 1)

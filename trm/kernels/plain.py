@@ -14,7 +14,7 @@ from einops import rearrange
 from torch import Tensor
 
 from trm.ema import ema_
-from trm.kernels.layout import CHUNK, PAIR, Anew, Tables, join_columns, split_columns
+from trm.kernels.layout import CHUNK, PAIR, Anew, Tables, Total, join_columns, split_columns
 from trm.layers import rms_norm, rotate
 from trm.losses import stablemax_cross_entropy
 
@@ -29,6 +29,13 @@ def norm_grad(dy: Tensor, y: Tensor, rstd: Tensor) -> Tensor:
     """Gradient of r where y = rms(r) over the last axis; rstd without that axis."""
     dy32, y32 = dy.to(rstd.dtype), y.to(rstd.dtype)
     return (rstd[..., None] * (dy32 - y32 * (y32 * dy32).mean(-1, keepdim=True))).to(dy.dtype)
+
+
+def sizes(squares: Tensor | None, r: Tensor, eps: float) -> Tensor:
+    """What a norm divides rows r by, (rows, 1); 1 without squares."""
+    if squares is None:
+        return torch.ones_like(r[:, :1], dtype=torch.promote_types(r.dtype, torch.float32))
+    return (squares.sum(-1, keepdim=True) / r.shape[-1] + eps).sqrt()
 
 
 class PlainMixer:
@@ -96,16 +103,38 @@ class PlainAttention:
             (grad,) = torch.autograd.grad(cls.forward(x, cos, sin, heads)[0], x, dout)
         return grad
 
+    @classmethod
+    def project_total(
+        cls, total: Total, w: Tensor, cos: Tensor, sin: Tensor, heads: int, eps: float
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """(`project` of the norm, 1 / sizes)."""
+        y, _, rstd = PlainNorm.forward(total.r.flatten(0, 1), None, eps, squares=total.squares)
+        return cls.project(y.view_as(total.r), w, cos, sin, heads), rstd
+
+    @staticmethod
+    def pack_out(w: Tensor, target: Tensor) -> None:
+        """Cast."""
+        target.copy_(w)
+
+    @staticmethod
+    def add(x: Tensor, mixed: Tensor, w: Tensor, out: Tensor, rstd: Tensor | None = None) -> Tensor:
+        """out = x * rstd + mixed @ w.T, all (rows, D); its squares' sums (rows, 1)."""
+        out.copy_((x if rstd is None else (x * rstd[:, None]).to(x.dtype)) + mixed @ w.T)
+        return out.to(torch.promote_types(x.dtype, torch.float32)).square().sum(-1, keepdim=True)
+
 
 class PlainChannel:
     """trm/kernels/channel_mlp.py."""
 
     @classmethod
-    def gate_up(cls, x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
+    def gate_up(
+        cls, x: Tensor, w: Tensor, keep: bool, squares: Tensor | None = None, eps: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
         """(hidden (rows, I), products (rows, 2I) in paired order)."""
-        both = x @ w.T
+        size = sizes(squares, x, eps)
+        both = (x @ w.T / size).to(x.dtype)
         gate, up = split_columns(both, PAIR)
-        return F.silu(gate) * up, both
+        return (F.silu(gate) * up * size).to(x.dtype), both
 
     @classmethod
     def hidden_grad(cls, dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:
@@ -120,12 +149,12 @@ class PlainNorm:
     @staticmethod
     def forward(
         x: Tensor, m: Tensor | None, eps: float, injection: Tensor | None = None, keep: bool = True,
-        out: Tensor | None = None,
+        out: Tensor | None = None, squares: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """(y, z, rstd): y = rms(x + m), z = y + injection."""
-        r = x if m is None else x + m
-        wide = torch.promote_types(x.dtype, torch.float32)
-        rstd = torch.rsqrt(r.to(wide).square().mean(-1) + eps)
+        size = sizes(squares, x, eps)
+        r = ((x if m is None else x + m) / size).to(x.dtype)
+        rstd = torch.rsqrt(r.to(size.dtype).square().mean(-1) + eps) / size[:, 0]
         y = rms_norm(r, eps) if out is None else out.copy_(rms_norm(r, eps))
         return y, (y if injection is None else y + injection), rstd
 
@@ -133,6 +162,13 @@ class PlainNorm:
     def backward(dy: Tensor, y: Tensor, rstd: Tensor, out: Tensor | None = None) -> Tensor:
         """Gradient of x + m."""
         dr = norm_grad(dy, y, rstd)
+        return dr if out is None else out.copy_(dr)
+
+    @staticmethod
+    def backward_of_sum(g: Tensor, r: Tensor, squares: Tensor, eps: float, out: Tensor | None = None) -> Tensor:
+        """g without what it has along r."""
+        size = sizes(squares, r, eps)
+        dr = norm_grad(g, (r / size).to(r.dtype), torch.ones_like(size[:, 0]))
         return dr if out is None else out.copy_(dr)
 
 

@@ -39,9 +39,10 @@ class Recursion:
         """
         *earlier, last = self.blocks
         if tape is None:
-            for block in earlier:
-                x, _ = block.advance(x)
-            return last.advance(x, injection, keep_y)
+            total = self.blocks[0].advance(x)
+            for block in self.blocks[1:]:
+                total = block.advance(total)
+            return last.norm(total, injection, keep_y)
         call = []
         for block in earlier:
             x, _, saved = block.forward(x, None)

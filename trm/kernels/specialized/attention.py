@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from trm.kernels import attention
-from trm.kernels.layout import PAD
+from trm.kernels.layout import PAD, Total
 from trm.kernels.specialized import long_forward, long_keys, long_queries, short_backward, short_forward
+from trm.kernels.specialized import out as out_projection
 from trm.kernels.specialized import qkv as projection
 
 SPECIALIZED = True
@@ -30,12 +31,36 @@ def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tenso
     return attention.project(x, w, cos, sin, heads)
 
 
+def project_total(
+    total: Total, w: Tensor, cos: Tensor, sin: Tensor, heads: int, eps: float
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """(what `project` makes of the norm, 1 / the rows' sizes, or None if the rows are overwritten by their norm)."""
+    if takes(total.r.shape[2], heads) and total.squares is not None:
+        return projection.project_total(total.r, total.squares, w, cos, sin, eps)
+    return attention.project_total(total, w, cos, sin, heads, eps)
+
+
 def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:
     """What `project` made -> mixed values (B, L, D) and what `backward` needs. May leave q and k turned."""
     if takes(qkv.shape[2] // 3, heads):
         mixed, sums = (short_forward if qkv.shape[1] <= PAD else long_forward).forward(qkv, heads)
         return mixed, (sums,)
     return attention.forward(qkv, cos, sin, heads)
+
+
+def pack_out(w: Tensor, target: Tensor) -> None:
+    """The output projection's weight (D, D) as `add` takes it; casts."""
+    if w.shape == (WIDTH, WIDTH):
+        out_projection.spread(w, target)
+    else:
+        attention.pack_out(w, target)
+
+
+def add(x: Tensor, mixed: Tensor, w: Tensor, out: Tensor, rstd: Tensor | None = None) -> Tensor:
+    """out = x + mixed @ w.T, all (rows, D), out may be x -> the sum of its squares a row, float32, in parts of it."""
+    if w.shape == (WIDTH, WIDTH):
+        return out_projection.add(x, mixed, w, out, rstd)
+    return attention.add(x, mixed, w, out, rstd)
 
 
 def backward(

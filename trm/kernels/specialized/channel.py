@@ -16,11 +16,11 @@ WIDTH, BLOCK, UNITS = 512, 256, 128
 one for each group of warps; hidden units of a program."""
 
 
-def gate_up(x: Tensor, w: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
+def gate_up(x: Tensor, w: Tensor, keep: bool, squares: Tensor | None = None, eps: float = 0.0) -> tuple[Tensor, Tensor]:
     """(hidden (rows, N), products (rows, 2N) in paired order, or hidden again unless `keep`)."""
     if x.shape[1] != WIDTH or len(w) % BLOCK:
-        return channel_mlp.gate_up(x, w, keep)
-    return up.gate_up(x, w, keep)
+        return channel_mlp.gate_up(x, w, keep, squares, eps)
+    return up.gate_up(x, w, keep, squares, eps)
 
 
 def hidden_grad(dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ def _multiply(acc, xs, ws, bars, i, block, last, GROUP: gl.constexpr, KT: gl.con
 
 @gluon.jit
 def _compute(xs, ws, bars, start, stop, GROUP: gl.constexpr, NT: gl.constexpr, KT: gl.constexpr, S: gl.constexpr,
-             BEGIN: gl.constexpr, FINISH: gl.constexpr, args):  # fmt: skip
+             BEGIN: gl.constexpr, LOOK: gl.constexpr, FINISH: gl.constexpr, args):  # fmt: skip
     acc = gl.zeros((BLOCK, BLOCK), gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK, 16]))
     for k in range(KT):  # where of the first rows one tile is left, the first group's, the second is done with them
         mbarrier.arrive(bars[1].index(k), pred=(start % NT == NT - 1) & (GROUP == 1))
@@ -90,7 +90,15 @@ def _compute(xs, ws, bars, start, stop, GROUP: gl.constexpr, NT: gl.constexpr, K
         lower, upper = max(start, block * NT), min(stop, block * NT + NT)
         for tile in range(lower + ((lower - start - GROUP) & 1), upper, 2):
             last = tile >= block * NT + NT - 2
-            acc = _multiply(acc, xs, ws, bars, (tile - start) * KT, block - first, last, GROUP, KT, S)
+            if LOOK is None:
+                acc = _multiply(acc, xs, ws, bars, (tile - start) * KT, block - first, last, GROUP, KT, S)
+            else:
+                new = tile < lower + 2
+                acc = _multiply(acc, xs, ws, bars, (tile - start) * KT, block - first, last & ~new, GROUP, KT, S)
+                if new:
+                    kept = LOOK(xs, block * BLOCK, GROUP, args, kept)
+                    for k in range(KT):
+                        mbarrier.arrive(bars[1].index(k), pred=last)
             FINISH(acc, block * BLOCK, tile - block * NT, GROUP, args, kept)
     tma.store_wait(0)
 
@@ -117,9 +125,11 @@ def send(out, staged, row, column, value, GROUP: gl.constexpr):
 
 @gluon.jit
 def stream(x, w, rows, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr, BEGIN: gl.constexpr,
-           FINISH: gl.constexpr, args):  # fmt: skip
+           FINISH: gl.constexpr, args, LOOK: gl.constexpr = None):  # fmt: skip
     """kept = BEGIN(first row, args) for each 128 rows of x, and for their (128, 128) products with each tile of w
     FINISH(products, first row, tile, group, args, kept).
+
+    LOOK: after a group's first products of the rows, kept = LOOK(rows in shared memory, first row, group, args, kept).
 
     x (rows, KT BK) in blocks [128, BK]; w (128 NT, KT BK) likewise, NT even; S of its stages are in shared memory.
     """
@@ -128,8 +138,8 @@ def stream(x, w, rows, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: 
     bars = (barriers(KT, 1), barriers(KT, 2), barriers(S, 1), barriers(S, 1), barriers(2, 1))
     start, stop = share(gl.cdiv(rows, BLOCK) * NT)
     gl.warp_specialize([
-        (_compute, (xs, ws, bars, start, stop, 0, NT, KT, S, BEGIN, FINISH, args)),
-        (_compute, (xs, ws, bars, start, stop, 1, NT, KT, S, BEGIN, FINISH, args)),
+        (_compute, (xs, ws, bars, start, stop, 0, NT, KT, S, BEGIN, LOOK, FINISH, args)),
+        (_compute, (xs, ws, bars, start, stop, 1, NT, KT, S, BEGIN, LOOK, FINISH, args)),
         (_load_weight, (w, ws, bars, start, stop, NT, KT, BK, S)),
         (_load_rows, (x, xs, bars, start, stop, NT, KT, BK)),
     ], [4, 1, 1], [CONSUMER, PRODUCER, PRODUCER])  # fmt: skip

@@ -44,6 +44,15 @@ def pinned_config(ledger: RunLedger) -> dict[str, object]:
     return dict(Genesis.model_validate_json(dumps(entry.change)).config)
 
 
+def can_fork(ledger: RunLedger) -> bool:
+    """Whether the settings that a fork goes by are there. Raises StorageUnreachable (69)."""
+    try:
+        pinned_config(ledger)
+    except BadData:
+        return False
+    return True
+
+
 def _oldest_intact(ledger: RunLedger, tail: int) -> Point[RunState] | None:
     """Downwards from the tail to the first hole, JUDGED slots at most."""
     found = None

@@ -50,7 +50,7 @@ def damaged_checkpoint(state: RunState, step: int, intact: Sequence[int]) -> Ver
 
 
 def hole(run: str, intact: Sequence[int]) -> Verdict:
-    """An entry of the ledger that has been lost."""
+    """An entry of the ledger that has been lost; `intact` steps are those that another run can begin from."""
     meaning = "No session can take the lease, and nothing is written or deleted, until the file is back."
     restore = f"Restore it from {BACKUP}."
     if not intact:

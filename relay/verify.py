@@ -15,7 +15,7 @@ from relay.manifest import FileEntry
 from relay.names import Names
 from relay.registry import Registry
 from relay.restore import Damaged, own_ref, read_manifest, retained
-from relay.salvage import salvage
+from relay.salvage import can_fork, salvage
 from relay.state import Checkpoint, RunState
 from relay.trouble import speaking
 from relay.verdict import NOTHING, Verdict
@@ -47,7 +47,8 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
         _checkpoints(ledger, state, store, found, tell)
         found.checkpoints = judged(state, found.checkpoints)
     if trouble:
-        found.incidents += lost(ledger.chain.log, trouble, tail, verdict.hole(ledger.names.run, found.intact))
+        intact = found.intact if can_fork(ledger) else []
+        found.incidents += lost(ledger.chain.log, trouble, tail, verdict.hole(ledger.names.run, intact))
     _registry(ledger.store, ledger.chain.runtime, found)
     return found
 

@@ -39,6 +39,7 @@ from relay.policy import shipped
 from relay.reach import Reach, reach
 from relay.redact import redact
 from relay.retention import Keep
+from relay.salvage import can_fork
 from relay.sinks.choose import described
 from relay.state import RunState
 from relay.status import View
@@ -188,7 +189,7 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
         raise error
     state, settings = found.view.state, resolved.settings
     intact = [c.step for c in quick_look(found.ledger, state, stores.checkpoints) if c.ok]
-    means = verdict.hole(found.names.run, intact)
+    means = verdict.hole(found.names.run, intact if can_fork(found.ledger) else [])
     yield from checkup.holes(lost(found.ledger.chain.log, str(error), found.view.seq, means))
     seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
 

@@ -128,6 +128,8 @@ def test_lost_entries_are_named_by_slot_and_the_restored_file_mends_the_run(desk
     told = examined(desk, 65, "ledger")
     assert all("backup" in row["advice"] for row in told)
     assert any("lifecycle" in row["text"] for row in told) == (0 in lost)
+    forks = ["fork" in row["advice"] for row in [*told, *found["incidents"]]]
+    assert forks == [0 not in lost] * len(forks), "without the settings in slot 0 there is no fork"
     for path, data in saved.items():
         path.write_bytes(data)
     assert verified(desk, code=0)["ok"]

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PYTEST = $(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist worksteal
 
 .PHONY: help install browser check lint types test test-all ci model demo soak clean
 
@@ -32,12 +32,11 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-test: install    ## unit tests, and the contract on memory and a local folder (three minutes on two slow cores)
+test: install    ## unit tests, and the contract on memory and a local folder (two minutes on two slow cores)
 	$(PYTEST) -m "not slow"
 
 test-all: install browser  ## every test: also real processes, random kills, the demonstration, every command of the docs
 	$(PYTEST)
-test-all: WORKERS ?= 3
 
 ci: lint         ## what has to be green: installs, lints, types, tests, runs
 	$(MAKE) --no-print-directory -j 2 types test-all

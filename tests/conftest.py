@@ -19,12 +19,15 @@ HERE = Path(__file__).parent
 WHOLE = tuple(
     f"{HERE / name}/"
     for name in (
-        *("acceptance", "damage", "dashboard", "model", "pictures", "processes", "simulation", "sinks"),
+        *("acceptance", "damage", "dashboard", "model", "pictures", "processes", "reports", "simulation", "sinks"),
         *("storage/dropbox", "storage/drive", "storage/s3", "trm_kernels"),
+        *("relay/test_faults.py", "relay/test_lending.py", "relay/test_repair.py", "relay/test_repair_page.py"),
+        *("trm/test_examples.py", "trm/test_sharedtable.py", "trm/test_split.py", "test_documentation.py"),
     )
 )
-"""Folders that are slow as a whole: processes, servers, a browser, other people's packages, whole worlds, an
-interpreter of kernels. The other folders hold unit tests and contracts on memory and a local folder."""
+"""Folders and files that are slow as a whole: processes, servers, a browser, other people's packages, whole worlds, an
+interpreter of kernels, whole runs, trained models, every page. The others hold unit tests and contracts on memory and a
+local folder."""
 SHARING = tuple(f"{HERE / name}/" for name in ("damage", "dashboard", "storage/s3"))
 """Folders with something that is set up once a worker and takes seconds."""
 FEW = 4

@@ -119,7 +119,7 @@ class View:
             return "training"
         if self.state.head is None and not self.state.links_total:
             return "new"
-        return "finished" if self.step >= self.target else "idle"
+        return "finished" if self.step >= self.target > 0 else "idle"
 
 
 def without_names(view: View) -> View:

@@ -38,6 +38,14 @@ def test_all_runs_stand_side_by_side(desk: Desk) -> None:
     assert "/r  finished  6/6" in text and len(text.splitlines()) == 3
 
 
+def test_a_fork_that_nobody_has_trained_is_not_finished(desk: Desk) -> None:
+    """Nobody has said to what step it goes."""
+    desk.train(6, run="old")
+    desk("fork", "--run", "old", "--to", "young")
+    rows = listed(desk)
+    assert (rows["young"]["state"], rows["young"]["step"], rows["young"]["target_steps"]) == ("idle", 6, None)
+
+
 def test_it_writes_nothing_and_needs_no_right_to(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.train(3)
     before = sorted(path for path in desk.folder.rglob("*"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -159,6 +160,18 @@ def disk(subject: str, path: Path, needed: int, what: str) -> Iterator[Finding]:
     text = f"{_size(free)} free for {what}, which may need {_size(needed)}"
     advice = "" if free >= needed else f"Free some space on the disk of {there}."
     yield Finding(subject, free >= needed, text, advice)
+
+
+def keepable(folder: Path) -> Iterator[Finding]:
+    """Nothing where a session can keep its checkpoints in `folder`; looks only, and makes nothing."""
+    parts = (folder, *folder.parents)
+    there = next(path for path in parts if os.path.exists(path))  # noqa: PTH110 - Path's own raises in a closed folder
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return
+    why = "may not be written by this user" if there.is_dir() else "is no folder"
+    text = f"checkpoints of this machine cannot be written to {folder}: {there} {why}"
+    advice = "Free or permit that folder, or name another one with sync_dir=FOLDER."
+    yield Finding("sync", False, text, advice, code=int(Exit.BAD_CONFIG))
 
 
 def folder_of(address: str) -> Path | None:

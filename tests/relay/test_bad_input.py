@@ -201,6 +201,16 @@ def test_p3_push_begins_neither_a_run_nor_a_store_that_is_away(desk: Desk) -> No
     assert "holds no run r" in paragraph(desk("push", "--run", "r", code=78)) and not store.exists()
 
 
+def test_doctor_says_where_no_checkpoint_can_be_kept_as_run_does(desk: Desk) -> None:
+    """It said that nothing stops a session; and it makes no folder by looking."""
+    desk("doctor", "--run", "r")
+    assert not (desk.folder / "sync" / "sudoku_pretrain_multiaccount").exists()
+    (desk.folder / "blocked").write_text("a file")
+    for words in (("doctor", "--run", "r"), ("run", "--run", "r")):
+        shown = desk(*words, "sync_dir=blocked/sync", code=78)
+        assert "cannot be written to" in shown.out + shown.err and "sync_dir=FOLDER" in shown.out + shown.err
+
+
 @pytest.mark.parametrize("command", ["run", "status", "doctor"])
 def test_a_folder_on_a_mounted_drive_is_refused_with_the_address_to_use(
     desk: Desk, command: str, monkeypatch: pytest.MonkeyPatch

@@ -140,8 +140,9 @@ class Ending:
 
     def _not_sent(self, item: Item, unkept: str | None) -> UploadFailed:
         why = self.committer.trouble or "it did not finish in the time that was left"
+        why = why if why.endswith((".", "?")) else f"{why}."
         state, outbox, key = self.writer.lease.state, self.writer.outbox, (item.step, self.writer.lease.epoch)
-        head = f"The durable step is {state.step:,}. Step {item.step:,} is not committed: {why}."
+        head = f"The durable step is {state.step:,}. Step {item.step:,} is not committed: {why}"
         if unkept is not None:
             return UploadFailed(f"{head} It is lost, because {unkept}.")
         size = item.packed.bytes if item.packed else 0
@@ -149,7 +150,7 @@ class Ending:
             f"{head} It is kept, verified, in {outbox.folder(key)} ({size:,} bytes). The next session of this run on "
             f"this machine commits it, or do it now: {command('push', state.run)}",
             f"The durable step was {state.step:,} when this session last looked. It did not commit step {item.step:,}: "
-            f"{why}. A later session on this machine took that step over or put it away; see what is durable now: "
+            f"{why} A later session on this machine took that step over or put it away; see what is durable now: "
             f"{command('status', state.run)}",
             outbox,
             key,

@@ -180,7 +180,7 @@ def test_a_store_that_fills_up_mid_run_stops_no_training_and_loses_nothing(
     assert "Storage trouble; training goes on" in ended.err and "/step_4." in full.refused[0]
     text = paragraph(ended)
     (kept,) = (desk.folder / "sync").rglob("step_12.e1")
-    assert "Step 12 is not committed: cannot write checkpoints/" in text and "No space left" in text
+    assert "Step 12 is not committed: cannot write checkpoints/" in text and "some space there. It is kept" in text
     assert str(kept) in text and "bytes" in text and "rotate_accounts.py push --run r" in text
     assert (desk.status()["step"], desk.status()["holder"]) == (0, None)
     assert "push" in desk("doctor", "--run", "r").out

@@ -93,6 +93,8 @@ def attached(opening: Opening, other: Earlier | None) -> Outcome:
     """Show the other session's progress until it ends; touch nothing. Raises Detached (130)."""
     settings, state = opening.resolved.settings, newest(opening)
     step, epoch = (state.step, state.epoch) if state else (0, 0)
+    if state and state.link and state.link.end != "open":
+        epoch += 1  # it waits for the lease
     if other is None:
         text = f"No session of {settings.account} trains {settings.run} on this machine: nothing to look on at."
         return Outcome(Exit.OK, text, step, step)
@@ -124,12 +126,14 @@ def newest(opening: Opening) -> RunState | None:
 
 
 def ended(opening: Opening, other: Earlier, epoch: int) -> Outcome:
-    """How the session that was looked at ended, by the ledger; `epoch` is the newest of before."""
+    """How the session that was looked at ended, by the ledger; `epoch` is the oldest it can have. One that replaced it
+    may have the lease by now."""
     state = newest(opening)
-    link = state.link if state else None
+    links = state.links if state else ()
+    link = next((link for link in links if link.epoch >= epoch and link.account == other.who.account), None)
     step = state.step if state else None
     name = f"The session of process {other.who.pid}"
-    if link is None or link.epoch < epoch or link.account != other.who.account:
+    if link is None:
         return Outcome(Exit.HANDOFF, f"{name} ended before it had the lease.", step, step or 0)
     if link.end == "open":
         text = f"{name} is gone without a word. The next `run` here takes over at once and commits what it left."

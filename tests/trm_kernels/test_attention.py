@@ -47,14 +47,15 @@ def test_attention_and_its_gradient(part: Any, length: int) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("in_place", [True, False])
-def test_the_output_is_added_to_its_rows(part: Any, in_place: bool) -> None:
+@pytest.mark.parametrize(("in_place", "rstd"), [(True, None), (False, None), (True, random(21, seed=3))])
+def test_the_output_is_added_to_its_rows(part: Any, in_place: bool, rstd: Tensor | None) -> None:
     x, mixed = random(21, 64), random(21, 64, seed=1)
     w = random(64, 64, seed=2, scale=0.125)
-    packed, true = torch.empty_like(w), x.double() + mixed.double() @ w.double().T
+    kept = x.double() if rstd is None else x.double() * rstd.double()[:, None]
+    packed, true = torch.empty_like(w), kept + mixed.double() @ w.double().T
     part.pack_out(w, packed)
     out = x if in_place else torch.empty_like(x)
-    squares = part.add(x, mixed, packed, out)
+    squares = part.add(x, mixed, packed, out, rstd)
     assert error(out, true) < CLOSE
     assert error(squares.sum(-1), true.square().sum(-1)) < CLOSE
 

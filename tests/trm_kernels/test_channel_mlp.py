@@ -44,6 +44,16 @@ def test_gate_up_of_rows_whose_norm_is_meant(part: Any) -> None:
 
 
 @BOTH
+def test_a_row_whose_squares_overflow_is_zero_and_no_other_is(part: Any) -> None:
+    """As where the norm is written: 1 / size is 0. Not 0 times infinity."""
+    r, weight = random(ROWS, WIDTH), random(2 * INNER, WIDTH, seed=1, scale=WIDTH**-0.5)
+    r[3] *= 1e30
+    for made in part.gate_up(r, weight, True, r.square().sum(-1, keepdim=True), 0.1):
+        assert made.isfinite().all()
+        assert (made == 0).all(dim=-1).nonzero().flatten().tolist() == [3]
+
+
+@BOTH
 def test_hidden_grad(part: Any) -> None:
     dr, down = random(ROWS, WIDTH), random(WIDTH, INNER, seed=1, scale=INNER**-0.5)
     both = random(ROWS, 2 * INNER, seed=2)

@@ -135,7 +135,7 @@ def pack_out(w: Tensor, target: Tensor) -> None:
 def add(x: Tensor, mixed: Tensor, w: Tensor, out: Tensor, rstd: Tensor | None = None) -> Tensor:
     """out = x * rstd + mixed @ w.T, all (rows, D), out may be x -> the sum of its squares a row, float32, in parts."""
     if rstd is not None:
-        x = x * rstd[:, None].to(x.dtype)
+        x = (x * rstd[:, None]).to(x.dtype)
     torch.addmm(x, mixed, w.T, out=out)
     wide = torch.promote_types(out.dtype, torch.float32)
     squares: Tensor = torch.linalg.vector_norm(out, dim=-1, keepdim=True, dtype=wide).square_()

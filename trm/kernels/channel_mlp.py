@@ -34,20 +34,19 @@ def _gate_up(x, w, h, gu, squares_ptr, eps, rows, K: tl.constexpr, N: tl.constex
         both = tl.zeros((BM, 2 * BN), tl.float32)
         for k in range(0, K, BK):
             both = tl.dot(x.load([m, k]), w.load([2 * n, k]).T, both)
+        gate, up = split_pairs(both, BM, BN, PACK)
+        normed = up
         if PARTS:
             at = m + tl.arange(0, BM)
             part = at[:, None] * PARTS + tl.arange(0, PARTS)[None, :]
             squares = tl.load(squares_ptr + part, mask=(at < rows)[:, None], other=1.0)
             size = tl.sqrt(tl.sum(squares, axis=1) / K + eps)[:, None]
-            both /= size
-        gate, up = split_pairs(both, BM, BN, PACK)
-        hidden = swiglu(gate, up)
-        if PARTS:
-            hidden *= size
-        h.store([m, n], hidden.to(h.dtype))
+            gate /= size
+            normed = up / size
+        h.store([m, n], swiglu(gate, up).to(h.dtype))
         if KEEP:
             gu.store([m, 2 * n], gate.to(gu.dtype))
-            gu.store([m, 2 * n + PACK], up.to(gu.dtype))
+            gu.store([m, 2 * n + PACK], normed.to(gu.dtype))
 
 
 @triton.jit

@@ -45,22 +45,25 @@ class Anew:
 
 @dataclass(frozen=True)
 class Sum:
-    """Rows whose norm over the last axis is meant: what reads them takes it, and it is never written."""
+    """Rows r that stand for their norm, r / size, which is never written: what reads them divides.
+
+    size = sqrt(sum of r's squares / D + eps) of each row.
+    """
 
     r: Tensor
     """(B, L, D)."""
     squares: Tensor | None = None
-    """float32 (B L, parts): the sum of r's squares in each part of a row; None: r is normed already."""
+    """float32 (B L, parts): the sum of r's squares in each part of a row; None: r is normed already, size is 1."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """Rows whose norm over the last axis is meant, and which are as large as the sum (`Sum`) that they began as."""
+    """A `Sum` and what was added to it since, which is `size` times as large too: r stands for the norm of r / size."""
 
     r: Tensor
     """(B, L, D)."""
     squares: Tensor | None
-    """Of that sum; None: they are as large as they are meant."""
+    """Of that sum alone, before the rest was added; None: size is 1."""
 
 
 def pair_rows(source: Tensor, target: Tensor, block: int) -> None:

@@ -131,10 +131,10 @@ class PlainChannel:
         cls, x: Tensor, w: Tensor, keep: bool, squares: Tensor | None = None, eps: float = 0.0
     ) -> tuple[Tensor, Tensor]:
         """(hidden (rows, I), products (rows, 2I) in paired order)."""
-        size = sizes(squares, x, eps)
-        both = (x @ w.T / size).to(x.dtype)
-        gate, up = split_columns(both, PAIR)
-        return (F.silu(gate) * up * size).to(x.dtype), both
+        products = x @ w.T
+        both = (products / sizes(squares, x, eps)).to(x.dtype)
+        (gate, _), (_, up) = split_columns(both, PAIR), split_columns(products, PAIR)
+        return F.silu(gate) * up, both
 
     @classmethod
     def hidden_grad(cls, dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """A block of the network with a hand-written backward pass, over packed weights. Knows no recursion and no training.
 
-The mixer's norm is not written (layout.Sum): the MLP's hidden values and the sum after them are then as much larger,
-and their gradients as much smaller, as the rows are (trm/kernels/norm.py).
+Where the mixer leaves its norm unwritten (layout.Sum; attention does), the MLP's hidden values and the sum after them
+are as much larger, and their gradients as much smaller, as its rows are (trm/kernels/norm.py).
 
 Weights are cast and packed once a step. Weight gradients of the calls in a step are summed in float32 where they are
 made, in the order of the calls; `finish` writes them to the flat gradient.
@@ -26,7 +26,7 @@ class Saved:
 
     mixer: tuple[Tensor, ...]
     r1: Tensor
-    """(B, L, D): what the mixer's norm is of, or that norm."""
+    """(B, L, D): the rows of the mixer's `Sum`."""
     gu: Tensor
     hidden: Tensor
     y2: Tensor

@@ -39,7 +39,7 @@ class Mixer(Protocol):
     def backward(self, saved: Saved, dy: Tensor, dx: Tensor, first: bool) -> None:
         """Write the input's gradient into dx; sum the weights' gradients, from zero if this is the step's `first`.
 
-        dy: the output's gradient; of a `Sum` that is not normed that of its rows and what is added, the size held fixed.
+        dy: the output's gradient; of a `Sum` not yet normed that of its rows and what is added, the size held fixed.
         """
         ...
 

@@ -45,7 +45,7 @@ from trm.train import EagerStep, Step, TrainState
 
 SIZES = Sizes(seq_len=81, vocab_size=11, num_identifiers=1)
 """Of 9x9 Sudoku."""
-ROWS = ("plain", "compiled", "fused")
+ROWS = ("compiled", "plain", "fused")
 UPSTREAM = ("upstream", "upstream-compiled")
 EAGER = ("plain", "upstream")
 MATMUL = 8192
@@ -119,6 +119,8 @@ def matmul_tflops() -> float:
     """Rate of a large bfloat16 product on random data: the ceiling of the table's last column."""
     a, b = (torch.randn(MATMUL, MATMUL, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     times = median_ms(lambda: a @ b, 30)
+    del a, b
+    torch.cuda.empty_cache()  # the rows' processes need the card
     return float(2 * MATMUL**3 / times / 1e9)
 
 
@@ -207,19 +209,19 @@ def child(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
     return result
 
 
-def print_table(rows: list[dict[str, Any]], tflop: float, ceiling: float) -> None:
-    """One line a row; ratios are to the compiled plain model."""
-    base = next((row["ms"] for row in rows if row["name"] == "compiled"), None)
-    print(
-        f"{'step':17} {'ms':>8} {'p10':>8} {'p90':>8} {'TFLOP/s':>8} {'share':>6} {'ratio':>6} {'GiB':>6} {'1st s':>6}"
+HEADINGS = (
+    f"{'step':17} {'ms':>8} {'p10':>8} {'p90':>8} {'TFLOP/s':>8} {'share':>6} {'ratio':>6} {'GiB':>6} {'1st s':>6}"
+)
+
+
+def line(row: dict[str, Any], base: float | None, tflop: float, ceiling: float) -> str:
+    """Of the table; the ratio is to `base`, milliseconds of the compiled plain model."""
+    rate = tflop / row["ms"] * 1000
+    ratio = f"{base / row['ms']:.2f}" if base else "-"
+    return (
+        f"{row['name']:17} {row['ms']:8.2f} {row['ms_p10']:8.2f} {row['ms_p90']:8.2f} {rate:8.0f}"
+        f" {rate / ceiling:6.1%} {ratio:>6} {row['peak_gib']:6.1f} {row['first_step_s']:6.1f}"
     )
-    for row in rows:
-        rate = tflop / row["ms"] * 1000
-        ratio = f"{base / row['ms']:.2f}" if base else "-"
-        print(
-            f"{row['name']:17} {row['ms']:8.2f} {row['ms_p10']:8.2f} {row['ms_p90']:8.2f} {rate:8.0f}"
-            f" {rate / ceiling:6.1%} {ratio:>6} {row['peak_gib']:6.1f} {row['first_step_s']:6.1f}"
-        )
 
 
 def compare_losses(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -234,7 +236,7 @@ def compare_losses(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def measure(args: argparse.Namespace) -> None:
-    """All rows, the table, the JSON file."""
+    """Row by row: the table and the JSON file."""
     timed = case(args.task)
     config, sizes = timed.config, timed.sizes
     why_not = unavailable("cuda", config.arch, sizes)
@@ -242,14 +244,23 @@ def measure(args: argparse.Namespace) -> None:
     names += UPSTREAM if args.upstream else ()
     if why_not is not None:
         print(f"no fused step: {why_not}")
-    rows = [row for row in (child(name, args) for name in names) if row is not None]
     ceiling, tflop = matmul_tflops(), step_tflop(config, sizes)
     print(
         f"{args.task}, batch {config.batch_size}, {tflop:.2f} TFLOP a step; {MATMUL}^3 product: {ceiling:.0f} TFLOP/s"
     )
-    print_table(rows, tflop, ceiling)
+    print(HEADINGS, flush=True)
+    rows: list[dict[str, Any]] = []
     document = {"environment": fingerprint(torch.device("cuda")), "ceiling_tflops": ceiling, "rows": rows}
-    document["loss_difference"] = compare_losses(rows)
+    document["loss_difference"] = {}
+    for name in names:
+        row = child(name, args)
+        if row is None:
+            continue
+        rows.append(row)
+        base = next((one["ms"] for one in rows if one["name"] == "compiled"), None)
+        print(line(row, base, tflop, ceiling), flush=True)
+        document["loss_difference"] = compare_losses(rows)
+        write(args.out, document)
     for pair, gap in document["loss_difference"].items():
         print(f"lm loss, |{pair}|: mean {gap['mean']:.4f}, largest {gap['largest']:.4f}, {gap['steps']} steps")
     if args.check and why_not is None:
@@ -257,8 +268,13 @@ def measure(args: argparse.Namespace) -> None:
         fused = next((row["digest"] for row in rows if row["name"] == "fused"), None)
         document["same_bytes_in_two_processes"] = again is not None and again["digest"] == fused
         print(f"same bytes in two processes: {document['same_bytes_in_two_processes']}")
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "step_time.json").write_text(json.dumps(document, indent=1))
+        write(args.out, document)
+
+
+def write(out: Path, document: dict[str, Any]) -> None:
+    """After each row, so that a run that is cut short leaves what it had."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "step_time.json").write_text(json.dumps(document, indent=1))
 
 
 def main() -> None:

@@ -119,8 +119,6 @@ def matmul_tflops() -> float:
     """Rate of a large bfloat16 product on random data: the ceiling of the table's last column."""
     a, b = (torch.randn(MATMUL, MATMUL, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     times = median_ms(lambda: a @ b, 30)
-    del a, b
-    torch.cuda.empty_cache()  # the rows' processes need the card
     return float(2 * MATMUL**3 / times / 1e9)
 
 
@@ -245,6 +243,7 @@ def measure(args: argparse.Namespace) -> None:
     if why_not is not None:
         print(f"no fused step: {why_not}")
     ceiling, tflop = matmul_tflops(), step_tflop(config, sizes)
+    torch.cuda.empty_cache()  # the rows' processes need the card
     print(
         f"{args.task}, batch {config.batch_size}, {tflop:.2f} TFLOP a step; {MATMUL}^3 product: {ceiling:.0f} TFLOP/s"
     )

@@ -119,9 +119,12 @@ def hint(name: str, candidates: Iterable[str]) -> str:
 def _composed(text: str) -> yaml.Node | None:
     """Of one document; by libyaml where it is here, which takes a tenth of the time. Raises yaml.YAMLError."""
     try:
-        return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError:
-        return yaml.compose(text, Loader=yaml.SafeLoader)  # whose words show the line
+        try:
+            return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except yaml.YAMLError:
+            return yaml.compose(text, Loader=yaml.SafeLoader)  # whose words show the line
+    except RecursionError:
+        raise yaml.YAMLError("it nests too deeply") from None
 
 
 def _from_text(key: str, text: str, origin: str) -> Iterator[Given]:

@@ -123,6 +123,8 @@ def test_interpolation_is_never_executed(tmp_path: Path) -> None:
         (None, None, ("arch={",), ["arch={"]),
         ("run: a\nrun: b\n", None, (), ["set twice", f"{FILE_NAME}:2"]),
         ("run: [\n", None, (), [FILE_NAME, "YAML"]),
+        pytest.param(f"run: {'[' * 5000}\n", None, (), [FILE_NAME, "nests too deeply"], id="deep file"),
+        pytest.param("", None, ("run=" + "[" * 5000,), ["nests too deeply"], id="deep word"),
         ("- a\n", None, (), [FILE_NAME, "key: value"]),
         ("? [a]\n: b\n", None, (), ["plain name"]),
         ("a: &x\n  b: *x\n", None, (), ["deeper"]),

@@ -1,4 +1,4 @@
-"""Void, rotted, missing and forged entries: all readers agree and believe nothing that does not follow (I1, I2)."""
+"""Void, rotted and forged entries: all readers agree and believe nothing that does not follow (I1, I2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relay.canonical import ZEROS, digest, dumps
+from relay.canonical import digest, dumps
 from relay.changes import Commit, Noted
 from relay.entry import FORMAT, NewerFormat, encode
 from relay.errors import BadData, Exit
@@ -18,16 +18,7 @@ from storage.base import Ref
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
 from tests.damage.ledgers import entry, reader, worked
-from tests.relay.runs import (
-    NAMES,
-    Client,
-    checkpoint,
-    follower,
-    forged,
-    id_of,
-    overwrite,
-    raw,
-)
+from tests.relay.runs import NAMES, Client, checkpoint, follower, forged, id_of, overwrite, raw
 
 
 def everybody(store: MemoryStore, *others: RunLedger) -> View:
@@ -192,60 +183,6 @@ def test_a_bad_read_is_read_again() -> None:
 
     view = reader(Flaky(store)).read()
     assert (view.state.step, view.damage) == (20, ())
-
-
-def test_i1_a_hole_is_damage_never_a_tail() -> None:
-    for missing in range(4):
-        store, client = worked()
-        for step in (30, 40, 50):
-            client.commit(step)
-        behind = reader(store)
-        behind.read()
-        store.delete(store.ref(f"{NAMES.ledger}{missing:020d}.json"))
-        if missing == 0:
-            store.delete(store.ref(NAMES.ledger.removesuffix("/") + ".hint"))
-        fresh = reader(store)
-        try:
-            assert fresh.read().state.step == 50, "a hole far below may go unseen by a cheap read, but is no tail"
-        except BadData as error:
-            assert f"{missing:020d}" in str(error)
-        with pytest.raises(BadData, match=f"{missing:020d}"):
-            list(fresh.walk(6))
-
-
-def test_i1_a_lost_newest_entry_is_noticed_by_who_knew_it_and_by_a_hint() -> None:
-    store, client = worked()
-    store.delete(store.ref(f"{NAMES.ledger}{3:020d}.json"))
-    before = [stat.name for stat in store.list("")]
-    for act in (client.ledger.read, lambda: client.commit(30)):
-        with pytest.raises(BadData, match=f"{3:020d}") as error:
-            act()
-        assert error.value.exit_code == Exit.BAD_DATA
-    client.ledger.chain.log.publish_hint(3, ZEROS)
-    with pytest.raises(BadData, match=f"{3:020d}"):
-        reader(store).read()
-    assert [s.name for s in store.list("") if not s.name.endswith(".hint")] == [
-        name for name in before if not name.endswith(".hint")
-    ]
-
-
-def test_i1_a_slot_beyond_the_tail_proves_a_hole() -> None:
-    store, _ = worked()
-    overwrite(store, 9, raw(store, 3))
-    with pytest.raises(BadData, match=r"slot 4 .*is empty, but later slots are not"):
-        reader(store).read()
-
-
-def test_i1_a_hole_is_not_filled_by_a_session_that_read_the_log_long_ago() -> None:
-    store, client = worked()
-    behind = Client(store, 2)
-    seen = behind.ledger.judge().seq
-    client.commit(30)
-    client.commit(40)
-    store.delete(store.ref(f"{NAMES.ledger}{seen + 1:020d}.json"))
-    with pytest.raises(BadData, match=f"{seen + 1:020d}"):
-        behind.lease()
-    assert not any(stat.name.endswith(f"{seen + 1:020d}.json") for stat in store.list(NAMES.ledger))
 
 
 def test_a_log_without_a_valid_entry_is_65() -> None:

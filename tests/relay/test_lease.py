@@ -185,27 +185,6 @@ def test_a_slow_step_is_no_hang(lab: Lab) -> None:
     assert one.outcome.exit_code == Exit.OK
 
 
-def test_one_account_trains_one_run_at_a_time(lab: Lab) -> None:
-    lab.begin("other")
-    one = lab.session("alice", run="other", others=("chain",)).start()
-    two = lab.session("alice", others=("other",))
-    lab.world.at(lab.world.now + 3, lambda: two.start())
-    lab.world.run()
-    assert one.outcome.exit_code == Exit.OK
-    assert two.outcome.exit_code == Exit.LEASE_HELD and "other" in two.outcome.message
-
-
-def test_of_one_account_started_on_two_runs_at_once_at_most_one_trains(lab: Lab) -> None:
-    lab.begin("other")
-    sessions = [lab.session("alice", others=("other",)), lab.session("alice", run="other", others=("chain",))]
-    for session in sessions:
-        session.start()
-    lab.world.run()
-    lab.world.run()
-    assert sorted(s.outcome.exit_code for s in sessions)[-1] == Exit.LEASE_HELD
-    assert sum(bool(s.workload.trained) for s in sessions) == 1
-
-
 def test_a_stop_request_ends_the_holder_as_planned(lab: Lab) -> None:
     one = lab.session("alice", target_steps=10_000, every_steps=200).start()
     lab.world.at(lab.world.now + 50, lambda: request_stop(lab.shared, one.ctx.names, 1, "bob asks"))
@@ -284,24 +263,3 @@ def test_a_heartbeat_decades_ahead_is_no_crash_at_the_latest_end(lab: Lab) -> No
     lab.world.now += 86_400
     assert lab.run(lab.session("bob")).exit_code == Exit.OK
     assert lab.state().links[0].seconds < 2 * 86_400
-
-
-@pytest.mark.parametrize("slow_s", [0.5, 2.0, 20.0])
-def test_of_one_account_on_two_runs_at_most_one_trains_though_one_lease_lands_late(lab: Lab, slow_s: float) -> None:
-    """The first lease is dated before the second, but lands after the second session has looked at all runs."""
-    lab.begin("other")
-    one = lab.session("alice", others=("other",), target_steps=300)
-    two = lab.session("alice", run="other", others=("chain",), target_steps=300)
-    slept: list[str] = []
-
-    def slow(verb: str, name: str) -> None:
-        if verb == "put_if_absent" and "/ledger/" in name and not slept:
-            slept.append(name)
-            one.process.sleep(slow_s)
-
-    one.store.fail = slow
-    one.start()
-    lab.world.at(lab.world.now + 0.2, two.start)
-    lab.world.run()
-    assert slept and sorted([one.outcome.exit_code, two.outcome.exit_code]) == [Exit.OK, Exit.LEASE_HELD]
-    assert bool(one.workload.trained) != bool(two.workload.trained)

@@ -7,26 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from relay.canonical import digest, dumps
 from relay.errors import Exit
-from relay.phases import ORDER, Spent, phases
 from relay.recording import FOLDER, KEPT, WAIT_S, keep
-from relay.sessionreport import MAX_BYTES, MAX_CHECKPOINTS, Made, Newer, SessionReport, decode, encode, parse
-from relay.sessiontext import agrees, markdown, plain, read_report
-from relay.startup import Startup
+from relay.sessionreport import SessionReport, parse
+from relay.sessiontext import agrees, markdown
 from storage.base import Unavailable
-from tests.relay.runs import NAMES
-from tests.relay.sessions import PROJECT, RUN, Lab, Session, down
+from tests.relay.recorded import report, stored
+from tests.relay.sessions import Lab, Session, down
 from tests.relay.toy import ToyWorkload
-
-
-def stored(lab: Lab, epoch: int = 1) -> SessionReport | None:
-    """What the store holds of the session of that epoch."""
-    found = [one for one in lab.shared.list(f"runs/{PROJECT}/{RUN}/sessions/") if int(one.name[-25:-5]) == epoch]
-    return decode(lab.shared.get(found[0].ref)) if found else None
 
 
 def on_disk(session: Session, epoch: int = 1) -> SessionReport:
@@ -146,16 +135,6 @@ def test_a_second_interrupt_leaves_no_report(lab: Lab) -> None:
     assert stored(lab) is None
 
 
-def report(**changes: object) -> SessionReport:
-    plain = {
-        "project": NAMES.project, "run": NAMES.run, "run_id": "1" * 32, "epoch": 3, "account": "ana",
-        "config_hash": "c" * 64, "started": 1.7e9, "wall_s": 100.0, "lease_s": 90.0, "phases": {"train": 100.0},
-        "from_step": 0, "to_step": 10, "goodput": 0.9, "commits": 1, "certified": "exact", "exit_code": 75,
-        "end": "budget used", "at_risk_s": 5.0,
-    }  # fmt: skip
-    return SessionReport.model_validate_json(json.dumps({**plain, **changes}))
-
-
 def test_this_machine_keeps_a_bounded_number(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("not a report")
     for epoch in range(1, KEPT + 4):
@@ -163,135 +142,6 @@ def test_this_machine_keeps_a_bounded_number(tmp_path: Path) -> None:
     epochs = sorted(int(path.stem.removeprefix("session_e")) for path in tmp_path.glob("session_e*.md"))
     assert epochs == list(range(4, KEPT + 4))
     assert len(list(tmp_path.iterdir())) == 2 * KEPT + 1
-
-
-def test_the_largest_report_fits() -> None:
-    wide = "\U0001f600" * 500
-    big = report(
-        environment={f"{'k' * 30}_{chr(97 + n)}": wide for n in range(20)},
-        checkpoints=[{"step": 2**53 - 1, "state_hash": "f" * 64, "bytes": 2**53 - 1}] * MAX_CHECKPOINTS,
-        stall_s=[1 / 3] * MAX_CHECKPOINTS,
-        metrics={f"{n:064d}": 1 / 3 for n in range(32)},
-        incidents=[{"at": 1.7e9 + 1 / 3, "step": 2**53 - 1, "cause": wide, "text": wide}] * 20,
-        why=wide,
-        end=wide,
-    )
-    assert 20_000 < len(encode(big)) <= MAX_BYTES
-    assert decode(encode(big)) == big
-
-
-HOSTILE: dict[str, Callable[[dict[str, object]], object]] = {
-    "an unknown field": lambda told: told | {"host": "h"},
-    "a number as text": lambda told: told | {"epoch": "3"},
-    "a negative time": lambda told: told | {"wall_s": -1.0},
-    "an endless time": lambda told: told | {"wall_s": 1e300},
-    "an unknown phase": lambda told: told | {"phases": {"mining": 1.0}},
-    "too many checkpoints": lambda told: told | {"checkpoints": [{"step": 1, "state_hash": "f" * 64, "bytes": 1}] * 51},
-    "another schema": lambda told: told | {"schema": "relay.run/1"},
-    "a path as a provider": lambda told: told | {"provider": "/home/ana"},
-}
-
-
-def sealed(document: object) -> bytes:
-    """As a store holds it, its hash right."""
-    return dumps({"report": document, "sha256": digest(dumps(document))})
-
-
-def test_a_flipped_bit_anywhere_is_seen() -> None:
-    good = encode(report())
-    for at in range(len(good)):
-        with pytest.raises(ValueError, match=r"."):
-            decode(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
-
-
-@pytest.mark.parametrize("how", HOSTILE)
-def test_what_no_session_writes_is_refused(how: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        decode(sealed(HOSTILE[how](report().document())))
-
-
-def test_a_newer_one_says_upgrade() -> None:
-    with pytest.raises(Newer, match="upgrade"):
-        decode(sealed(report().document() | {"format": 2, "schema": "relay.session/2"}))
-
-
-@given(st.binary(max_size=300))
-def test_no_bytes_crash_the_reader(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        decode(data)
-
-
-def test_a_report_of_another_run_or_epoch_is_left_aside(lab: Lab) -> None:
-    lab.run(lab.session("ana", target_steps=20))
-    names, state = lab.session("ben").ctx.names, lab.state()
-    good = stored(lab)
-    assert good and read_report(lab.shared, names, state, 1) == (good, "")
-    for change in ({"run_id": "2" * 32}, {"epoch": 2}, {"run": "other"}):
-        lab.shared.put(names.session(1), encode(good.model_copy(update=change)))
-        found, why = read_report(lab.shared, names, state, 1)
-        assert found is None and "another session" in why
-    lab.shared.put(names.session(1), b"x" * (MAX_BYTES + 1))
-    assert "left aside" in read_report(lab.shared, names, state, 1)[1]
-    assert "no report" in read_report(lab.shared, names, state, 7)[1]
-
-
-EVIL = "\x1b[31mred\u202e]8;;http://evil\x07[click](http://evil) <b>|`rm -rf` \u200b*bold*"
-
-
-def test_no_mark_of_a_stranger_is_obeyed() -> None:
-    text = markdown(
-        report(why=EVIL, certified="not-exact", end=EVIL, environment={"torch": EVIL},
-               incidents=[{"at": 1.7e9, "step": 1, "cause": EVIL, "text": EVIL}]),
-        label=EVIL,
-        to_type="x`y`",
-    )  # fmt: skip
-    assert not set(text) & set("\x1b\x07\u202e\u200b")
-    assert "[click]" not in text.replace("\\[click\\]", "") and "<b>" not in text.replace("\\<b\\>", "")
-    assert plain("a|b`c") == "a\\|b\\`c"
-    assert "http://" not in text and plain("see www.evil or WWW.evil") == "see www\\.evil or WWW\\.evil", (
-        "no link either"
-    )
-
-
-@given(
-    marks=st.dictionaries(
-        st.sampled_from(["import", "data", "lease", "restore", "cache", "first_step"]), st.floats(0, 1e4)
-    ),
-    inside=st.dictionaries(st.sampled_from(["compile", "capture"]), st.floats(0, 1e4)),
-    spent=st.dictionaries(st.sampled_from(["evaluate", "snapshot", "upload", "release"]), st.floats(0, 1e4)),
-    train_s=st.floats(0, 1e5),
-    rest=st.floats(0, 1e4),
-)
-def test_phases_add_up(
-    marks: dict[str, float], inside: dict[str, float], spent: dict[str, float], train_s: float, rest: float
-) -> None:
-    start = Startup(0.0, inside=lambda: inside, phases=dict(marks))
-    before = sum(seconds for phase, seconds in marks.items() if phase != "first_step")
-    wall = before + train_s + sum(spent.values()) + rest
-    found = phases(start, spent, train_s, wall)
-    assert sum(found.values()) == pytest.approx(wall)
-    assert [name for name in ORDER if name in found] == list(found)
-
-
-def test_what_waits_beside_something_else_is_counted_once(lab: Lab) -> None:
-    process = lab.world.process()
-    spent = Spent(process)
-
-    def body() -> None:
-        with spent.on("upload"):
-            process.sleep(2)
-            with spent.on("evaluate"):
-                process.sleep(3)
-            process.sleep(1)
-
-    process.start(body)
-    lab.world.run()
-    assert spent.seconds == {"evaluate": pytest.approx(3, abs=0.01), "upload": pytest.approx(3, abs=0.01)}
-
-
-def test_the_newest_checkpoints_are_told_and_the_others_counted() -> None:
-    text = markdown(report(commits=60, checkpoints=[Made(step=1, state_hash="f" * 64, bytes=5).model_dump()]))
-    assert "## Checkpoints (60)" in text and "59 older ones not listed" in text
 
 
 def test_who_is_next_is_told_unless_nothing_is_left_to_train(lab: Lab) -> None:

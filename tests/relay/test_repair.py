@@ -3,73 +3,36 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import shutil
-from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from relay import checkup, doctor
-from relay.state import Holder
-from relay.status import View
+from relay import doctor
 from tests.relay.cli import Desk
-from tests.relay.toy import FILES, ToySnapshot, hash_of, state_at
-from tests.relay.views import NOW, trained
+from tests.relay.repairs import (
+    another_machine,
+    examined,
+    leave_unsent,
+    live,
+    slot,
+    spoil,
+    stored,
+    tail,
+    told_command,
+    verified,
+)
+from tests.relay.toy import FILES, hash_of, state_at
 
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three sessions of two accounts; steps 10, 20 and 30 are retained."""
-    desk = Desk(tmp_path_factory.mktemp("lived"))
-    for target, account in ((10, "account_1"), (20, "account_1"), (30, "account_2")):
-        desk.train(target, "evaluation.every_commits=0", account=account)
-    return desk.folder
+    return live(tmp_path_factory.mktemp("lived"))
 
 
 @pytest.fixture
 def desk(lived: Path, tmp_path: Path) -> Desk:
     return Desk(Path(shutil.copytree(lived, tmp_path / "desk")))
-
-
-def another_machine(desk: Desk) -> Desk:
-    return Desk(desk.folder.parent / "other", {"RELAY_STORE": (desk.folder / "relay_store").as_uri()})
-
-
-def stored(desk: Desk, name: str) -> Path:
-    (path,) = (desk.folder / "relay_store").rglob(name)
-    return path
-
-
-def slot(desk: Desk, number: int) -> Path:
-    return stored(desk, "r/ledger") / f"{number:020d}.json"
-
-
-def tail(desk: Desk) -> int:
-    return max(int(path.stem) for path in stored(desk, "r/ledger").glob("*.json"))
-
-
-def spoil(path: Path) -> None:
-    path.write_bytes(b"x" + path.read_bytes()[1:])
-
-
-def verified(desk: Desk, code: int = 65) -> dict[str, Any]:
-    return desk("verify", "--run", "r", "--json", code=code).json
-
-
-def examined(desk: Desk, code: int, subject: str) -> list[dict[str, Any]]:
-    found = desk("doctor", "--run", "r", "--json", code=code).json
-    assert found["ok"] == (code == 0)
-    return [row for row in found["findings"] if row["subject"] == subject and not row["ok"]]
-
-
-def told_command(text: str, verb: str) -> list[str]:
-    """The words of the command that a text tells people to type."""
-    (found,) = {found for found in re.findall(r"`(python rotate_accounts\.py [^`]*)`", text) if f" {verb} " in found}
-    return shlex.split(found)[2:]
 
 
 def test_a_damaged_newest_checkpoint_is_explained_and_the_advice_mends_the_run(desk: Desk) -> None:
@@ -213,30 +176,6 @@ def test_an_entry_that_rotted_costs_nothing_and_names_whose_lease_it_was(desk: D
     assert desk.status()["head"]["state_hash"] == hash_of(35, state_at(35))
 
 
-def leave_unsent(desk: Desk, step: int) -> None:
-    """What a session leaves whose last upload failed: a sealed checkpoint trained from the present head."""
-    desk.kind.made = {"crash": {30: ZeroDivisionError("boom")}}
-    desk.train(40, code=1)
-    desk.kind.made = {}
-    head = stored_here(desk, "step_30.e3.json")
-    packed = json.loads(head.read_text())
-    folder = head.with_name(f"step_{step}.e4")
-    folder.mkdir()
-    saved = ToySnapshot(step, state_at(step), None).save(folder)  # type: ignore[arg-type]
-    files = [(folder / name).read_bytes() for name in saved.files]
-    packed |= {"step": step, "epoch": 4, "parent": [30, 3], "state_hash": hash_of(step, state_at(step)), "next": None}
-    packed["files"] = [
-        {"name": name, "size": len(data), "sha256": sha256(data).hexdigest()}
-        for name, data in zip(saved.files, files, strict=True)
-    ]
-    head.with_name(f"step_{step}.e4.json").write_text(json.dumps(packed))
-
-
-def stored_here(desk: Desk, name: str) -> Path:
-    (path,) = (desk.folder / "sync").rglob(name)
-    return path
-
-
 def test_what_could_not_be_sent_is_told_and_push_sends_it(desk: Desk) -> None:
     leave_unsent(desk, 35)
     (told,) = examined(desk, 0, "sync")
@@ -274,53 +213,11 @@ def test_a_halted_run_is_told_with_both_ways_out_and_each_works(desk: Desk) -> N
     assert desk.status("r_2")["head"]["state_hash"] == desk.status()["head"]["state_hash"]
 
 
-class Beat(NamedTuple):
-    silent: float
-    ok: bool
-    said: str
-
-
-@pytest.mark.parametrize(
-    "beat",
-    [
-        Beat(20.0, True, "last sign of life 20 s ago"),
-        Beat(120.0, False, "it may have died"),
-        Beat(181.0, False, "run out without a release"),
-    ],
-    ids=["alive", "silent", "dead"],
-)
-def test_a_silent_holder_is_told_with_how_to_take_over(beat: Beat) -> None:
-    holder = Holder(
-        session="2" * 32, account="account_2", epoch=7, since=NOW - 900, ttl_s=180.0, latest_end=None, target_steps=9
-    )
-    state = trained(holder=holder)
-    view = View("p", "r", 20_000, NOW, state, sign_of_life=NOW - beat.silent)
-    (found,) = checkup.lease(view)
-    assert (found.ok, found.code) == (beat.ok, 0) and beat.said in found.text and "account_2" in found.text
-    assert ("--wait 5" in found.advice) is not beat.ok
-    assert not list(checkup.lease(replace(view, state=trained(holder=None))))
-
-
 def test_a_disk_with_too_little_room_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 5, 5))
     told = examined(desk, 0, "disk")
     assert ["sync/" in row["text"] for row in told] == [True, False]
     assert all("Free some space" in row["advice"] for row in told)
-
-
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("file:///scratch/me/relay", "clear by age"),
-        ("file:///var/tmp/relay", "clear by age"),
-        ("file:///content/relay", "gone when this machine ends"),
-        ("file:///srv/relay", None),
-        ("memory://relay", None),
-    ],
-)
-def test_a_folder_that_clears_itself_is_no_place_for_a_ledger(address: str, said: str | None) -> None:
-    assert [said in found.text for found in doctor.keeping(address) if said] == ([True] if said else [])
-    assert bool(list(doctor.keeping(address))) is bool(said)
 
 
 def test_looking_repairs_and_changes_nothing_of_the_run(desk: Desk) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.relay.cli import Desk
-from tests.relay.test_repair import leave_unsent, slot, spoil, stored, tail
+from tests.relay.repairs import leave_unsent, live, slot, spoil, stored, tail
 from tests.relay.toy import hash_of, state_at
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "repair.md"
@@ -81,11 +81,8 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Steps 10, 20 and 30, as the page's own practice run has them."""
-    desk = Desk(tmp_path_factory.mktemp("lived"))
-    for target, account in ((10, "account_1"), (20, "account_1"), (30, "account_2")):
-        desk.train(target, "evaluation.every_commits=0", account=account)
-    return desk.folder
+    """As the page's own practice run has them."""
+    return live(tmp_path_factory.mktemp("lived"))
 
 
 @pytest.mark.parametrize("title", sorted({*SECTIONS, *CASES}))

@@ -1,13 +1,10 @@
-"""Whose turn it is: who can begin now, in an order people accept, with a command that can be typed as it stands."""
+"""Whose turn it is: who can begin now, in an order people accept, and why everybody else cannot."""
 
 from __future__ import annotations
 
-import json
-import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,64 +14,17 @@ from relay.availability import Windows, parse
 from relay.clock import RealRuntime
 from relay.config import Settings
 from relay.crew import Crew
-from relay.handoff import Reader, Turn, command_for, propose
+from relay.handoff import Reader
 from relay.ledger import RunLedger
-from relay.policy import Providers, shipped
-from relay.quota import Quota
-from relay.state import Holder, Link, RunState
-from relay.status import AccountRow, View, without_names
+from relay.policy import shipped
+from relay.state import Holder
+from relay.status import AccountRow
 from relay.turns import first_after
 from relay.zones import DAYS, wall
 from storage.base import open_store
 from tests.relay.cli import Desk
+from tests.relay.turns import DAY, HOUR, NOON, filling, halted, link, quota, turn_of, view
 from tests.relay.views import trained
-
-HOUR, DAY = 3600.0, 86400.0
-NOON = 1_795_867_200.0
-"""Saturday 2026-11-28, 12:00 UTC."""
-
-
-def view(rows: tuple[AccountRow, ...] = (), **changes: Any) -> View:
-    values: dict[str, Any] = {"project": "p", "run": "r", "target_steps": 100, "now": NOON, "accounts": rows}
-    return View(**(values | changes))
-
-
-def turn_of(
-    *rows: AccountRow, reader: Reader | None = None, providers: Providers | None = None, **changes: Any
-) -> Turn:
-    return propose(view(rows, **changes), {}, providers or shipped(), reader)
-
-
-def quota(left_s: float, resets_in: float | None = DAY) -> Quota:
-    return Quota(left_s, 30 * HOUR, "estimated", NOON, None if resets_in is None else NOON + resets_in)
-
-
-def link(account: str, rate: float, gpu: str, epoch: int = 1) -> Link:
-    steps = round(rate * HOUR)
-    return Link(
-        epoch=epoch,
-        account=account,
-        from_step=0,
-        to_step=steps,
-        commits=3,
-        started=NOON - 9 * DAY,
-        seconds=HOUR,
-        ended=NOON - 8 * DAY,
-        end="budget used",
-        gpu=gpu,
-    )
-
-
-def halted() -> RunState:
-    ids = dict.fromkeys(("run_id", "ledger_store", "checkpoint_store"), "0" * 32)
-    return RunState(project="p", run="r", config_hash="a" * 64, created=0.0, updated=0.0, halted="loss is nan", **ids)
-
-
-def filling() -> Providers:
-    """A provider whose record allows that hours be filled."""
-    found = shipped()
-    open_one = found.named("colab").model_copy(update={"name": "generous", "may_fill_hours": True})
-    return found.model_copy(update={"providers": (*found.providers, open_one)})
 
 
 def test_the_ready_account_that_gave_least_goes_next() -> None:
@@ -148,33 +98,6 @@ def test_nobody_is_woken_and_everybody_is_told_why_not() -> None:
     assert turn.document()["first"]["can_at"] == "2026-11-28T14:00:00Z"
 
 
-def test_the_message_greets_the_person_where_one_is_named() -> None:
-    told = {
-        owner: turn_of(AccountRow("a", "Maria's lab machine", "ready", owner=owner)).message.partition(":")
-        for owner in ("Maria", "unnamed-0a1b", "")
-    }
-    assert told["Maria"][0] == "Hello Maria" and "it is your turn with Maria's lab machine." in told["Maria"][2]
-    assert told["unnamed-0a1b"][0] == told[""][0] == "Hello Maria's lab machine"
-
-
-def test_the_message_tells_when_window_and_hours_end_in_the_persons_zone() -> None:
-    ana = AccountRow(
-        "a", "Ana's Kaggle", "ready", quota=quota(7 * HOUR), availability="daily 09:00-23:00", zone="Asia/Tokyo"
-    )
-    turn = turn_of(ana, reader=Reader("UTC", "a"))
-    assert turn.message.startswith("Hello Ana's Kaggle: run r stands at step 0 of 100 (0.0%) and it is your turn.")
-    assert "Your time for it ends Sat 2026-11-28 23:00 JST." in turn.message
-    assert "7 h 00 min of your hours are left until Sun 2026-11-29 21:00 JST (estimated)." in turn.message
-    assert "That is you, a." in turn.text() and turn.document()["you"] is True
-    assert turn.document()["free_until"] == "2026-11-28T14:00:00Z"
-
-
-def test_the_message_tells_when_the_run_may_end_once_speeds_are_measured() -> None:
-    state = trained(epoch=1, step=3600, target_steps=7200, holder=None, links=(link("a", 1.0, "cpu"),))
-    turn = turn_of(AccountRow("a", "", "ready", gpu="cpu"), state=state)
-    assert "the run will be done around Sat 2026-11-28" in turn.message
-
-
 def test_a_window_too_short_for_a_session_is_no_turn() -> None:
     hasty = AccountRow("a", "", "ready", availability="daily 12:00-12:05", zone="UTC")
     turn = turn_of(hasty)
@@ -210,62 +133,6 @@ def test_a_halted_run_has_no_next() -> None:
 def test_a_finished_run_has_no_next() -> None:
     turn = turn_of(AccountRow("a", "A", "ready"), state=trained(step=100, target_steps=100, holder=None))
     assert turn.account is None and "has reached its target" in turn.message
-
-
-def test_a_store_address_is_quoted_and_carries_no_secret() -> None:
-    command = command_for("a", "r", {"RELAY_STORE": "s3://key:hunter22@host/a b"})
-    assert "hunter22" not in command
-    assert shlex.split(command)[2] == "RELAY_STORE=s3://***@host/a b"
-
-
-def test_hostile_labels_cannot_break_the_message() -> None:
-    hostile = AccountRow("a", "\x1b[2J\n$(rm -rf /)", "ready", availability="\x1b]0;x\x07", zone="../etc", gpu="\n")
-    turn = turn_of(hostile)
-    assert "\x1b" not in turn.text() and turn.message.count("\n") == 1
-    assert turn.command == "ACCOUNT_ID=a RUN_NAME=r bash multi_account_workflow.sh"
-
-
-def test_redacted_answers_name_ids_alone() -> None:
-    rows = tuple(AccountRow(f"a{n}", f"Person {n}", "ready") for n in range(3))
-    turn = turn_of(*rows, reader=Reader(redacted=True))
-    assert "Person" not in json.dumps(turn.document()) + turn.text() and "Hello a0:" in turn.message
-
-
-def test_redacted_no_place_and_no_name_in_what_somebody_wrote_is_told() -> None:
-    row = AccountRow("a", "Zoe's PC", "ready", owner="Zoe", zone="Asia/Kathmandu", availability="sat 00:00-24:00")
-    seen = view((row,), now=NOON)
-    for reader, told in ((Reader(), True), (Reader(redacted=True), False)):
-        turn = propose(seen, {"RELAY_STORE": "file:///home/zoe/relay"}, shipped(), reader)
-        shown = json.dumps(turn.document()) + turn.text()
-        assert "Your time for it ends" in shown
-        assert [word in shown for word in ("Zoe", "UTC+05:45", "/home/zoe")] == [told] * 3
-    stopped = halted().model_copy(update={"halted": "<!channel> Zoe saw nan @everyone"})
-    seen = view((row,), state=stopped)
-    assert (
-        propose(seen, {}, shipped(), Reader(redacted=True)).message == "Run r is halted: <!channel> a saw nan @everyone"
-    )
-    hidden = without_names(replace(seen, accounts=(replace(row, gpu="Zoe's T4", tier="Zoe pro", label="Zoe's"),)))
-    assert "Zoe" not in repr(hidden), "nor in the free texts of an account, or in what halted the run"
-    chat = propose(seen, {}, shipped(), Reader(chat=True)).message
-    assert "Zoe saw nan" in chat and not set("<@") & set(chat)
-
-
-def test_two_stores_are_both_passed_on() -> None:
-    stores = {"RELAY_LEDGER_STORE": "/ledger", "RELAY_CHECKPOINT_STORE": "/big disk"}
-    words = shlex.split(propose(view((AccountRow("a", "A", "ready"),)), stores, shipped()).command)
-    assert words[2:4] == ["RELAY_LEDGER_STORE=/ledger", "RELAY_CHECKPOINT_STORE=/big disk"]
-
-
-def test_every_key_of_the_first_document_is_kept() -> None:
-    document = turn_of(AccountRow("a", "A", "ready")).document()
-    assert document["schema"] == "relay.next/2"
-    assert {"account", "label", "why", "command", "message"} <= set(document)
-
-
-def test_a_thousand_accounts_are_ranked_and_ten_are_told() -> None:
-    rows = tuple(AccountRow(f"a{n:04}", "x", "ready", seconds=float(n), provider="nowhere") for n in range(1000))
-    turn = turn_of(*rows)
-    assert turn.account == rows[0] and len(turn.others) == 999 and "and 989 more" in turn.text()
 
 
 STATES = st.sampled_from(["ready", "ready", "ready", "cooling", "paused", "blocked", "active"])

@@ -21,8 +21,8 @@ from relay.state import Holder
 from relay.status import View
 from relay.team import OpenSession
 from tests.relay.plans import DAY, HOUR, KAGGLE, NOW, OWN, link, of, planned, view
-from tests.relay.test_handoff import halted
 from tests.relay.test_simulate import course, member
+from tests.relay.turns import halted
 from tests.relay.views import trained
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from trm import rng
+from tests.trm.tables import Shelf
+from trm import rng, sharedtable
 from trm.config import Arch, TrainConfig
 from trm.data.dataset import Batch
 from trm.model import Sizes
@@ -98,3 +100,14 @@ def batch_at() -> Callable[..., Batch]:
 @pytest.fixture
 def sizes() -> Sizes:
     return SIZES
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path)
+
+
+@pytest.fixture
+def no_small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal may be much larger than its table is, as those of small tables soon are."""
+    monkeypatch.setattr(sharedtable, "SHARE", 10.0)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.trm.test_workload import small
+from tests.trm.small import small
 from trm import rng
 from trm.data.dataset import Batch
 from trm.model import Sizes
+from trm.snapshot import Saved, state_hash
 from trm.train import Step
 from trm.workload import TrmWorkload
 
 PUZZLES = 60
+BATCH = 8
+"""Of `small`."""
 
 
 class ManyPuzzles(TrmWorkload):
@@ -31,3 +35,36 @@ class ManyPuzzles(TrmWorkload):
             return replace(plain(seed, step, size), puzzle_identifiers=ids)
 
         self.data.train.batch_at = batch_at  # type: ignore[method-assign]
+
+
+class Shelf:
+    """Where checkpoints lie, each with all the files that it needs, as the relay would bring them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.lent: dict[str, Path] = {}
+
+    def commit(self, workload: ManyPuzzles, last: bool = False, lent: bool = True) -> tuple[Path, Saved]:
+        folder = self.root / f"step_{workload.step}"
+        workload.lend(frozenset(self.lent if lent else ()), last)
+        taken = workload.snapshot()
+        folder.mkdir()
+        saved = taken.save(folder)
+        for name in saved.borrows:
+            shutil.copy(self.lent[name], folder / name)
+        self.lent |= {name: folder / name for name in saved.lends}
+        return folder, saved
+
+
+def begun(tmp_path: Path, **more: object) -> ManyPuzzles:
+    workload = ManyPuzzles(tmp_path / "data", **more)
+    workload.start()
+    return workload
+
+
+def go(workload: ManyPuzzles, steps: int) -> None:
+    workload.advance(workload.step + steps, lambda: False, None)
+
+
+def hash_of(workload: ManyPuzzles) -> str:
+    return state_hash(workload.state.canonical(), workload.step, 0)

@@ -31,7 +31,7 @@ import atexit, sys
 from pathlib import Path
 from trm.launch import is_follower, launched
 from trm.together import dismiss, follow
-from tests.trm.test_workload import small
+from tests.trm.small import small
 from trm.train import EagerStep
 from trm.workload import TrmWorkload
 if is_follower():

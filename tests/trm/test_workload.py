@@ -11,23 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from trm.config import TrainConfig
+from tests.trm.small import small
 from trm.digest import Digest
 from trm.memory import CAP, need
 from trm.model import Sizes
 from trm.snapshot import state_digest
-from trm.tasks import preset
 from trm.workload import REPORT_EVERY, Progress, TrmWorkload
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-def small(**changes) -> TrainConfig:
-    config = preset("sudoku4")
-    arch = config.arch.model_copy(update={"hidden_size": 16, "expansion": 1.0, "L_layers": 1, "puzzle_emb_ndim": 16})
-    data = config.data.model_copy(update={"train_rows": 100})
-    settings = {"batch_size": 8, "threads": 1, "arch": arch, "data": data} | changes
-    return config.model_copy(update=settings)
 
 
 @pytest.fixture

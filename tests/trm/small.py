@@ -1,0 +1,14 @@
+"""The settings of a small training on generated 4x4 Sudoku."""
+
+from __future__ import annotations
+
+from trm.config import TrainConfig
+from trm.tasks import preset
+
+
+def small(**changes) -> TrainConfig:
+    config = preset("sudoku4")
+    arch = config.arch.model_copy(update={"hidden_size": 16, "expansion": 1.0, "L_layers": 1, "puzzle_emb_ndim": 16})
+    data = config.data.model_copy(update={"train_rows": 100})
+    settings = {"batch_size": 8, "threads": 1, "arch": arch, "data": data} | changes
+    return config.model_copy(update=settings)

@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Each worker gets an equal part of the list: all begin with their share of the slow tests, those first that may
     take longest, so that none of them is left alone at the end."""
     for item in items:
-        if str(item.path).startswith(WHOLE):
+        if f"{item.path}/".startswith(WHOLE):
             item.add_marker(pytest.mark.slow)
     slow = sorted((item for item in items if item.get_closest_marker("slow")), key=_patience, reverse=True)
     quick = [item for item in items if not item.get_closest_marker("slow")]

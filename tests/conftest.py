@@ -3,6 +3,7 @@ out; slow tests begin first; people are told to type `python`, whatever this mac
 what all workers lived through; hundreds of processes share what one has compiled.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -79,6 +80,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for piece in chain(_pieces(slow), _pieces(quick)):
         min(parts, key=len).extend(piece)
     items[:] = [item for part in parts for item in part]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """What is still frozen at the end is leaked to nanobind, Triton's, which prints that. To take all of it apart costs
+    2 s after a whole run: a worker, which has told everything, is spared that."""
+    if hasattr(config, "workerinput"):
+        atexit.register(_end)
+    else:
+        gc.unfreeze()
+
+
+def _end() -> None:
+    """As an interpreter ends, but for taking apart what was imported and collected."""
+    atexit.unregister(_end)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _pieces(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:

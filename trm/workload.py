@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from trm import statefile
 from trm.caches import KEYED, KernelCache, key_of, triton_home
@@ -28,8 +27,8 @@ from trm.fingerprint import fingerprint, installed
 from trm.interop_step import begin_from
 from trm.journal import Record
 from trm.layers import slow_bf16
-from trm.losses import METRICS
 from trm.memory import EVALUATED
+from trm.meter import Meter
 from trm.model import Sizes
 from trm.presets import BOX
 from trm.schedule import lr_scale
@@ -65,28 +64,6 @@ class StepDigest:
     def digest(self) -> str:
         """Its text; on a GPU, whoever asks first waits for the step."""
         return self.queued.text
-
-
-class Meter:
-    """Sums of metrics on the device over some steps."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(len(METRICS), dtype=torch.float64, device=device)
-        self.steps = 0
-
-    def add(self, metrics: Tensor) -> None:
-        """Count one step; does not wait for the device."""
-        self.sums += metrics
-        self.steps += 1
-
-    def means(self, batch_size: int) -> dict[str, float]:
-        """Losses a sequence and step, the others a sequence that halted; {} before the first step. Waits."""
-        if not self.steps:
-            return {}
-        sums = dict(zip(METRICS, self.sums.tolist(), strict=True))
-        count = sums.pop("count")
-        losses = {name: sums.pop(name) / (batch_size * self.steps) for name in ("lm_loss", "q_halt_loss")}
-        return losses | {name: value / count for name, value in sums.items() if count}
 
 
 class TrmWorkload:
@@ -274,7 +251,7 @@ class TrmWorkload:
             self._table.before_step(state.step + 1)
         metrics = self._step(state, self.data.train.batch_at(config.seed, state.step, config.batch_size))
         self._meter.add(metrics)
-        self._loss_since_snapshot += metrics[-2:].sum()
+        self._loss_since_snapshot += metrics[-2:].sum()  # both losses
 
     def _report_metrics(self) -> dict[str, float]:
         """Means since the last report; waits for the device."""

@@ -25,7 +25,8 @@ import torch
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from step_time import SIZES, compile_model, grids  # noqa: E402
+from cases import SIZES, grids  # noqa: E402
+from step_time import compile_model  # noqa: E402
 
 from trm.fingerprint import fingerprint  # noqa: E402
 from trm.kernels.fast_step import FastStep, unavailable  # noqa: E402

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from step_time import canvases, case
+from cases import canvases, case
 
 from trm.kernels.fast_step import FastStep
 from trm.optim import sign_sgd_

@@ -24,95 +24,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from cases import Case, case, step_tflop
 from torch import Tensor
 
-from trm.config import Arch, TrainConfig
-from trm.data.augment import sudoku
-from trm.data.dataset import IGNORE, Batch, Dataset
+from trm.data.dataset import Batch
 from trm.fingerprint import fingerprint
 from trm.kernels.fast_step import FastStep, unavailable
 from trm.layers import slow_bf16
-from trm.model import Sizes
-from trm.presets import preset
 from trm.snapshot import state_hash
 from trm.train import EagerStep, Step, TrainState
 
-SIZES = Sizes(seq_len=81, vocab_size=11, num_identifiers=1)
-"""Of 9x9 Sudoku."""
 ROWS = ("compiled", "plain", "fused")
 UPSTREAM = ("upstream", "upstream-compiled")
 EAGER = ("plain", "upstream")
 MATMUL = 8192
 PLAIN_STEPS = 40
 """An eager step is slow and its time steady: more only serve the losses."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is timed."""
-
-    config: TrainConfig
-    sizes: Sizes
-    batches: Callable[[], Callable[[int], Batch]]
-    """Makes, on the GPU, what gives the batch of a step."""
-
-
-def case(task: str) -> Case:
-    """A preset on one grid with cells blanked, or ARC's shape (reference/trm.md 13, 16)."""
-    if task == "arc":
-        config = TrainConfig(task="arc", batch_size=192, arch=Arch(L_cycles=4), puzzle_emb_lr=1e-2)
-        sizes = Sizes(seq_len=900, vocab_size=12, num_identifiers=876_406)
-        return Case(config, sizes, lambda: partial(canvases, config.batch_size, sizes))
-    config = preset(task)
-
-    def batches() -> Callable[[int], Batch]:
-        data = grids().to("cuda")
-        return lambda step: data.batch_at(config.seed, step, config.batch_size)
-
-    return Case(config, SIZES, batches)
-
-
-def canvases(rows: int, sizes: Sizes, step: int) -> Batch:
-    """Grids of random heights and widths on a canvas of 30 x 30, to be relabelled; every row is another puzzle."""
-    g = torch.Generator("cuda").manual_seed(step)
-    side = torch.arange(30, device="cuda")
-    height, width = torch.randint(5, 31, (2, rows, 1), generator=g, device="cuda")
-    inside = ((side < height)[:, :, None] & (side < width)[:, None, :]).flatten(1)
-    tokens = torch.randint(2, 12, inside.shape, generator=g, device="cuda", dtype=torch.int32)
-    labels = torch.where(inside, (tokens + 1) % 10 + 2, IGNORE)
-    puzzles = torch.randint(1, sizes.num_identifiers, (rows,), generator=g, device="cuda", dtype=torch.int32)
-    return Batch(torch.where(inside, tokens, 0), labels, puzzles)
-
-
-def grids(count: int = 1000, givens: float = 0.3) -> Dataset:
-    """A valid grid with random cells blanked, `count` times: timing and losses need no more."""
-    cell = torch.arange(81)
-    row, column = cell // 9, cell % 9
-    solution = (row * 3 + row // 3 + column) % 9 + 2
-    labels = solution.to(torch.uint8).repeat(count, 1)
-    shown = torch.rand(count, 81, generator=torch.Generator().manual_seed(0)) < givens
-    return Dataset(torch.where(shown, labels, 1), labels, 11, sudoku)
-
-
-def step_tflop(config: TrainConfig, sizes: Sizes) -> float:
-    """Arithmetic of a step (reference/trm.md 16.1): 2 a multiply-add, backward twice the forward, no recomputation."""
-    arch: Arch = config.arch
-    length, width = sizes.seq_len + arch.prefix_len, arch.hidden_size
-    tokens = config.batch_size * length
-
-    def inner(dim: int) -> int:
-        return -(-round(arch.expansion * dim * 2 / 3) // 256) * 256
-
-    mixer = 6 * tokens * width * inner(length) if arch.mlp_t else tokens * (8 * width**2 + 4 * length * width)
-    block = mixer + 6 * tokens * width * inner(width)
-    calls = (arch.H_cycles + 2) * (arch.L_cycles + 1)
-    return block * arch.L_layers * calls / 1e12
 
 
 def matmul_tflops() -> float:

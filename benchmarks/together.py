@@ -20,7 +20,8 @@ import torch
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from step_time import SIZES, event_times, grids  # noqa: E402
+from cases import SIZES, grids  # noqa: E402
+from step_time import event_times  # noqa: E402
 
 from trm.device import settle  # noqa: E402
 from trm.fingerprint import fingerprint  # noqa: E402

@@ -8,10 +8,10 @@ The truth is the plain twin in float64 on the first and last sequences. Exit 1 i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import torch
+from relative_error import Outputs, Report, edge, random
 from torch import Tensor
 
 from trm.data.dataset import IGNORE
@@ -23,49 +23,10 @@ from trm.layers import rotary_tables
 
 KERNELS = fused_parts()
 """What a training step on this GPU takes."""
-LIMIT = 5e-3
-"""bfloat16 rounding of inputs, inner values and outputs stays below; a wrong index does not."""
-BATCH, LENGTH, MIDDLE, LONG, WIDTH, INNER, CHANNEL, EDGE = 768, 97, 305, 916, 512, 512, 1536, 3
+BATCH, LENGTH, MIDDLE, LONG, WIDTH, INNER, CHANNEL = 768, 97, 305, 916, 512, 512, 1536
 ROWS = BATCH * LENGTH
 EPS = 1e-5
 """Of the norms."""
-Outputs = tuple[Tensor, ...]
-
-
-def random(*shape: int, scale: float = 1.0) -> Tensor:
-    """bfloat16 normals on the GPU."""
-    return (torch.randn(*shape, device="cuda") * scale).bfloat16()
-
-
-def edge(x: Any, count: int = EDGE) -> Any:
-    """The first and last entries along the first axis, in float64; other values unchanged."""
-    return torch.cat((x[:count], x[-count:])).double() if isinstance(x, Tensor) else x
-
-
-def outputs(run: Callable[[], Any]) -> Outputs:
-    """What a part returns, as a tuple."""
-    result = run()
-    return result if isinstance(result, tuple) else (result,)
-
-
-class Report:
-    """One line a kernel."""
-
-    def __init__(self) -> None:
-        self.failed = False
-
-    def line(self, name: str, run: Callable[[], Any], truth: Callable[[], Any], edges: bool = True) -> None:
-        """Compare two runs with each other and the first with the truth, on the edges of the batch or everywhere."""
-        once, twice = outputs(run), outputs(run)
-        same = all(torch.equal(a, b) for a, b in zip(once, twice, strict=True))
-        errors = []
-        for got, true in zip(once, outputs(truth), strict=True):
-            part = edge(got, len(true) // 2) if edges else got.double()
-            errors.append(float((part - true.double()).norm() / true.double().norm()))
-        bad = not same or not all(error < LIMIT for error in errors)
-        self.failed |= bad
-        shown = " ".join(f"{error:.1e}" for error in errors)
-        print(f"{name:24} {shown:28} same bytes {same}{'  <-- BAD' if bad else ''}")
 
 
 def mixer(report: Report) -> None:

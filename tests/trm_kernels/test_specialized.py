@@ -27,6 +27,7 @@ from trm.kernels.specialized import (
     qkv,
     short_backward,
     short_forward,
+    streamed,
 )
 from trm.kernels.specialized.long_tiles import tiles
 
@@ -185,3 +186,19 @@ def test_tiles_hold_a_sequence(length: int, block: int, found: tuple[int, int]) 
 def test_one_tile_is_too_few() -> None:
     with pytest.raises(ValueError, match="fills no tile"):
         tiles(128, 128)
+
+
+@pytest.mark.parametrize("programs", [1, 108, 132, 144])
+@pytest.mark.parametrize("blocks", [1, 2, 7, 66, 131, 132, 133, 582, 1374])
+def test_blocks_are_dealt_once_each_and_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, programs: int, blocks: int
+) -> None:
+    """A program whose share begins at its part of the order is never far from the others."""
+    monkeypatch.setattr(streamed.gl, "num_programs", lambda _axis: programs)
+    around = streamed.period(128 * blocks, programs)
+    where = [streamed._where.fn(block, blocks, around) for block in range(blocks)]
+    assert sorted(where) == list(range(blocks))
+    starts = [program * blocks // programs for program in range(programs)]
+    for step in range(blocks // programs):
+        present = [where[start + step] for start in starts if start + step < blocks]
+        assert max(present) - min(present) < 2 * programs

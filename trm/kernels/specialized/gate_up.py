@@ -7,7 +7,7 @@ from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from trm.kernels.specialized.streamed import DEPTH, STAGES, send, staging, stream
+from trm.kernels.specialized.streamed import DEPTH, STAGES, period, send, staging, stream
 from trm.kernels.specialized.tiles import AT_START, descriptor, programs, split_pairs, swiglu
 
 
@@ -43,13 +43,13 @@ def _finish(acc, row, tile, GROUP: gl.constexpr, args, rstd):
 
 
 @gluon.jit
-def _gate_up(x, w, h, gu, squares, eps, rows, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr,
-             KEEP: gl.constexpr, PARTS: gl.constexpr):  # fmt: skip
+def _gate_up(x, w, h, gu, squares, eps, rows, around, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr,
+             S: gl.constexpr, KEEP: gl.constexpr, PARTS: gl.constexpr):  # fmt: skip
     """h (rows, 64 NT) = swiglu(x @ w.T), w (128 NT, KT BK) in pairs of 64; KEEP: the products too, gu, paired.
 
     PARTS: of 128, of the squares of x, whose norm is meant, 0 for x itself.
     """
-    stream(x, w, rows, NT, KT, BK, S, _begin, _finish,
+    stream(x, w, rows, around, NT, KT, BK, S, _begin, _finish,
            (h, gu, staging(h), KEEP, squares, rows, eps, PARTS, KT * BK))  # fmt: skip
 
 
@@ -64,9 +64,10 @@ def gate_up(x: Tensor, w: Tensor, keep: bool, squares: Tensor | None = None, eps
     h = x.new_empty(rows, len(w) // 2)
     gu = x.new_empty(rows, len(w)) if keep else h
     block = [128, 64] if keep else [64, 64]
-    _gate_up[(programs(x.device),)](
+    count = programs(x.device)
+    _gate_up[(count,)](
         descriptor(x, [128, DEPTH]), descriptor(w, [128, DEPTH]), descriptor(h, block), descriptor(gu, block),
-        h if squares is None else squares, eps, rows, len(w) // 128, width // DEPTH, DEPTH, STAGES, keep,
-        0 if squares is None else squares.shape[1], num_warps=4, maxnreg=AT_START,
+        h if squares is None else squares, eps, rows, period(rows, count), len(w) // 128, width // DEPTH, DEPTH,
+        STAGES, keep, 0 if squares is None else squares.shape[1], num_warps=4, maxnreg=AT_START,
     )  # fmt: skip
     return h, gu

@@ -26,10 +26,11 @@ from trm.kernels.specialized.tiles import (
     CONSUMER,
     PRODUCER,
     barriers,
+    dealt,
     descriptor,
     programs,
-    share,
     swiglu_grad,
+    turns,
 )
 
 BLOCK, UNITS, BYTES = gl.constexpr(64), gl.constexpr(128), gl.constexpr(2 * 2 * 64 * 64)
@@ -49,46 +50,47 @@ def _put(x, at, beside, tiles, full, empty, i, S: gl.constexpr):
 
 
 @gluon.jit
-def _stream(dr, wd, ring, full, empty, start, stop, unit, KT: gl.constexpr, S: gl.constexpr):
+def _stream(dr, wd, ring, full, empty, count, unit, KT: gl.constexpr, S: gl.constexpr):
     """The weights of both groups once, then rows."""
     for k in gl.static_range(2 * KT):
         _put(wd, [k * BLOCK, unit], [k * BLOCK, unit + BLOCK], ring, full, empty, k, S)
     i = 2 * KT
-    for t in range(start, stop):
+    for t in range(count):
+        row = dealt(t) * BLOCK
         for k in gl.static_range(KT):
-            _put(dr, [t * BLOCK, 2 * k * BLOCK], [t * BLOCK, (2 * k + 1) * BLOCK], ring, full, empty, i, S)
+            _put(dr, [row, 2 * k * BLOCK], [row, (2 * k + 1) * BLOCK], ring, full, empty, i, S)
             i += 1
 
 
 @gluon.jit
-def _place(i, start, unit):
+def _place(i, unit):
     """Row and column of the products' i-th tile: the groups take turns."""
-    return (start + i // 2) * BLOCK, 2 * unit + (i % 2) * (2 * BLOCK)
+    return dealt(i // 2) * BLOCK, 2 * unit + (i % 2) * (2 * BLOCK)
 
 
 @gluon.jit
-def _fetch(gu, gus, full, start, stop, unit, i, B: gl.constexpr):
-    row, column = _place(i, start, unit)
-    slot, more = i % B, start + i // 2 < stop
+def _fetch(gu, gus, full, count, unit, i, B: gl.constexpr):
+    row, column = _place(i, unit)
+    slot, more = i % B, i // 2 < count
     mbarrier.expect(full.index(slot), BYTES, pred=more)
     tma.async_copy_global_to_shared(gu, [row, column], full.index(slot), gus.index(2 * slot), pred=more)
     tma.async_copy_global_to_shared(gu, [row, column + BLOCK], full.index(slot), gus.index(2 * slot + 1), pred=more)
 
 
 @gluon.jit
-def _carry(gu, dgu, gus, full, done, start, stop, unit, B: gl.constexpr):
+def _carry(gu, dgu, gus, full, done, count, unit, B: gl.constexpr):
     """Products in, gradients out; a buffer is filled again once the store after its own has begun."""
     for i in range(B):
-        _fetch(gu, gus, full, start, stop, unit, i, B)
-    for i in range(2 * (stop - start)):
-        row, column = _place(i, start, unit)
+        _fetch(gu, gus, full, count, unit, i, B)
+    for i in range(2 * count):
+        row, column = _place(i, unit)
         slot = i % B
         mbarrier.wait(done.index(slot), (i // B) & 1)
         tma.async_copy_shared_to_global(dgu, [row, column], gus.index(2 * slot))
         tma.async_copy_shared_to_global(dgu, [row, column + BLOCK], gus.index(2 * slot + 1))
         tma.store_wait(2)
         if i > 0:
-            _fetch(gu, gus, full, start, stop, unit, i - 1 + B, B)
+            _fetch(gu, gus, full, count, unit, i - 1 + B, B)
     tma.store_wait(0)
 
 
@@ -147,7 +149,7 @@ def _halves(dh):
 
 
 @gluon.jit
-def _compute(ring, gus, bars, start, stop, GROUP: gl.constexpr, KT: gl.constexpr, S: gl.constexpr,
+def _compute(ring, gus, bars, count, GROUP: gl.constexpr, KT: gl.constexpr, S: gl.constexpr,
              B: gl.constexpr):  # fmt: skip
     full, empty, gu_full, done = bars
     HALF: gl.constexpr = KT // 2
@@ -159,7 +161,7 @@ def _compute(ring, gus, bars, start, stop, GROUP: gl.constexpr, KT: gl.constexpr
     w = (w0, w1, w2, w3, w4, w5, w6, w7)
     i, j = 2 * KT, GROUP
     dh = _finished(_multiply(w, ring, full, zero, i, 0, KT, S), empty, i, 0, KT, S)
-    for _t in range(start + 1, stop):
+    for _t in range(1, count):
         i += KT
         early, late = _halves(dh)
         ahead = _multiply(w, ring, full, zero, i, 0, HALF, S)
@@ -185,13 +187,12 @@ def _hidden_grad(dr, wd, gu, dgu, rows, KT: gl.constexpr, S: gl.constexpr, B: gl
     gus = gl.allocate_shared_memory(gu.dtype, [2 * B, 64, 64], gu.layout)
     full, empty, gu_full, done = barriers(S, 1), barriers(S, 2), barriers(B, 1), barriers(B, 1)
     bars = (full, empty, gu_full, done)
-    tiles, unit = gl.cdiv(rows, BLOCK), gl.program_id(1) * UNITS
-    start, stop = share(tiles)
+    count, unit = turns(gl.cdiv(rows, BLOCK)), gl.program_id(1) * UNITS
     gl.warp_specialize([
-        (_compute, (ring, gus, bars, start, stop, 0, KT, S, B)),
-        (_compute, (ring, gus, bars, start, stop, 1, KT, S, B)),
-        (_stream, (dr, wd, ring, full, empty, start, stop, unit, KT, S)),
-        (_carry, (gu, dgu, gus, gu_full, done, start, stop, unit, B)),
+        (_compute, (ring, gus, bars, count, 0, KT, S, B)),
+        (_compute, (ring, gus, bars, count, 1, KT, S, B)),
+        (_stream, (dr, wd, ring, full, empty, count, unit, KT, S)),
+        (_carry, (gu, dgu, gus, gu_full, done, count, unit, B)),
     ], [4, 1, 1], [CONSUMER, PRODUCER, PRODUCER])  # fmt: skip
 
 

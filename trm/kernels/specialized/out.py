@@ -8,7 +8,7 @@ from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from trm.kernels.specialized.streamed import DEPTH, stream
+from trm.kernels.specialized.streamed import DEPTH, period, stream
 from trm.kernels.specialized.tiles import AT_START, descriptor, programs
 
 STAGES = 6
@@ -47,10 +47,10 @@ def _finish(acc, row, tile, GROUP: gl.constexpr, args, _kept):
 
 
 @gluon.jit
-def _out(mixed, w, x, out, squares, rstd, rows, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr,
-         SCALED: gl.constexpr):  # fmt: skip
+def _out(mixed, w, x, out, squares, rstd, rows, around, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr,
+         S: gl.constexpr, SCALED: gl.constexpr):  # fmt: skip
     """out (rows, 128 NT) = x + mixed @ w.T, and the squares of each 128 columns of it, (rows, NT). SCALED: x * rstd."""
-    stream(mixed, w, rows, NT, KT, BK, S, _begin, _finish, (x, out, squares, rows, NT * 128, SCALED, rstd))
+    stream(mixed, w, rows, around, NT, KT, BK, S, _begin, _finish, (x, out, squares, rows, NT * 128, SCALED, rstd))
 
 
 def spread(w: Tensor, target: Tensor) -> None:
@@ -65,9 +65,10 @@ def add(x: Tensor, mixed: Tensor, w: Tensor, out: Tensor, rstd: Tensor | None = 
     """
     rows, width = x.shape
     squares = x.new_empty(rows, width // 128, dtype=torch.float32)
-    _out[(programs(x.device),)](
+    count = programs(x.device)
+    _out[(count,)](
         descriptor(mixed, [128, DEPTH]), descriptor(w, [128, DEPTH]), x, out, squares,
-        squares if rstd is None else rstd, rows, width // 128, mixed.shape[1] // DEPTH, DEPTH, STAGES,
-        rstd is not None, num_warps=4, maxnreg=AT_START,
+        squares if rstd is None else rstd, rows, period(rows, count), width // 128, mixed.shape[1] // DEPTH, DEPTH,
+        STAGES, rstd is not None, num_warps=4, maxnreg=AT_START,
     )  # fmt: skip
     return squares

@@ -10,7 +10,7 @@ from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from trm.kernels.specialized.streamed import DEPTH, STAGES, send, staging, stream
+from trm.kernels.specialized.streamed import DEPTH, STAGES, period, send, staging, stream
 from trm.kernels.specialized.tiles import AT_START, descriptor, programs
 
 PAIR = gl.constexpr(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 32, 16]))
@@ -97,7 +97,7 @@ def _finish(acc, row, tile, GROUP: gl.constexpr, args, kept):
 
 
 @gluon.jit
-def _qkv(x, w, out, cos_ptr, sin_ptr, squares, rstd, eps, rows, L: gl.constexpr, TURNED: gl.constexpr,
+def _qkv(x, w, out, cos_ptr, sin_ptr, squares, rstd, eps, rows, around, L: gl.constexpr, TURNED: gl.constexpr,
          NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr, PARTS: gl.constexpr):  # fmt: skip
     """out (rows, 128 NT) = x @ w.T; the first 128 TURNED columns, heads of 64, are turned. Rows: sequences of L.
 
@@ -105,7 +105,7 @@ def _qkv(x, w, out, cos_ptr, sin_ptr, squares, rstd, eps, rows, L: gl.constexpr,
     """
     sums = gl.allocate_shared_memory(gl.float32, [2, 128], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     LOOK: gl.constexpr = _sizes if PARTS > 0 else None
-    stream(x, w, rows, NT, KT, BK, S, _begin, _finish,
+    stream(x, w, rows, around, NT, KT, BK, S, _begin, _finish,
            (out, cos_ptr, sin_ptr, staging(out), L, TURNED, sums, squares, rstd, rows, eps, PARTS, KT * BK),
            LOOK)  # fmt: skip
 
@@ -115,9 +115,10 @@ def _launch(
 ) -> Tensor:
     batch, length, width = x.shape
     out = x.new_empty(batch, length, len(w))
-    _qkv[(programs(x.device),)](
+    rows, count = batch * length, programs(x.device)
+    _qkv[(count,)](
         descriptor(x.view(-1, width), [128, DEPTH]), descriptor(w, [128, DEPTH]),
-        descriptor(out.view(-1, len(w)), [64, 64]), cos, sin, squares, rstd, eps, batch * length, length,
+        descriptor(out.view(-1, len(w)), [64, 64]), cos, sin, squares, rstd, eps, rows, period(rows, count), length,
         2 * len(w) // 3 // 128, len(w) // 128, width // DEPTH, DEPTH, STAGES, parts, num_warps=4, maxnreg=AT_START,
     )  # fmt: skip
     return out

@@ -8,6 +8,8 @@ other's. One warp loads the weight; another loads the next rows as soon as the l
 
 from __future__ import annotations
 
+import math
+
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -23,16 +25,34 @@ BLOCK, DEPTH, STAGES = gl.constexpr(128), 64, 4
 """Rows, and weight rows, of a tile; inputs of a stage; stages of the weight."""
 
 
+def period(rows: int, count: int) -> int:
+    """After how many blocks of `rows` a walk in steps of `count` is where it began (`_where`)."""
+    blocks: int = -(-rows // BLOCK.value)
+    return blocks // math.gcd(blocks, count)
+
+
 @gluon.jit
-def _load_rows(x, xs, bars, start, stop, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr):
+def _where(block, blocks, around):
+    """Where a block lies: shares begin side by side at the end and go towards the beginning in equal steps.
+
+    So at any time all programs are in one region of memory, the first where the kernel before has just written. The
+    p-th share of n begins up to n - 1 steps of 1 / n before p blocks / n: n - 1 keeps that on this side of the end.
+    """
+    n = gl.num_programs(0)
+    return blocks - 1 - (block * n + block // around + n - 1) % blocks
+
+
+@gluon.jit
+def _load_rows(x, xs, bars, start, stop, blocks, around, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr):
     x_full, x_empty, _w_full, _w_empty, _turn = bars
     for tile in range(start, stop):
         if (tile == start) | (tile % NT == 0):
             block = tile // NT
+            row = _where(block, blocks, around) * BLOCK
             for k in range(KT):
                 mbarrier.wait(x_empty.index(k), ((block - start // NT) & 1) ^ 1)
                 mbarrier.expect(x_full.index(k), 2 * BLOCK * BK)
-                tma.async_copy_global_to_shared(x, [block * BLOCK, k * BK], x_full.index(k), xs.index(k))
+                tma.async_copy_global_to_shared(x, [row, k * BK], x_full.index(k), xs.index(k))
 
 
 @gluon.jit
@@ -79,14 +99,15 @@ def _multiply(acc, xs, ws, bars, i, block, last, GROUP: gl.constexpr, KT: gl.con
 
 
 @gluon.jit
-def _compute(xs, ws, bars, start, stop, GROUP: gl.constexpr, NT: gl.constexpr, KT: gl.constexpr, S: gl.constexpr,
-             BEGIN: gl.constexpr, LOOK: gl.constexpr, FINISH: gl.constexpr, args):  # fmt: skip
+def _compute(xs, ws, bars, start, stop, blocks, around, GROUP: gl.constexpr, NT: gl.constexpr, KT: gl.constexpr,
+             S: gl.constexpr, BEGIN: gl.constexpr, LOOK: gl.constexpr, FINISH: gl.constexpr, args):  # fmt: skip
     acc = gl.zeros((BLOCK, BLOCK), gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK, 16]))
     for k in range(KT):  # where of the first rows one tile is left, the first group's, the second is done with them
         mbarrier.arrive(bars[1].index(k), pred=(start % NT == NT - 1) & (GROUP == 1))
     first = start // NT
     for block in range(first, gl.cdiv(stop, NT)):
-        kept = BEGIN(block * BLOCK, args)
+        row = _where(block, blocks, around) * BLOCK
+        kept = BEGIN(row, args)
         lower, upper = max(start, block * NT), min(stop, block * NT + NT)
         for tile in range(lower + ((lower - start - GROUP) & 1), upper, 2):
             last = tile >= block * NT + NT - 2
@@ -96,10 +117,10 @@ def _compute(xs, ws, bars, start, stop, GROUP: gl.constexpr, NT: gl.constexpr, K
                 new = tile < lower + 2
                 acc = _multiply(acc, xs, ws, bars, (tile - start) * KT, block - first, last & ~new, GROUP, KT, S)
                 if new:
-                    kept = LOOK(xs, block * BLOCK, GROUP, args, kept)
+                    kept = LOOK(xs, row, GROUP, args, kept)
                     for k in range(KT):
                         mbarrier.arrive(bars[1].index(k), pred=last)
-            FINISH(acc, block * BLOCK, tile - block * NT, GROUP, args, kept)
+            FINISH(acc, row, tile - block * NT, GROUP, args, kept)
     tma.store_wait(0)
 
 
@@ -124,22 +145,24 @@ def send(out, staged, row, column, value, GROUP: gl.constexpr):
 
 
 @gluon.jit
-def stream(x, w, rows, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr, BEGIN: gl.constexpr,
-           FINISH: gl.constexpr, args, LOOK: gl.constexpr = None):  # fmt: skip
+def stream(x, w, rows, around, NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr,
+           BEGIN: gl.constexpr, FINISH: gl.constexpr, args, LOOK: gl.constexpr = None):  # fmt: skip
     """kept = BEGIN(first row, args) for each 128 rows of x, and for their (128, 128) products with each tile of w
     FINISH(products, first row, tile, group, args, kept).
 
     LOOK: after a group's first products of the rows, kept = LOOK(rows in shared memory, first row, group, args, kept).
 
     x (rows, KT BK) in blocks [128, BK]; w (128 NT, KT BK) likewise, NT even; S of its stages are in shared memory.
+    around: `period` of the rows and the programs.
     """
     xs = gl.allocate_shared_memory(x.dtype, [KT, BLOCK, BK], x.layout)
     ws = gl.allocate_shared_memory(w.dtype, [S, BLOCK, BK], w.layout)
     bars = (barriers(KT, 1), barriers(KT, 2), barriers(S, 1), barriers(S, 1), barriers(2, 1))
-    start, stop = share(gl.cdiv(rows, BLOCK) * NT)
+    blocks = gl.cdiv(rows, BLOCK)
+    start, stop = share(blocks * NT)
     gl.warp_specialize([
-        (_compute, (xs, ws, bars, start, stop, 0, NT, KT, S, BEGIN, LOOK, FINISH, args)),
-        (_compute, (xs, ws, bars, start, stop, 1, NT, KT, S, BEGIN, LOOK, FINISH, args)),
+        (_compute, (xs, ws, bars, start, stop, blocks, around, 0, NT, KT, S, BEGIN, LOOK, FINISH, args)),
+        (_compute, (xs, ws, bars, start, stop, blocks, around, 1, NT, KT, S, BEGIN, LOOK, FINISH, args)),
         (_load_weight, (w, ws, bars, start, stop, NT, KT, BK, S)),
-        (_load_rows, (x, xs, bars, start, stop, NT, KT, BK)),
+        (_load_rows, (x, xs, bars, start, stop, blocks, around, NT, KT, BK)),
     ], [4, 1, 1], [CONSUMER, PRODUCER, PRODUCER])  # fmt: skip

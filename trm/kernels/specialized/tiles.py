@@ -47,6 +47,18 @@ def share(units):
 
 
 @gluon.jit
+def turns(units):
+    """How many of `units` fall to this program of a persistent grid when they are dealt in turn."""
+    return gl.cdiv(units - gl.program_id(0), gl.num_programs(0))
+
+
+@gluon.jit
+def dealt(n):
+    """This program's n-th unit. Dealt in turn, all programs are in one region of memory at any time."""
+    return n * gl.num_programs(0) + gl.program_id(0)
+
+
+@gluon.jit
 def store(out, tile, view, at, value, PENDING: gl.constexpr):
     """Store in bulk a tile that gets `value` through `view`, once all stores before but PENDING have read theirs."""
     tma.store_wait(PENDING)

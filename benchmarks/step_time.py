@@ -198,7 +198,8 @@ def measure(args: argparse.Namespace) -> None:
         print(line(row, tflop, ceiling), flush=True)
         document["loss_difference"] = compare_losses(rows)
         write(args.out, document)
-    print(*ratios(rows), sep="\n")
+    for text in ratios(rows):
+        print(text)
     for pair, gap in document["loss_difference"].items():
         print(f"lm loss, |{pair}|: mean {gap['mean']:.4f}, largest {gap['largest']:.4f}, {gap['steps']} steps")
     if args.check and why_not is None:

@@ -45,17 +45,20 @@ def _first_hard(free, picks, side, shortest, steps, parents):  # type: ignore[no
         cells = np.flatnonzero(free[row])
         if len(cells) == 0:
             continue
-        start = cells[int(picks[row] * len(cells))]
-        for _ in range(2):
-            steps[:] = -1
-            parents[:] = -1
-            _search(free[row], start, side, steps, parents)
-            found = np.argmax(steps)
-            if _ == 0:
-                start = found
-        if steps[found] >= shortest - 1:
+        picked = cells[int(picks[row] * len(cells))]
+        start = _farthest(free[row], picked, side, steps, parents)
+        end = _farthest(free[row], start, side, steps, parents)
+        if steps[end] >= shortest - 1:
             return row, start
     return -1, -1
+
+
+@njit(cache=True)
+def _farthest(free, start, side, steps, parents):  # type: ignore[no-untyped-def]  # pragma: no cover
+    steps[:] = -1
+    parents[:] = -1
+    _search(free, start, side, steps, parents)
+    return np.argmax(steps)
 
 
 @njit(cache=True)

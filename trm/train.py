@@ -195,24 +195,33 @@ class EagerStep:
         rows = model.inner.puzzle_rows(carry.puzzle_identifiers)
         if rows is not None:
             rows.requires_grad_()
-        min_halt = exploration(config.arch, config.seed, state.step, config.batch_size, state.device)
-        state.grads.buffer.zero_()
-        after, metrics = [], []
         parts = own_slices(config.batch_size, self.parts, self.peers)
-        for part in parts:
-            some = None if rows is None else rows[part]
-            done = _forward_backward(model, carry.part(part), some, min_halt[part], config.batch_size)
-            after.append(done[0])
-            metrics.append(done[1])
-        state.carry, total = joined(after), sum(metrics[1:], metrics[0])
+        state.carry, metrics = _by_parts(state, carry, rows, parts)
         row_grads = None if rows is None else rows.grad
         if self.peers is not None:
             state.carry = carry.replaced(slice(parts[0].start, parts[-1].stop), state.carry)
             of_rows = [*vars(state.carry).values(), *([] if row_grads is None else [row_grads])]
-            self.peers.exchange([state.grads.buffer, total], of_rows)
+            self.peers.exchange([state.grads.buffer, metrics], of_rows)
         state.step += 1
         update_weights(state, carry.puzzle_identifiers, row_grads)
-        return total
+        return metrics
+
+
+def _by_parts(state: TrainState, carry: Carry, rows: Tensor | None, parts: Sequence[slice]) -> tuple[Carry, Tensor]:
+    """The refilled parts of a batch one after another: their carry after the step and the sum of their metrics.
+
+    Leaves the sum of the gradients in the state's buffer, and in `rows`, the puzzle embeddings of the whole batch.
+    """
+    config = state.config
+    min_halt = exploration(config.arch, config.seed, state.step, config.batch_size, state.device)
+    state.grads.buffer.zero_()
+    carries, metrics = [], []
+    for part in parts:
+        some = None if rows is None else rows[part]
+        after, measured = _forward_backward(state.model, carry.part(part), some, min_halt[part], config.batch_size)
+        carries.append(after)
+        metrics.append(measured)
+    return joined(carries), sum(metrics[1:], metrics[0])
 
 
 def _forward_backward(

@@ -158,19 +158,8 @@ def write_part(folder: Path, part: Part, inputs: Tensor, labels: Tensor, vocab_s
 
     inputs, labels: (N, seq_len) tokens, 0 padding.
     """
-    count, seq_len = inputs.shape
-    about = About(
-        pad_id=0,
-        ignore_label_id=0,
-        blank_identifier_id=0,
-        vocab_size=vocab_size,
-        seq_len=seq_len,
-        num_puzzle_identifiers=1,
-        total_groups=count,
-        mean_puzzle_examples=1.0,
-        total_puzzles=count,
-        sets=["all"],
-    )
+    about = _about_single(inputs, vocab_size)
+    count = len(inputs)
     every = np.arange(count + 1, dtype=np.int32)
     arrays = {
         "inputs": inputs.cpu().numpy(),
@@ -191,3 +180,20 @@ def write_part(folder: Path, part: Part, inputs: Tensor, labels: Tensor, vocab_s
     if not (torch.equal(found.inputs, inputs.cpu()) and torch.equal(found.labels, labels.cpu())):
         raise DataError(f"{folder / part} does not read back as it was written. Is the disk sound?")
     return about
+
+
+def _about_single(inputs: Tensor, vocab_size: int) -> About:
+    """Of puzzles each of which is a group of its own."""
+    count, seq_len = inputs.shape
+    return About(
+        pad_id=0,
+        ignore_label_id=0,
+        blank_identifier_id=0,
+        vocab_size=vocab_size,
+        seq_len=seq_len,
+        num_puzzle_identifiers=1,
+        total_groups=count,
+        mean_puzzle_examples=1.0,
+        total_puzzles=count,
+        sets=["all"],
+    )

@@ -44,6 +44,17 @@ class Lost:
 
 
 @dataclass(frozen=True)
+class _Unsettled:
+    """The slot was empty after a send, or nobody could say."""
+
+    trouble: StoreError
+    maybe_sent: bool
+    """Whether the bytes may have landed or may still land."""
+    again: bool
+    """Whether the same bytes may be sent once more."""
+
+
+@dataclass(frozen=True)
 class Hint:
     """Advice where the tail was once; may be old, absent or a lie."""
 
@@ -83,28 +94,21 @@ class Log:
         """
         if len(data) > ENTRY_LIMIT:
             raise ValueError(f"an entry of {len(data)} bytes is longer than {ENTRY_LIMIT}")
-        name, maybe_sent = self.name(seq), False
+        maybe_sent = False
         for attempt in range(1, attempts + 1):
-            try:
-                return Won(self.slots.create(seq, data))
-            except StoreError as error:
-                refusal = trouble = error
-            uncertain = isinstance(refusal, Exists | Unavailable)
-            maybe_sent = maybe_sent or uncertain
-            try:
-                return self._settle(seq, data)
-            except Missing:
-                pass  # empty, or landing later: the same bytes again
-            except StoreError as error:
-                trouble, uncertain = error, uncertain and isinstance(error, Unavailable)
-            if not uncertain or attempt == attempts or give_up():
+            found = self._attempt(seq, data)
+            if not isinstance(found, _Unsettled):
+                return found
+            maybe_sent |= found.maybe_sent
+            trouble = found.trouble
+            if not found.again or attempt == attempts or give_up():
                 break
             self._sleep(trouble.retry_after if isinstance(trouble, Throttled) else _wait(attempt))
         if not maybe_sent:
             raise trouble
         raise OutcomeUnknown(
-            f"{self.store.address}: {name} was sent {attempt} times; nobody can tell whether it arrived ({trouble}). "
-            "Run again once the storage answers: the slot is read first, and nothing is written twice."
+            f"{self.store.address}: {self.name(seq)} was sent {attempt} times; nobody can tell whether it arrived "
+            f"({trouble}). Run again once the storage answers: the slot is read first, and nothing is written twice."
         ) from trouble
 
     def read(self, seq: int, limit: int = ENTRY_LIMIT) -> bytes:
@@ -170,10 +174,20 @@ class Log:
         """The Ref of a slot."""
         return self.slots.ref(seq)
 
-    def _settle(self, seq: int, data: bytes) -> Won | Lost:
-        """Who has the slot; Missing if nobody."""
-        found = self.peek(seq)
-        return Won(self.ref(seq)) if found == data else Lost(found)
+    def _attempt(self, seq: int, data: bytes) -> Won | Lost | _Unsettled:
+        """Send once; after any answer but success the slot is read, for it alone says who has it."""
+        try:
+            return Won(self.slots.create(seq, data))
+        except StoreError as error:
+            refusal = error
+        uncertain = isinstance(refusal, Exists | Unavailable)
+        try:
+            found = self.peek(seq)
+            return Won(self.ref(seq)) if found == data else Lost(found)
+        except Missing:  # empty, or landing later
+            return _Unsettled(refusal, uncertain, uncertain)
+        except StoreError as error:
+            return _Unsettled(error, uncertain, uncertain and isinstance(error, Unavailable))
 
     def _lost(self, seq: int, evidence: str) -> str:
         return (

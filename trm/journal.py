@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -108,43 +107,54 @@ _VALUES = torch.tensor([[(0.0, 1.0, 0.0, -1.0)[byte >> shift & 3] for shift in (
 """The four signs in each byte."""
 
 
+@dataclass(frozen=True)
+class Noted:
+    """Steps as a `Journal` noted them, in the device's memory."""
+
+    rates: Tensor
+    """float64 (steps, 2), on the CPU: 1 - lr wd, and lr."""
+    rows: Tensor
+    """int32 (steps, batch), -1 where there is none."""
+    signs: Tensor
+    """uint8 (steps, batch, ceil(width / 4))."""
+
+    @property
+    def steps(self) -> int:
+        """How many."""
+        return len(self.rates)
+
+    @property
+    def bytes(self) -> int:
+        """Of their record, at most."""
+        return self.rows.numel() * 4 + self.signs.numel() + 20 * self.steps
+
+    def record(self) -> Record:
+        """On the CPU, by way of the current stream."""
+        rows, signs = self.rows.cpu(), self.signs.cpu()
+        there = rows >= 0
+        return Record(there.sum(1, dtype=torch.int32), self.rates, rows[there], signs[there])
+
+
 class Chunk:
     """Some steps, from `start` on: on the device at first, on the CPU once anybody has asked for the record."""
 
-    def __init__(self, start: int, rates: list[tuple[float, float]], rows: Tensor, signs: Tensor) -> None:
-        """rows: int32 (steps, batch), -1 where there is none. signs: (steps, batch, ceil(width / 4))."""
-        self.start, self.stop = start, start + len(rates)
-        self._rates = torch.tensor(rates, dtype=torch.float64).view(-1, 2)
-        self._device: tuple[Tensor, Tensor] | None = (rows, signs)
-        self._most = rows.numel() * 4 + signs.numel() + 20 * len(rates)
+    def __init__(self, start: int, steps: Noted | Record) -> None:
+        self.start, self.stop = start, start + steps.steps
+        self._steps = steps
         self._lock = threading.Lock()
 
     @property
     def bytes(self) -> int:
         """Of the record; at most, as long as it is on the device."""
-        return self._most if self._device is not None else self.record.bytes
-
-    @cached_property
-    def _record(self) -> Record:
-        assert self._device is not None, "it is asked for once"
-        rows, signs = (tensor.cpu() for tensor in self._device)
-        there = rows >= 0
-        return Record(there.sum(1, dtype=torch.int32), self._rates, rows[there], signs[there])
+        return self._steps.bytes
 
     @property
     def record(self) -> Record:
         """On the CPU, by way of the current stream; the device's memory is let go. From any thread."""
         with self._lock:
-            found = self._record
-            self._device = None
-            return found
-
-
-def chunk_of(start: int, record: Record) -> Chunk:
-    """Steps that were read."""
-    chunk = Chunk(start, [(0.0, 0.0)] * record.steps, torch.zeros(0, 0), torch.zeros(0, 0, 0))
-    chunk.__dict__["_record"], chunk._device = record, None
-    return chunk
+            if isinstance(self._steps, Noted):
+                self._steps = self._steps.record()
+            return self._steps
 
 
 @torch.no_grad()
@@ -202,6 +212,7 @@ class Journal:
     def take(self) -> Chunk:
         """All steps so far, copied; on a GPU only queued. The next one begins at slot 0."""
         used = len(self._rates)
-        chunk = Chunk(self._start, self._rates, self._rows[:used].clone(), self._signs[:used].clone())
-        self._start, self._rates = self._start + used, []
+        rates = torch.tensor(self._rates, dtype=torch.float64).view(-1, 2)
+        chunk = Chunk(self._start, Noted(rates, self._rows[:used].clone(), self._signs[:used].clone()))
+        self._start, self._rates = chunk.stop, []
         return chunk

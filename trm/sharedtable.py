@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trm.config import TrainConfig
 from trm.digest import digest
-from trm.journal import MOST_STEPS, Chunk, Journal, Record, chunk_of, joined, replays
+from trm.journal import MOST_STEPS, Chunk, Journal, Record, joined, replays
 from trm.schedule import lr_scale
 from trm.statefile import TABLE, StateDocument, check_tensors, load_tensors, plain_size, read_tensors
 from trm.train import TrainState
@@ -95,7 +95,7 @@ class SharedTable:
         self._config: TrainConfig = state.config
         self._journal = state.journal = Journal(state.config.batch_size, self._width, state.device, state.step)
         self._bases = [] if base is None else [base]
-        self._chunks = [] if base is None or journal is None else [chunk_of(base, journal)]
+        self._chunks = [] if base is None or journal is None else [Chunk(base, journal)]
         self._offered, self._last = frozenset[str](), False
 
     def lend(self, names: frozenset[str], last: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,20 +84,26 @@ def follow() -> None:
     step: Step = EagerStep()
     while (order := peers.obey())["do"] != "stop":
         if order["do"] == "load":
-            config, sizes = TrainConfig.model_validate(order["config"]), Sizes(**order["sizes"])
-            settle(config.threads)
-            if order["kernels"]:
-                os.environ["TRITON_CACHE_DIR"] = order["kernels"]  # what the leader found or compiled serves all
-            state = TrainState(config, sizes, peers.device)
-            step = (FastStep if order["fused"] else EagerStep)(parts=order["parts"], peers=peers)
-            peers.share(list(state.tensors().values()))
-            state.step = order["step"]
+            state, step = _taken_over(order, peers)
         else:
             assert state is not None, "a state comes first"
             batch = _room(state)
             peers.share(list(vars(batch).values()))
             step(state, batch)
     peers.close()
+
+
+def _taken_over(order: Mapping[str, Any], peers: Peers) -> tuple[TrainState, Step]:
+    """The leader's state and its way to compute a step, as `_hand_out` sends them."""
+    config, sizes = TrainConfig.model_validate(order["config"]), Sizes(**order["sizes"])
+    settle(config.threads)
+    if order["kernels"]:
+        os.environ["TRITON_CACHE_DIR"] = order["kernels"]  # what the leader found or compiled serves all
+    state = TrainState(config, sizes, peers.device)
+    step = (FastStep if order["fused"] else EagerStep)(parts=order["parts"], peers=peers)
+    peers.share(list(state.tensors().values()))
+    state.step = order["step"]
+    return state, step
 
 
 def _room(state: TrainState) -> Batch:

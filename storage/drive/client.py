@@ -68,11 +68,11 @@ class Client:
 
     def ask(self, what: str, make: Callable[[Any], Any]) -> Any:
         """The answer to the request that `make` builds of the v3 service. Raises StoreError."""
-        return self.run(what, lambda wire: document(make(self._v3).execute(http=wire)))
+        return self.run(what, lambda wire: document(make(self.v3).execute(http=wire)))
 
     def tell(self, what: str, make: Callable[[Any], Any]) -> None:
         """The same for a request whose answer is empty."""
-        self.run(what, lambda wire: nothing(make(self._v3).execute(http=wire)))
+        self.run(what, lambda wire: nothing(make(self.v3).execute(http=wire)))
 
     def ask_old(self, what: str, make: Callable[[Any], Any]) -> Any:
         """The same of the v2 service, which alone knows etags."""
@@ -92,8 +92,8 @@ class Client:
 
         replies: list[Any] = []
 
-        def fetch(wire: Any) -> bytes:
-            request = make(self._v3)
+        def answered(wire: Any) -> bytes:
+            request = make(self.v3)
             request.add_response_callback(replies.append)
             try:
                 return bytes(request.execute(http=wire))
@@ -102,18 +102,13 @@ class Client:
                     return b""
                 raise
 
-        data: bytes = self.run(what, fetch)
+        data: bytes = self.run(what, answered)
         if str(replies[0].get("content-type", "")).startswith("text/html"):
             raise told(ValueError(), f"{self.address}: {what}", self.credentials)
         part = _PART.match(str(replies[0].get("content-range", "")))
         if part and int(part[2]) - int(part[1]) + 1 != len(data):
             raise Unavailable(f"{self.address}: {what}: some bytes got lost on the way. It is worth trying again.")
         return data, int(replies[0].status) == _WHOLE
-
-    @property
-    def v3(self) -> Any:
-        """The service, to build requests that `run` sends."""
-        return self._v3
 
     def heard(self) -> float:
         """The server's clock in the newest reply to this thread, unix seconds, whole. Raises Unavailable."""
@@ -132,7 +127,8 @@ class Client:
             ) from error
 
     @cached_property
-    def _v3(self) -> Any:
+    def v3(self) -> Any:
+        """The service, to build requests that `run` sends."""
         return _service("v3")
 
     @cached_property

@@ -54,16 +54,7 @@ class Upload:
             if not self._progress.id:
                 self._progress.id, self._progress.session = self._ids.one(), ""
                 self._progress.save()
-            try:
-                found = self._through_session()
-            except Exists:
-                found = self._found()  # our own, whose last reply was lost
-            except UsedUp:
-                found = None
-            except NotOurs:  # the note is of another account's upload, or damaged
-                if not noted:
-                    raise
-                found = None
+            found = self._arrived(noted)
             noted = False
             if found and found.get("id") == self._progress.id and self._is_source(found, digests):
                 ref = Ref(self._progress.id)
@@ -74,6 +65,22 @@ class Upload:
             f"{self._client.address}: {self._name} did not arrive as it was sent, in {_SESSIONS} tries. It is worth "
             "trying again."
         )
+
+    def _arrived(self, noted: bool) -> dict[str, Any] | None:
+        """What Drive tells of the file once a session is over; None if it is not there.
+
+        noted: the id is from a note, which may be of another account's upload, or damaged.
+        """
+        try:
+            return self._through_session()
+        except Exists:
+            return self._found()  # our own, whose last reply was lost
+        except UsedUp:
+            return None
+        except NotOurs:
+            if not noted:
+                raise
+            return None
 
     def _through_session(self) -> dict[str, Any] | None:
         """What Drive tells of the finished file; None if the session is gone."""

@@ -159,9 +159,8 @@ def check_tensors(path: Path, wanted: Mapping[str, Tensor]) -> None:
                 part = file.get_slice(name)
                 found, right = (part.get_dtype(), tuple(part.get_shape())), (_TYPES[value.dtype], tuple(value.shape))
                 if found != right:
-                    raise ValueError(
-                        f"{path.name}: {name} is {found[0]} {found[1]} where {right[0]} {right[1]} belongs"
-                    )
+                    what = f"{name} is {found[0]} {found[1]} where {right[0]} {right[1]} belongs"
+                    raise ValueError(f"{path.name}: {what}")
     except SafetensorError as error:
         raise ValueError(f"{path.name} is not a safetensors file: {error}") from error
 

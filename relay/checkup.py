@@ -12,6 +12,7 @@ from relay.fork import only_here
 from relay.outbox import Outbox
 from relay.policy import Providers
 from relay.reader import Damage
+from relay.resting import stopped
 from relay.state import RunState
 from relay.status import AccountRow, View
 from relay.verification import Checked, Incidental
@@ -30,7 +31,9 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         yield Finding("run", True, f"{view.run} has not begun{': ' if view.missing else ''}{view.missing}", begin)
         return
     yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
-    if state.halted is not None:
+    if state.archived is not None and (told := stopped(state)):
+        yield Finding("run", False, *told, int(Exit.POLICY))
+    if state.halted is not None and state.deleted is None:
         yield Finding("run", False, f"halted: {state.halted}", _way_out(view.run), int(Exit.BAD_DATA))
     yield from lease(view)
     if state.deaths:
@@ -97,15 +100,18 @@ def holes(incidents: Sequence[Incidental]) -> Iterator[Finding]:
 
 def unsent(outbox: Outbox, state: RunState) -> Iterator[Finding]:
     """Checkpoints that are on this machine only."""
-    waiting = outbox.pushable(state)
+    waiting = outbox.pushable(state) if state.deleted is None else None
     if waiting:
         size, folder = f"{waiting.bytes / 1e6:.1f} MB", outbox.folder(waiting.key)
         text = f"step {waiting.step:,} ({size}) is in {folder} and not committed"
-        yield Finding("sync", False, text, f"`{command('push', state.run)}` sends it; so does the next `run` here.")
+        first = "Once the run may train again, " if stopped(state) else ""
+        advice = f"{first}`{command('push', state.run)}` sends it; so does the next `run` here."
+        yield Finding("sync", False, text, advice)
     for packed in only_here(outbox, state):
         if waiting is None or packed.key != waiting.key:
             fork = command("fork", state.run, "--to", f"{state.run[:60]}_2", "--from-step", str(packed.step))
-            text = f"step {packed.step:,} is in {outbox.folder(packed.key)} only; the run went on without it"
+            since = "its run was deleted" if state.deleted else "the run went on without it"
+            text = f"step {packed.step:,} is in {outbox.folder(packed.key)} only; {since}"
             yield Finding("sync", False, text, f"Nothing, unless you want it as a run of its own: `{fork}`")
     if waiting is None:
         text = f"nothing on this machine waits to be sent ({outbox.bytes() / 1e6:.1f} MB are kept in {outbox.root})"

@@ -31,18 +31,27 @@ class NotSent(UploadFailed):
     machine may take it over, commit it and put it away.
     """
 
-    def __init__(self, kept: str, gone: str, outbox: Outbox, key: tuple[int, int]) -> None:
-        """`kept` is told for as long as the outbox holds the checkpoint, `gone` from then on."""
+    def __init__(self, kept: str, run: str, gone: str, outbox: Outbox, key: tuple[int, int]) -> None:
+        """`kept` is told for as long as the outbox holds the checkpoint of that run, `gone` from then on."""
         super().__init__(kept)
-        self._gone, self._outbox, self._key = gone, outbox, key
+        self._run, self._gone, self._outbox, self._key = run, gone, outbox, key
 
     @property
     def folder(self) -> Path | None:
         """Where it lies; None once it is gone."""
         return self._outbox.folder(self._key) if self._outbox.holds(self._key) else None
 
+    def told(self, alone: bool = True) -> str:
+        """What became of it, and what helps: who is not `alone` was taken over, and the run may have gone on since."""
+        if self.folder is None:
+            return self._gone
+        doctor, push = (command(verb, self._run) for verb in ("doctor", "push"))
+        if not alone:
+            return f"{self.args[0]} What can be done with it now: {doctor}"
+        return f"{self.args[0]} The next session of this run on this machine commits it, or do it now: {push}"
+
     def __str__(self) -> str:
-        return self._gone if self.folder is None else super().__str__()
+        return self.told()
 
 
 @dataclass
@@ -147,8 +156,8 @@ class Ending:
             return UploadFailed(f"{head} It is lost, because {unkept}.")
         size = item.packed.bytes if item.packed else 0
         return NotSent(
-            f"{head} It is kept, verified, in {outbox.folder(key)} ({size:,} bytes). The next session of this run on "
-            f"this machine commits it, or do it now: {command('push', state.run)}",
+            f"{head} It is kept, verified, in {outbox.folder(key)} ({size:,} bytes).",
+            state.run,
             f"The durable step was {state.step:,} when this session last looked. It did not commit step {item.step:,}: "
             f"{why} A later session on this machine took that step over or put it away; see what is durable now: "
             f"{command('status', state.run)}",

@@ -7,6 +7,7 @@ from relay.committer import CommitterDied
 from relay.context import Context
 from relay.ending import NotSent
 from relay.errors import BadData, Exit, RelayError, StorageUnreachable, UploadFailed
+from relay.incidents import Recorded
 from relay.lease import Lease
 from relay.training import End
 from relay.wording import printable
@@ -40,8 +41,12 @@ def reached(parts: Parts, end: End) -> tuple[Exit, str]:
 
 
 def meant(lease: Lease, error: RelayError) -> RelayError:
-    """What a failure is to be told as: others who took over clear files and put them away, here too (P5)."""
-    return lease.lost if lease.lost and isinstance(error, (BadData, StorageUnreachable)) else error
+    """What a failure is to be told as: others who took over clear files and put them away, here too (P5).
+
+    A failure that was recorded came before that: no entry of this session could have landed after it.
+    """
+    theirs = isinstance(error, (BadData, StorageUnreachable)) and not isinstance(error, Recorded)
+    return lease.lost if lease.lost and theirs else error
 
 
 def exit_code(parts: Parts, error: RelayError) -> Exit:
@@ -64,10 +69,13 @@ def why(ctx: Context, error: BaseException | None) -> str:
 
 
 def told(parts: Parts, error: RelayError) -> str:
-    """One paragraph for people."""
+    """One paragraph for people: of two ends the one that decided the exit code comes first."""
     ctx, lost = parts.ctx, parts.lease.lost
-    text = f"{sentence(ctx.signal.note)}: the last commit stands. {error}" if _spared(ctx, error) else str(error)
-    return f"{lost} {text}" if lost and isinstance(error, UploadFailed) else text
+    text = error.told(alone=lost is None) if isinstance(error, NotSent) else str(error)
+    text = f"{sentence(ctx.signal.note)}: the last commit stands. {text}" if _spared(ctx, error) else text
+    if lost and isinstance(error, UploadFailed):
+        return f"{lost} {text}"
+    return f"{text} {lost}" if lost and isinstance(error, Recorded) else text
 
 
 def asked(ctx: Context) -> str:

@@ -8,6 +8,7 @@ from relay.retention import ROOM, Keep
 from relay.state import RunState
 
 UNKNOWN_FREE = "the store does not tell how much is free"
+DELETED = "the run was deleted"
 UNKNOWN_GROWTH = "no session has committed yet"
 ONLY_LEDGER = "it holds only the ledger, which grows slowly"
 ENTRY = 12_000
@@ -23,6 +24,8 @@ def sessions_until_full(state: RunState, entries: int, free: int | None, keep: K
     """
     if free is None:
         return None, UNKNOWN_FREE
+    if state.deleted is not None:
+        return None, DELETED
     commits = [link.commits for link in state.links if link.commits]
     if state.head is None or not commits:
         return None, UNKNOWN_GROWTH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relay.assembly import Parts
 from relay.changes import Release
-from relay.errors import RelayError
+from relay.errors import Fenced, RelayError
 
 RELEASE_S = 15.0
 """Longest wait for the release."""
@@ -20,6 +20,8 @@ def give_back(parts: Parts, reason: str) -> bool:
         try:
             lease.append("release", lambda state: change, give_up=done.is_set)
             landed.set()
+        except Fenced:  # there is nothing to give back, which the session's end tells
+            pass
         except RelayError as error:
             ctx.listener.tell(f"The lease could not be released and runs out by itself in {lease.ttl_s:.0f} s: {error}")
         done.set()

@@ -13,19 +13,23 @@ from relay.state import Failure, RunState
 from relay.training import NonFinite
 
 
+class Recorded(BadData):
+    """Training failed, and the ledger says so under this session's lease: that is its end, whatever came after."""
+
+
 def failure(facts: Facts, cause: str, step: int) -> Failure:
     """What failed, where, in what surroundings."""
     surroundings = digest(dumps(dict(facts.fingerprint)))
     return Failure(cause=cause, step=step, config_hash=facts.config_hash, fingerprint=surroundings)
 
 
-def record_non_finite(lease: Lease, facts: Facts, found: NonFinite) -> BadData:
+def record_non_finite(lease: Lease, facts: Facts, found: NonFinite) -> Recorded:
     """Record it and return the error to raise (65). Raises what `Lease.append` raises."""
     text = f"At step {found.step} {found.reason}. The state was not committed."
     state = lease.note(
         Noted(cause="non-finite", text=text, step=found.step, failure=failure(facts, "non-finite", found.step))
     )
-    return BadData(f"{text} The durable step is {state.step:,}. {_outlook(state)}")
+    return Recorded(f"{text} The durable step is {state.step:,}. {_outlook(state)}")
 
 
 def record_crash(lease: Lease, facts: Facts, error: Exception, step: int) -> None:

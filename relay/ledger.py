@@ -17,6 +17,7 @@ from relay.errors import BadConfig, BadData, Fenced
 from relay.fields import Strict
 from relay.names import Names
 from relay.reader import Damage, Machine, Point, Slot
+from relay.resting import stopped
 from relay.state import History, Link, RunState
 from relay.trouble import speaking
 from storage.base import Missing, Ref, Store, TooLong
@@ -243,8 +244,17 @@ def check_fence(state: RunState, session: str, epoch: int) -> None:
     holder = state.holder
     if state.epoch == epoch and holder and holder.session == session:
         return
-    now = f"epoch {state.epoch}, held by {holder.account}" if holder else f"epoch {state.epoch}, held by nobody"
+    kept = "" if state.deleted else "; what it had committed is safe"
     raise Fenced(
-        f"This session's lease on run {state.run} (epoch {epoch}) is over: the run is in {now}. It writes nothing "
-        f"more; what it had committed is safe. Run the same command again to go on from the newest checkpoint."
+        f"This session's lease on run {state.run} (epoch {epoch}) is over. It writes nothing more{kept}. {_now(state)}"
+    )
+
+
+def _now(state: RunState) -> str:
+    """How the run stands without a session that lost its lease, and what helps: it goes on only where it may."""
+    if told := stopped(state):
+        return " ".join(told)
+    holder = f"held by {state.holder.account}" if state.holder else "held by nobody"
+    return (
+        f"The run is in epoch {state.epoch}, {holder}. Run the same command again to go on from the newest checkpoint."
     )

@@ -91,14 +91,14 @@ def reach(store: Store, second: Store, found: Reach, runtime: Runtime) -> Iterat
     """
     yield from _credentials(store, found)
     found.answer_s = _answer(store, runtime)
+    with suppress(Denied):  # a token that may not ask for the quota can still train
+        found.free = _patiently(lambda: free(store), runtime)  # before anything is written: it may be full
     yield from _promises(store, second, found, runtime)
     yield from _described(store, runtime)
     found.skew_s, found.clock_is_local = skew(store, runtime), store.clock_is_local
     yield from clocks(found.skew_s)
     found.upload, found.download = speed(store, runtime)
     yield from _speed(found)
-    with suppress(Denied):  # a token that may not ask for the quota can still train
-        found.free = _patiently(lambda: free(store), runtime)
 
 
 def _credentials(store: Store, found: Reach) -> Iterator[Finding]:

@@ -127,6 +127,8 @@ def _percent(view: View) -> float:
 def _eta(view: View) -> str:
     if view.step >= view.target > 0:
         return "target reached"
+    if view.stopped:
+        return f"none: the run is {view.phase}"
     left = seconds_left(view)
     if left is None:
         return "unknown until a session has trained"
@@ -136,7 +138,7 @@ def _eta(view: View) -> str:
 
 def _lease(view: View) -> str:
     if view.holder is None:
-        return "free"
+        return f"none: the run is {view.phase}" if view.stopped else "free"
     if not view.training:
         return f"run out ({view.holder.account}, epoch {view.holder.epoch})"
     return f"{view.holder.account}, epoch {view.holder.epoch}, until {local(view.expires_at)}"
@@ -144,7 +146,7 @@ def _lease(view: View) -> str:
 
 def _safe(view: View) -> str:
     if view.state is None or view.state.head is None:
-        return "none yet"
+        return "none any more: the run is deleted" if view.phase == "deleted" else "none yet"
     head = view.state.head
     return f"step {head.step:,}, {duration(view.now - head.committed_at)} old"
 

@@ -158,6 +158,7 @@ def _hold(parts: Parts, work: Work) -> Outcome:
         raise
     else:
         text = f"{ends.sentence(holding.reason)}{ends.asked(ctx)}; step {lease.state.step:,} is committed."
+        text += f" {lease.lost}" if lease.lost else ""
         outcome = parts.outcome(code, text)
     leave_report(parts, outcome, holding.reason)
     if isinstance(failure, NotSent):  # looked for once more, last of all: somebody may have taken it over meanwhile

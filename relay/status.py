@@ -14,6 +14,8 @@ from relay.wording import iso
 
 SHORTEST = 3
 """Letters of a name that is looked for in what people wrote: a shorter one stands in ordinary words."""
+STOPPED = ("halted", "archived", "deleted")
+"""Phases in which nobody may train."""
 LINKS_FOR_ETA = 10
 LINKS_SHOWN = 50
 """A state may hold more, older ones too."""
@@ -121,6 +123,11 @@ class View:
             return "new"
         return "finished" if self.step >= self.target > 0 else "idle"
 
+    @property
+    def stopped(self) -> bool:
+        """Whether nobody may train the run, so that no time until its end can be told."""
+        return self.phase in STOPPED
+
 
 def without_names(view: View) -> View:
     """The view for a report that strangers may read (`--redact`): ids in place of labels, nothing of any person.
@@ -167,7 +174,12 @@ def status_document(view: View) -> dict[str, Any]:
 
 
 def seconds_left(view: View) -> tuple[float, float] | None:
-    """(shortest, longest) training time to the target, by the fastest and slowest recent session; None if unknown."""
+    """(shortest, longest) training time to the target, by the fastest and slowest recent session; None if unknown.
+
+    Of a run that nobody may train none is left.
+    """
+    if view.stopped:
+        return None
     links = view.state.links[-LINKS_FOR_ETA:] if view.state else ()
     rates = [rate for link in links if (rate := _rate(link)) > 0]
     if not rates:

@@ -23,7 +23,7 @@ from relay.commands.common import (
     surroundings,
 )
 from relay.commands.reading import connect, look, open_stores, require
-from relay.commands.space import of_disks
+from relay.commands.space import making_room, of_disks
 from relay.commands.trackers import places_of
 from relay.config import Resolved
 from relay.doctor import Finding
@@ -32,6 +32,7 @@ from relay.errors import BadData, Exit
 from relay.filling import ONLY_LEDGER, UNKNOWN_GROWTH, sessions_until_full
 from relay.identity import Opened, open_run, salvaged_run
 from relay.ledger import RunLedger
+from relay.mishaps import explain
 from relay.names import FRAGMENT
 from relay.outbox import outbox_of
 from relay.paragraphs import columns
@@ -48,7 +49,7 @@ from relay.verification import Incidental, Verification, text_of
 from relay.verify import lost, quick_look
 from relay.verify import verify as re_read
 from relay.whereabouts import NOWHERE, absent, beside
-from storage.base import Store
+from storage.base import QuotaExceeded, Store
 
 
 def verify(
@@ -109,14 +110,14 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
     found.look("sync", lambda: examine.keepable(resolved.home))
     stores: list[Reach] = []
+    seen: list[View] = []
     if examine_stores(app, resolved, found, stores):
-        seen: list[View] = []
         found.look("run", lambda: of_run(app, resolved, seen, stores[-1]))
-        state = seen[0].state if seen else None
-        found.look("disk", lambda: of_disks(resolved, state))
-        if state:
-            found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
-            found.look("sync", lambda: checkup.unsent(outbox_of(resolved.home, state.run_id), state))
+    state = seen[0].state if seen else None
+    found.look("disk", lambda: of_disks(resolved, state))
+    if state:
+        found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
+        found.look("sync", lambda: checkup.unsent(outbox_of(resolved.home, state.run_id), state))
     found.stores, found.table = [document(one) for one in stores], table(stores, columns(), speaks_utf8())
     return found
 
@@ -130,7 +131,7 @@ def examine_stores(app: App, resolved: Resolved[BaseModel], found: examine.Exami
     uses = {both[0]: "ledger and checkpoints"} if both[0] == both[1] else {both[0]: "ledger", both[1]: "checkpoints"}
     usable = True
     for url, used_for in uses.items():
-        one = Reach(redact(url), used_for, why_unknown=ONLY_LEDGER if used_for == "ledger" else UNKNOWN_GROWTH)
+        one = Reach(redact(url), used_for, why_unknown=ONLY_LEDGER if used_for == "ledger" else "")
         stores.append(one)
         usable = found.look("store", partial(of_store, app, resolved, url, one)) and usable
     return usable
@@ -143,9 +144,19 @@ def of_store(app: App, resolved: Resolved[BaseModel], url: str, found: Reach) ->
     if absent(store.address):
         yield from of_absent(app, resolved, store, found)
     else:
+        yield from reached(app, resolved, url, store, found)
+    yield from examine.keeping(store.address)
+
+
+def reached(app: App, resolved: Resolved[BaseModel], url: str, store: Store, found: Reach) -> Iterator[Finding]:
+    """A store that is there; of one that is full also how room is made."""
+    try:
         yield from reach(store, connect(app, url), found, app.runtime)
         record(store)
-    yield from examine.keeping(store.address)
+    except QuotaExceeded as error:
+        found.sessions = 0
+        code, text = explain(error)
+        yield Finding("store", False, text, making_room(resolved.settings.run, full=True), code)
 
 
 def of_absent(app: App, resolved: Resolved[BaseModel], store: Store, found: Reach) -> Iterator[Finding]:
@@ -175,6 +186,7 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Rea
         return
     view = replace(look(app, resolved), now=stores.ledger.now(), clock_is_local=False)
     seen.append(view)
+    store.why_unknown = UNKNOWN_GROWTH
     if opened:
         keep = Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every)
         entries = opened.view.seq + 1

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from relay.advice import command
 from relay.archiving import refuse_unseen
 from relay.collect import Surveyor, delete, sweep_parts
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
@@ -17,7 +18,7 @@ from relay.names import Names
 from relay.retention import FileVerdict, going
 from relay.state import RunState
 from relay.trouble import speaking
-from storage.base import Stat
+from storage.base import QuotaExceeded, Stat
 
 
 def gc(
@@ -58,7 +59,11 @@ def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[File
     if state.deleted is not None:
         refuse_unseen(opened.ledger, view)
     with speaking(stores.checkpoints, "Nobody can tell which files are needed"):
-        found = Surveyor(stores.checkpoints, stores.ledger, opened.names)(state, short_of_space=full)
+        try:
+            found = Surveyor(stores.checkpoints, stores.ledger, opened.names)(state, short_of_space=full)
+        except QuotaExceeded as error:  # of the probe that tells the store's clock
+            full_too = command("gc", opened.names.run, "--full")
+            raise QuotaExceeded(f"{error} Where the store itself is full: `{full_too}`") from error
     return state, found.judged
 
 

@@ -41,6 +41,15 @@ def of_store(resolved: Resolved[Any], state: RunState | None) -> Iterator[examin
         yield from examine.disk("disk", folder, max(LEAST, 2 * each), "the store")
 
 
+def making_room(run: str, full: bool) -> str:
+    """What helps where a store has too little room; `full`: none, so that not even its clock can be asked."""
+    words = ("--full", "--dry-run") if full else ("--dry-run",)
+    return (
+        f"`{command('gc', run, *words)}` shows what nobody needs, and without `--dry-run` deletes it; "
+        f"`{command('runs list')}` shows what each run takes."
+    )
+
+
 def told(found: Iterable[examine.Finding]) -> Iterator[str]:
     """A line for each place that is nearly full."""
     return (f"SPACE: {one.text}. {one.advice}" for one in found if not one.ok)
@@ -56,7 +65,4 @@ def warnings(resolved: Resolved[Any], opened: Opened, store: Store) -> Iterator[
         )
         if left is not None and sessions is not None and sessions < FEW:
             room = f"room for {counted(sessions, 'session')} like those before" if sessions else "no room for one more"
-            yield (
-                f"SPACE: {size(left)} are free in the store: {room}. `{command('gc', opened.names.run, '--dry-run')}` "
-                f"shows what nobody needs; `{command('runs list')}` what each run takes."
-            )
+            yield (f"SPACE: {size(left)} are free in the store: {room}. {making_room(opened.names.run, full=False)}")

@@ -36,7 +36,7 @@ ADVICE = {
 def header(view: View, links: Sequence[Link], finish: Range | None) -> dict[str, Any]:
     """How far, until when, who, and how safe. Times are unix seconds; None is unknown."""
     state = view.state
-    left = seconds_left(view)
+    left, finish = seconds_left(view), None if view.stopped else finish  # it may have been planned before
     evaluated = [c for c in state.retained if c.metric is not None] if state else []
     return {
         "phase": view.phase,
@@ -52,7 +52,7 @@ def header(view: View, links: Sequence[Link], finish: Range | None) -> dict[str,
         "validation": {"step": evaluated[-1].step, "value": evaluated[-1].metric} if evaluated else None,
         "redone_steps": redone_steps(links),
         "hours": round(sum(link.seconds for link in links) / 3600, 2),
-        "next": state.next if state else None,
+        "next": _proposed(view),
     }
 
 
@@ -81,7 +81,7 @@ def account_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
     for link in links:
         mine[link.account] = mine.get(link.account, 0) + stands[link.epoch]
     whole = sum(mine.values())
-    proposed = view.state.next if view.state else None
+    proposed = _proposed(view)
     return [
         _account(
             row, mine.get(row.id, 0), whole, [link for link in links if link.account == row.id], row.id == proposed
@@ -128,7 +128,7 @@ def incident_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
 def _lease(view: View) -> dict[str, Any]:
     holder = view.holder
     if holder is None:
-        return {"state": "free"}
+        return {"state": "none" if view.stopped else "free"}
     return {
         "state": "held" if view.training else "run out",
         "account": holder.account,
@@ -137,6 +137,11 @@ def _lease(view: View) -> dict[str, Any]:
         "expires": view.expires_at,
         "ends_by": holder.latest_end,
     }
+
+
+def _proposed(view: View) -> str | None:
+    """Whom the last holder proposed; nobody where nobody may train."""
+    return view.state.next if view.state and not view.stopped else None
 
 
 def _account(row: AccountRow, mine: int, whole: int, links: Sequence[Link], proposed: bool) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def test_a_deleted_run_leaves_its_ledger_and_its_name_never_begins_again(trained
     assert "already" in trained("fork", "--run", "other", "--to", "r", code=78).err
     assert trained.status()["state"] == "deleted" and trained.status()["step"] == 6
     assert trained("verify", "--run", "r", "--json").json["ok"]
-    trained("doctor", "--run", "r")
+    assert "Choose another run name" in trained("doctor", "--run", "r", code=77).out
     assert trained("runs", "list", "--json").json["runs"][0]["checkpoint_bytes"] == 0
     trained.train(6, run="other")
 

@@ -39,13 +39,14 @@ class EndJudge:
             self.require(code != 74, f"P5: it was superseded; {told}")
         if code == 0 and command.order.verb == "run":
             self.require(outcome.durable_step >= command.fleet.pace.target, f"the target is not reached; {told}")
-        if code in (65, 69, 74):
+        recorded = code == 65 and "loss is nan" in outcome.message  # its entry came before the others'
+        if code in (65, 69, 74) and not recorded:
             self.require(not self._has_read_its_end(run, actor), f"P5: it had read that others took its lease; {told}")
         if code == 65:
             self.require(self.entries_lost or any(cause in outcome.message for cause in CAUSES_OF_65), told)
         if code == 65 and any(cause in outcome.message for cause in DAMAGE):
             self.require(self.entries_lost or bool(run.damaged), f"P7: nothing was ever damaged; {told}")
-        if code == 65 and "loss is nan" in outcome.message:
+        if recorded:
             self.require(self._recorded(run, actor, "non-finite"), f"P10: nothing is recorded; {told}")
         if code == 76:
             self.require(self._superseded(run, actor), f"nobody took its lease; {told}")

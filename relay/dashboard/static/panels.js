@@ -22,17 +22,18 @@ Relay.panels = {
     const left = head.training_left_s;
     const training = left ? (left[0] === left[1] ? Relay.duration(left[0]) : `${Relay.duration(left[0])} to ${Relay.duration(left[1])}`) : null;
     const done = head.phase === "finished";
+    const stopped = ["halted", "archived", "deleted"].includes(head.phase);
     const lease = head.lease;
     const held = lease.state === "held"
       ? [Relay.label(lease.account), ` since ${Relay.when(lease.since)}`, lease.ends_by ? `, ends by ${Relay.when(lease.ends_by)}` : ""]
-      : lease.state === "free" ? ["free"] : [`run out; ${Relay.label(lease.account)} fell silent, anybody may take over`];
+      : lease.state === "free" || lease.state === "none" ? [lease.state] : [`run out; ${Relay.label(lease.account)} fell silent, anybody may take over`];
     return [
       Relay.el("div", { class: "progress" }, big, Relay.el("span", { class: `chip ${head.phase}` }, head.phase), meter),
       Relay.facts([
-        ["Done by", ...(done ? ["target reached"] : finish ?? ["unknown until sessions have been measured"])],
-        done ? null : ["Training left", training ?? Relay.unknown],
+        ["Done by", ...(done ? ["target reached"] : stopped ? [`nobody may train it: ${head.phase}`] : finish ?? ["unknown until sessions have been measured"])],
+        done || stopped ? null : ["Training left", training ?? Relay.unknown],
         ["Lease", ...held],
-        ["Safe checkpoint", ...(head.safe ? [`step ${Relay.int(head.safe.step)}, `, Relay.ago(head.safe.at)] : ["none yet"])],
+        ["Safe checkpoint", ...(head.safe ? [`step ${Relay.int(head.safe.step)}, `, Relay.ago(head.safe.at)] : [head.phase === "deleted" ? "none any more" : "none yet"])],
         ["Validation", head.validation ? `${Relay.share(head.validation.value)} exactly right at step ${Relay.int(head.validation.step)}` : Relay.unknown],
         ["Next", head.next ? Relay.label(head.next) : "nobody proposed"],
         ["Given so far", `${head.hours.toFixed(1)} hours of lease in ${Relay.counted(data.sessions_total, "session")}`],

@@ -1,0 +1,135 @@
+"""Sessions that sleep past their lease while others archive, delete, halt or take over the run: each end is told once,
+truly, and with the advice that helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from relay.archiving import archive, mark_deleted, unarchive
+from relay.changes import Noted
+from relay.errors import Exit
+from relay.lease import Wish, acquire
+from relay.ledger import RunLedger
+from relay.resting import WAIT_S
+from relay.state import Failure
+from storage.base import Denied
+from tests.relay.fake_runtime import Process
+from tests.relay.sessions import PROJECT, RUN, Lab, NoLocks, Session
+from tests.relay.toy import ToyWorkload
+
+HOUR = 3600.0
+AGAIN = "Run the same command again"
+
+
+Others = Callable[[RunLedger, Process], None]
+
+
+def archived(ledger: RunLedger, process: Process) -> None:
+    archive(ledger, process, NoLocks(), session="9" * 32)
+
+
+def deleted(ledger: RunLedger, process: Process) -> None:
+    archived(ledger, process)
+    process.sleep(WAIT_S)
+    mark_deleted(ledger, ledger.store, session="9" * 32)
+
+
+def brought_back(ledger: RunLedger, process: Process) -> None:
+    archived(ledger, process)
+    unarchive(ledger, session="9" * 32)
+
+
+def halted(ledger: RunLedger, process: Process) -> None:
+    lease = acquire(ledger, process, NoLocks(), Wish("8" * 32, "bob", 180.0, 100))
+    failed = Failure(cause="crash", step=20, config_hash="a" * 64, fingerprint="b" * 64)
+    for _ in range(2):
+        lease.note(Noted(cause="crash", text="x", step=20, failure=failed))
+
+
+FATES: list[tuple[Others, str, str]] = [
+    (archived, "was archived on", "runs unarchive chain"),
+    (deleted, "was deleted on", "Choose another run name"),
+    (halted, "is halted", "resume --anyway"),
+    (brought_back, "epoch 1, held by nobody", AGAIN),
+]
+
+
+def asleep(lab: Lab, session: Session, verb: str, part: str, others: Others) -> Session:
+    """It sleeps for a day and two hours at its first such call, and others act an hour later."""
+    other = lab.world.process()
+
+    def fail(now: str, name: str) -> None:
+        if (now, part in name) == (verb, True):
+            session.store.fail = lambda verb, name: None
+            session.process.suspend(WAIT_S + 2 * HOUR)
+            session.process.sleep(1.0)
+
+    def act() -> None:
+        other.start(lambda: others(RunLedger(lab.shared, PROJECT, RUN, other), other))
+
+    session.store.fail = fail
+    session.start()
+    lab.world.at(lab.world.now + HOUR, act)
+    lab.world.run(to_the_end=True)
+    return session
+
+
+@pytest.mark.parametrize(("others", "what", "helps"), FATES)
+def test_a_lost_lease_names_what_helps_and_nothing_that_is_refused(
+    lab: Lab, others: Others, what: str, helps: str
+) -> None:
+    outcome = asleep(lab, lab.session(target_steps=60), "put", "step_20.e1/state.json", others).outcome
+    assert outcome.exit_code == Exit.FENCED
+    assert what in outcome.message and helps in outcome.message
+    assert (AGAIN in outcome.message) == (helps == AGAIN), outcome.message
+    assert ("had committed is safe" in outcome.message) == (others is not deleted)
+
+
+@pytest.mark.parametrize("others", [archived, halted])
+def test_p10_a_failure_on_record_is_the_end_of_its_session_whoever_came_after(lab: Lab, others: Others) -> None:
+    """The release after it met the fence, and the session ended with 76, which advises to run again."""
+    session = lab.session(target_steps=60, workload=ToyWorkload(nan_at=15))
+    session = asleep(lab, session, "after-put_if_absent", "03.json", others)
+    assert lab.kinds()[:4] == ["genesis", "lease", "commit", "incident"]
+    outcome = session.outcome
+    assert outcome.exit_code == Exit.BAD_DATA, outcome.message
+    assert outcome.message.startswith("At step 20 loss is nan.") and "is over" in outcome.message
+    kept = session.ctx.outbox.root / "reports" / "session_e1.json"
+    assert '"bad data"' in kept.read_text() and not list(lab.shared.list(f"runs/{PROJECT}/{RUN}/sessions/"))
+
+
+def test_p5_a_failure_that_others_came_before_is_no_end_of_its_own(lab: Lab) -> None:
+    session = lab.session(target_steps=60, workload=ToyWorkload(nan_at=15))
+    outcome = asleep(lab, session, "put_if_absent", "03.json", archived).outcome
+    assert outcome.exit_code == Exit.FENCED and "loss is nan" not in outcome.message
+    assert "incident" not in lab.kinds()
+
+
+@pytest.mark.parametrize("others", [archived, deleted])
+def test_a_session_that_only_gives_back_too_late_ends_well_and_says_what_others_did(lab: Lab, others: Others) -> None:
+    """It told that the lease runs out by itself in 180 s, a day after others had ended it."""
+    session = asleep(lab, lab.session(target_steps=20, every_steps=1000), "after-put_if_absent", "02.json", others)
+    assert session.outcome.exit_code == Exit.OK
+    assert "is over" in session.outcome.message and session.outcome.message.startswith("Target reached; step 20")
+    assert not any("runs out by itself" in line for line in session.told)
+
+
+@pytest.mark.parametrize("others", [archived, deleted])
+def test_p6_a_step_kept_here_is_not_promised_to_a_next_session_that_is_refused(lab: Lab, others: Others) -> None:
+    session = lab.session(target_steps=40, every_steps=1000, patience_s=20.0)
+
+    def refuse(verb: str, name: str) -> None:
+        if name.startswith("checkpoints/") and not verb.startswith("after-"):
+            raise Denied(name)
+
+    def meanwhile(ledger: RunLedger, process: Process) -> None:
+        session.store.fail = refuse
+        others(ledger, process)
+
+    asleep(lab, session, "put", "state.json", meanwhile)
+    outcome = session.outcome
+    assert outcome.exit_code == Exit.FENCED and str(outcome.unsent) in outcome.message
+    assert "doctor --run chain" in outcome.message
+    assert "push" not in outcome.message and "next session" not in outcome.message

@@ -1,0 +1,140 @@
+"""Runs that nobody may train, and stores that take nothing: what readers are told is left, free, and of help."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from relay import checkup
+from relay.dashboard.data import Seen, document
+from relay.outbox import Outbox
+from relay.plan import Range
+from relay.report import draw, report_document
+from relay.state import RunState
+from storage.base import Denied, QuotaExceeded, Ref
+from storage.wrapper import Wrapper
+from tests.relay.cli import Desk, wrap_stores
+from tests.relay.sessions import Lab, down
+from tests.relay.views import MACHINE, NOW, trained, view
+
+STOPS = {
+    "halted": {"halted": "The same failure came twice."},
+    "archived": {"archived": NOW - 60},
+    "deleted": {"archived": NOW - 90_000, "deleted": NOW - 60, "head": None, "retained": ()},
+}
+
+
+@pytest.mark.parametrize("phase", list(STOPS))
+def test_no_time_is_left_of_a_run_that_nobody_may_train(phase: str) -> None:
+    """A report gave 10 hours of training left, a free lease and whose turn it is."""
+    stopped = view(trained(next="account_1", **STOPS[phase]))
+    told = draw(stopped, MACHINE)
+    assert f"ETA: none: the run is {phase}" in told and f"Lease: none: the run is {phase}" in told
+    assert "of training left" not in told and "none yet" not in told
+    assert report_document(stopped, MACHINE)["eta_training_s"] is None
+    planned_before = Range(NOW, NOW + 1, NOW + 2)
+    page = document(Seen(stopped, finish=planned_before))
+    head = page["header"]
+    assert (head["phase"], head["training_left_s"], head["finish"], head["next"]) == (phase, None, None, None)
+    assert head["lease"] == {"state": "none"} and not any(row["next"] for row in page["accounts"])
+
+
+def test_a_run_that_may_be_trained_is_told_as_before() -> None:
+    alive = view(trained(next="account_1"))
+    told, head = draw(alive, MACHINE), document(Seen(alive, finish=Range(NOW, NOW + 1, NOW + 2)))["header"]
+    assert "ETA: 10 h 38 min to 10 h 46 min" in told and "Lease: free" in told
+    assert head["training_left_s"] and head["finish"] and head["next"] == "account_1"
+
+
+@pytest.mark.parametrize(
+    ("phase", "code", "helps"),
+    [("halted", 65, "resume"), ("archived", 77, "runs unarchive"), ("deleted", 77, "Choose another run name")],
+)
+def test_doctor_says_that_nobody_trains_the_run_and_what_helps(phase: str, code: int, helps: str) -> None:
+    """All was well with an archived run, and a session was refused."""
+    found = [one for one in checkup.run(view(trained(**({"halted": "x"} | STOPS[phase]))), ()) if one.code]
+    assert found[0].code == code and helps in found[0].advice
+    assert len(found) == (2 if phase == "archived" else 1), "and one that was halted before still is, once it is back"
+
+
+def unsent(lab: Lab) -> Outbox:
+    """The first session of the run, which could commit nothing."""
+    session = lab.session(target_steps=40, every_steps=1000, patience_s=20.0)
+    lab.world.at(lab.world.now + 3, lambda: setattr(session.store, "fail", down))
+    assert lab.run(session).unsent is not None
+    return session.ctx.outbox
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "advice"),
+    [
+        ({}, "not committed", "`python rotate_accounts.py push"),
+        ({"archived": NOW}, "not committed", "Once the run may train again, `"),
+        ({"halted": "x"}, "not committed", "Once the run may train again, `"),
+        ({"archived": NOW, "deleted": NOW}, "its run was deleted", "fork --run chain --to chain_2 --from-step 40"),
+    ],
+    ids=["alive", "archived", "halted", "deleted"],
+)
+def test_no_push_is_advised_that_would_be_refused(lab: Lab, changes: dict[str, float], text: str, advice: str) -> None:
+    outbox = unsent(lab)
+    state: RunState = lab.state().model_copy(update=changes)
+    found = next(checkup.unsent(outbox, state))
+    assert text in found.text and advice in found.advice, found
+
+
+class Full(Wrapper):
+    """Not one byte more fits, not even what tells the store's clock."""
+
+    def put(self, name: str, data: bytes | Path) -> Ref:
+        raise QuotaExceeded(f"cannot write {name}: No space left on device. Free some space there and run again.")
+
+    def put_if_absent(self, name: str, data: bytes) -> Ref:
+        return self.put(name, data)
+
+    def now(self) -> float:
+        self.put("a probe", b"")
+        return 0.0
+
+
+@pytest.fixture
+def full(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A run whose disk is full since."""
+    desk.train(3)
+    wrap_stores(monkeypatch, Full)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=10**9, used=10**9, free=0))
+    return desk
+
+
+def test_doctor_knows_how_much_is_free_on_a_full_disk_and_what_helps(full: Desk) -> None:
+    """It said that this is unknown, and that no session has committed."""
+    told = full("doctor", "--run", "r", code=69).out
+    assert "free: 0 kB" in told and "sessions until full: 0: no room" in told and "no session has committed" not in told
+    assert "gc --run r --full --dry-run" in told and "runs list" in told
+    assert "0.0 MB free for sync/" in told, "what else is full"
+    (store,) = full("doctor", "--run", "r", "--json", code=69).json["stores"]
+    assert (store["free_bytes"], store["sessions_until_full"]) == (0, 0)
+
+
+def test_what_makes_room_works_where_there_is_none_and_is_named(full: Desk) -> None:
+    """`gc` asks the store's clock, for which a full disk has no room; `--full` does without."""
+    leftover = next((full.folder / "relay_store" / "checkpoints").glob("*/r")) / "step_9.e0" / "state.json"
+    leftover.parent.mkdir()
+    leftover.write_bytes(b"x")
+    refused = full("gc", "--run", "r", code=69).err
+    assert "`python rotate_accounts.py gc --run r --full`" in refused and leftover.exists()
+    full("gc", "--run", "r", "--full")
+    assert not leftover.exists()
+
+
+def test_why_nobody_knows_how_many_sessions_fit_is_not_invented(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.train(3)
+
+    class Refusing(Wrapper):
+        def put(self, name: str, data: bytes | Path) -> Ref:
+            raise Denied(f"cannot write {name}")
+
+    wrap_stores(monkeypatch, Refusing)
+    assert "no session has committed" not in desk("doctor", "--run", "r", code=69).out

@@ -11,6 +11,8 @@ import torch
 from safetensors.torch import save_file
 
 from trm import parity
+from trm.act import TRM
+from trm.parity_values import computed_values, train_config
 
 FOLDER = Path(__file__).parent.parent / "data" / "trm_parity"
 CASES = {case.name: case for case in parity.load_cases(FOLDER)}
@@ -39,12 +41,12 @@ def own_fixture(folder: Path, batch_at) -> dict[str, torch.Tensor]:
     optimizer |= {"puzzle_emb_weight_decay": 0.1, "ema_rate": 0.9}
     first, second, final = ({"loss": 0.0, "metrics": {}, "grad_norms": {}} for _ in range(3))
     about = {"config": arch, "optimizer": optimizer, "steps": [first, second], "eval": final}
-    config, sizes = parity.train_config(about, "float32")
-    weights = parity.TRM(config.arch, sizes, seed=1).state_dict()
+    config, sizes = train_config(about, "float32")
+    weights = TRM(config.arch, sizes, seed=1).state_dict()
     tensors = {f"{part}/{name}": value.clone() for name, value in weights.items() for part in ("init", "final")}
     for prefix, step in (("batch0", 0), ("batch1", 1), ("eval", 2)):
         tensors |= {f"{prefix}/{name}": value for name, value in vars(batch_at(step)).items()}
-    values = parity.computed_values(parity.Case("own", about, tensors), "float32")
+    values = computed_values(parity.Case("own", about, tensors), "float32")
     places = {"step 0": ("step0", first), "step 1": ("step1", second), "evaluation": ("eval", final)}
     for (quantity, where, name), value in values.items():
         if where == "final":
@@ -56,7 +58,7 @@ def own_fixture(folder: Path, batch_at) -> dict[str, torch.Tensor]:
         else:
             places[where][1][{"metrics": "metrics", "gradient norms": "grad_norms"}[quantity]][name] = value.item()
     # The final weights change what the evaluation computes: compute it again with them.
-    for (quantity, where, name), value in parity.computed_values(parity.Case("own", about, tensors), "float32").items():
+    for (quantity, where, name), value in computed_values(parity.Case("own", about, tensors), "float32").items():
         if where == "evaluation" and quantity in ("logits", "integers"):
             tensors[f"eval/{name}"] = value
         elif where == "evaluation":

@@ -53,16 +53,18 @@ def _tensors(checkpoint: Path, document: StateDocument, wanted: Mapping[str, Ten
         try:
             table = [(TABLE, read_table(checkpoint, document)[0])] if document.table and file == _KEPT[0] else []
             for name, value in (*table, *read_tensors(checkpoint / file)):
-                if name.startswith("ema/") and name not in wanted:
-                    continue
-                if name not in wanted:
+                if name in wanted:
+                    _check_fits(name, value, wanted[name])
+                    yield name, value
+                elif not name.startswith("ema/"):
                     raise ValueError(f"the checkpoint holds {name:.200}, which this network has not")
-                right = wanted[name]
-                if (value.dtype, value.shape) != (right.dtype, right.shape):
-                    raise ValueError(f"{name} is {tuple(value.shape)} where {tuple(right.shape)} belongs")
-                yield name, value
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{file} is not a safetensors file: {error}") from error
+
+
+def _check_fits(name: str, value: Tensor, right: Tensor) -> None:
+    if (value.dtype, value.shape) != (right.dtype, right.shape):
+        raise ValueError(f"{name} is {tuple(value.shape)} where {tuple(right.shape)} belongs")
 
 
 def _sizes(checkpoint: Path, document: StateDocument) -> Sizes:

@@ -10,6 +10,7 @@ own waiting are listed.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 import threading
@@ -82,6 +83,7 @@ def main() -> None:
     parser.add_argument("--train", help="a CSV of puzzles; without it the task's own data")
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--count", type=int, default=4)
+    parser.add_argument("--out", type=Path, help="a folder for checkpoint_stall.json")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="stall-") as name:
         work = workload(args.task, args.train, Path(name))
@@ -93,11 +95,16 @@ def main() -> None:
             stalls.append(trained(work, args.every, checkpoint) - without[-1] * (args.every + 1) / args.every)
             if checkpoint.saving:
                 checkpoint.saving.join()
-    print(f"{args.task} {work.path}: {statistics.median(without) / args.every * 1e3:.2f} ms a step")
+    ms, stall = statistics.median(without) / args.every * 1e3, statistics.median(stalls) * 1e3
+    print(f"{args.task} {work.path}: {ms:.2f} ms a step")
     for part, times in checkpoint.parts.items():
         print(f"  {part:18} {statistics.median(times[1:]) * 1e3:8.1f} ms")
     shown = ", ".join(f"{stall * 1e3:.1f}" for stall in stalls)
-    print(f"stall {statistics.median(stalls) * 1e3:.1f} ms a checkpoint (n = {len(stalls)}: {shown})")
+    print(f"stall {stall:.1f} ms a checkpoint (n = {len(stalls)}: {shown})")
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        found = {"path": work.path, "ms": ms, "stall_ms": stall, "n": len(stalls)}
+        (args.out / "checkpoint_stall.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -188,7 +188,8 @@ def measure(args: argparse.Namespace) -> None:
     )
     print(HEADINGS, flush=True)
     rows: list[dict[str, Any]] = []
-    document = {"environment": fingerprint(torch.device("cuda")), "ceiling_tflops": ceiling, "rows": rows}
+    document = {"environment": fingerprint(torch.device("cuda")), "ceiling_tflops": ceiling}
+    document |= {"step_tflop": tflop, "rows": rows}
     document["loss_difference"] = {}
     for name in names:
         row = child(name, args)

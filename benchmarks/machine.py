@@ -1,0 +1,99 @@
+"""One table of this machine: a step's time, rate, share of a product's and memory, a checkpoint's stall, start-up.
+
+    python benchmarks/machine.py --train TRAIN.csv --out results
+
+Runs, one after another, step_time.py (each way to take a step, the plain one among them), checkpoint_stall.py and
+warm_start.py for each task; their own words go to standard error, their results to a folder each. Without a GPU the
+plain step of sudoku4 is timed, beside its checkpoints. What failed, or is not asked of a task, is a dash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+ON_GPU, ON_CPU = ("sudoku", "sudoku_att", "arc"), ("sudoku4",)
+HEADINGS = ("task", "step", "ms", "TFLOP/s", "share", "GiB", "to plain", "stall ms", "cold s", "warm s")
+WIDTHS = (10, 9, 9, 8, 7, 6, 9, 9, 7, 7)
+
+
+def results(script: str, out: Path, *words: str) -> dict[str, Any] | None:
+    """What a benchmark wrote, whose words go to standard error; None if it wrote nothing."""
+    done = subprocess.run([sys.executable, str(HERE / f"{script}.py"), *words, "--out", str(out)], stdout=sys.stderr)
+    found = out / f"{script}.json"
+    if done.returncode:
+        print(f"{script} {' '.join(words)} ended with {done.returncode}", file=sys.stderr)
+    return dict(json.loads(found.read_text())) if found.exists() else None
+
+
+def start_up(found: dict[str, Any] | None) -> list[float | None]:
+    """Seconds to the first step of the first cold and of the first warm session."""
+    sessions = found["sessions"] if found else []
+    phases = ("import_s", "data_s", "lease_s", "restore_s", "cache_s", "first_step_s")
+    first = {session["kind"]: session["startup"] for session in reversed(sessions)}
+    return [sum(first[kind].get(name, 0.0) for name in phases) if kind in first else None for kind in ("cold", "warm")]
+
+
+def timed(task: str, folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each way to take a step; without a GPU one, of the plain step, with its milliseconds alone."""
+    if not torch.cuda.is_available():
+        return [{"name": "plain"}]
+    found = results("step_time", folder, "--task", task, "--steps", str(args.steps)) or {"rows": []}
+    return [row | {"ceiling": found["ceiling_tflops"], "tflop": found["step_tflop"]} for row in found["rows"]]
+
+
+def rows(task: str, args: argparse.Namespace) -> list[list[Any]]:
+    """The table's lines of a task; stall and start-up are of the step that a session takes, the first."""
+    folder, train = args.out / task, ["--train", args.train] if args.train and task != "sudoku4" else []
+    taken = timed(task, folder, args)
+    session = train or task == "sudoku4"
+    every, steps = ("50", "20") if torch.cuda.is_available() else ("10", "3")
+    words = ["--task", task, *train]
+    stall = results("checkpoint_stall", folder, *words, "--count", "3", "--every", every) if session else None
+    starts = start_up(results("warm_start", folder, *words, "--pairs", "1", "--steps", steps) if session else None)
+    plain = next((row.get("ms") for row in taken if row["name"] == "plain"), None)
+    lines = []
+    for number, row in enumerate(taken):
+        ms = row.get("ms", stall["ms"] if stall else None)
+        rate = row["tflop"] / ms * 1000 if "tflop" in row else None
+        own = [stall["stall_ms"] if stall else None, *starts] if number == 0 else [None] * 3
+        share, ratio = (rate / row["ceiling"] if rate else None), (plain / ms if plain and ms else None)
+        lines.append([task, row["name"], ms, rate, share, row.get("peak_gib"), ratio, *own])
+    return lines
+
+
+def shown(line: list[Any]) -> str:
+    """A line of the table."""
+    texts = ["-" if value is None else value if isinstance(value, str) else f"{value:.2f}" for value in line]
+    return " ".join(f"{text:>{width}}" for text, width in zip(texts, WIDTHS, strict=True))
+
+
+def main() -> None:
+    """Parse arguments, print each task's lines as they come, write machine.json."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train", help="a CSV of 9x9 puzzles, for checkpoints and start-up of the Sudoku tasks")
+    parser.add_argument("--tasks", nargs="+", default=ON_GPU if torch.cuda.is_available() else ON_CPU)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    args = parser.parse_args()
+    args.train = str(Path(args.train).resolve()) if args.train else None
+    card = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    print(f"{card}, torch {torch.__version__}\n{shown(list(HEADINGS))}", flush=True)
+    found = []
+    for task in args.tasks:
+        for line in rows(task, args):
+            print(shown(line), flush=True)
+            found.append(dict(zip(HEADINGS, line, strict=True)))
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "machine.json").write_text(json.dumps({"card": card, "torch": torch.__version__, "rows": found}))
+
+
+if __name__ == "__main__":
+    main()

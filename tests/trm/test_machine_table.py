@@ -1,0 +1,70 @@
+"""The table of benchmarks/machine.py says what its benchmarks found, and a dash for what they did not."""
+
+from __future__ import annotations
+
+import importlib.util
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "machine.py"
+STEPS = {
+    "ceiling_tflops": 800.0,
+    "step_tflop": 40.0,
+    "rows": [{"name": "fused", "ms": 80.0, "peak_gib": 13.5}, {"name": "plain", "ms": 320.0, "peak_gib": 41.0}],
+}
+STARTS = {
+    "sessions": [
+        {"kind": "begin", "startup": {"import_s": 9.0}},
+        {"kind": "cold", "startup": {"import_s": 4.0, "first_step_s": 27.0, "compile_s": 25.0}},
+        {"kind": "warm", "startup": {"import_s": 4.0, "cache_s": 1.0, "first_step_s": 2.0}},
+    ]
+}
+FOUND = {"step_time": STEPS, "checkpoint_stall": {"ms": 90.0, "stall_ms": 5.0}, "warm_start": STARTS}
+
+
+@pytest.fixture
+def machine() -> Any:
+    """benchmarks/machine.py, which no package holds."""
+    spec = importlib.util.spec_from_file_location("benchmark_machine", BENCHMARK)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def lines(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, task: str, train: str | None, gpu: bool, **missing: None
+) -> Any:
+    """The task's lines as words, where the benchmarks found FOUND but for what is `missing`."""
+    found = FOUND | missing
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(machine, "results", lambda script, *_words: found[script])
+    args = Namespace(out=Path("nowhere"), train=train, steps=10)
+    return [machine.shown(line).split() for line in machine.rows(task, args)]
+
+
+def test_the_step_of_a_session_has_its_stall_and_starts(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines(machine, monkeypatch, "sudoku", "train.csv", gpu=True) == [
+        ["sudoku", "fused", "80.00", "500.00", "0.62", "13.50", "4.00", "5.00", "31.00", "7.00"],
+        ["sudoku", "plain", "320.00", "125.00", "0.16", "41.00", "1.00", "-", "-", "-"],
+    ]
+
+
+def test_without_puzzles_no_session_is_timed(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines(machine, monkeypatch, "arc", None, gpu=True)[0][7:] == ["-", "-", "-"]
+
+
+def test_what_failed_is_a_dash(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = lines(machine, monkeypatch, "sudoku", "train.csv", gpu=True, checkpoint_stall=None, warm_start=None)
+    assert found[0][7:] == ["-", "-", "-"]
+    assert lines(machine, monkeypatch, "sudoku", "train.csv", gpu=True, step_time=None) == []
+
+
+def test_without_a_gpu_the_plain_step_is_timed(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines(machine, monkeypatch, "sudoku4", None, gpu=False) == [
+        ["sudoku4", "plain", "90.00", "-", "-", "-", "-", "5.00", "31.00", "7.00"]
+    ]

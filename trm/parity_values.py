@@ -60,7 +60,7 @@ def train_config(about: dict[str, Any], dtype: str) -> tuple[TrainConfig, Sizes]
     return config, Sizes(theirs["seq_len"], theirs["vocab_size"], theirs["num_puzzle_identifiers"])
 
 
-class _Recorder(TRM):
+class Recorder(TRM):
     """A TRM that remembers the output of its last forward."""
 
     last: Output
@@ -90,8 +90,8 @@ def computed_values(fixture: Fixture, dtype: str) -> Values:
     state = TrainState(config, sizes)
     load_named(state.model, fixture.group("init/"))
     state.reset_ema()
-    state.model.__class__ = _Recorder
-    assert isinstance(state.model, _Recorder)
+    state.model.__class__ = Recorder
+    assert isinstance(state.model, Recorder)
     found: Values = {}
     for k in range(len(fixture.about["steps"])):
         metrics = EagerStep()(state, Batch(**fixture.group(f"batch{k}/")))

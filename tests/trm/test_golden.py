@@ -14,7 +14,7 @@ from trm.config import Arch, TrainConfig
 from trm.data.dataset import Batch
 from trm.losses import loss_and_metrics
 from trm.model import Sizes
-from trm.parity import _Recorder
+from trm.parity_values import Recorder
 from trm.train import EagerStep, TrainState
 
 FOLDER = Path(__file__).parent.parent / "data" / "trm_golden"
@@ -81,9 +81,9 @@ def check_output(kind: str, output: Output, metrics: torch.Tensor, rel: float) -
 @pytest.mark.slow
 def test_mlp_training_step() -> None:
     state = golden_state("mlp")
-    state.model.__class__ = _Recorder
+    state.model.__class__ = Recorder
     metrics = EagerStep()(state, golden_batch())
-    assert isinstance(state.model, _Recorder)
+    assert isinstance(state.model, Recorder)
     check_output("mlp", state.model.last, metrics, 1e-4)
     expected = TRAIN["mlp"][0]
     assert state.model.last.halted.tolist() == expected["halted"]

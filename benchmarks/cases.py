@@ -11,6 +11,7 @@ import torch
 from trm.config import Arch, TrainConfig
 from trm.data.augment import sudoku
 from trm.data.dataset import IGNORE, Batch, Dataset
+from trm.layers import inner_width
 from trm.model import Sizes
 from trm.presets import preset
 
@@ -70,11 +71,8 @@ def step_tflop(config: TrainConfig, sizes: Sizes) -> float:
     arch: Arch = config.arch
     length, width = sizes.seq_len + arch.prefix_len, arch.hidden_size
     tokens = config.batch_size * length
-
-    def inner(dim: int) -> int:
-        return -(-round(arch.expansion * dim * 2 / 3) // 256) * 256
-
-    mixer = 6 * tokens * width * inner(length) if arch.mlp_t else tokens * (8 * width**2 + 4 * length * width)
-    block = mixer + 6 * tokens * width * inner(width)
+    attention = tokens * (8 * width**2 + 4 * length * width)
+    mixer = 6 * tokens * width * inner_width(length, arch.expansion) if arch.mlp_t else attention
+    block = mixer + 6 * tokens * width * inner_width(width, arch.expansion)
     calls = (arch.H_cycles + 2) * (arch.L_cycles + 1)
     return block * arch.L_layers * calls / 1e12

@@ -104,12 +104,17 @@ class CastedEmbedding(nn.Module):
         return self.embedding_weight.to(self.dtype)
 
 
+def inner_width(width: int, expansion: float) -> int:
+    """Of a SwiGLU: 2/3 * expansion * width, up to a multiple of 256."""
+    return -(-round(expansion * width * 2 / 3) // 256) * 256
+
+
 class SwiGLU(nn.Module):
-    """down(silu(gate) * up) over the last axis; the inner width is 2/3 * expansion * width, up to a multiple of 256."""
+    """down(silu(gate) * up) over the last axis; gate and up have the inner width."""
 
     def __init__(self, width: int, expansion: float) -> None:
         super().__init__()
-        inner = -(-round(expansion * width * 2 / 3) // 256) * 256
+        inner = inner_width(width, expansion)
         self.gate_up_proj = CastedLinear(width, 2 * inner)
         self.down_proj = CastedLinear(inner, width)
 

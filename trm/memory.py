@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 
 from trm.config import Arch, TrainConfig
+from trm.layers import inner_width
 from trm.model import DTYPES, Sizes
 from trm.presets import TaskError
 
@@ -162,22 +163,17 @@ def _item(arch: Arch) -> int:
     return DTYPES[arch.forward_dtype].itemsize
 
 
-def _inner(width: int, arch: Arch) -> int:
-    """As trm/layers.py's SwiGLU."""
-    return -(-round(arch.expansion * width * 2 / 3) // 256) * 256
-
-
 def _parameters(arch: Arch, sizes: Sizes) -> int:
     width, length = arch.hidden_size, _length(arch, sizes)
-    mixer = 3 * length * _inner(length, arch) if arch.mlp_t else 4 * width * width
-    block = mixer + 3 * width * _inner(width, arch)
+    mixer = 3 * length * inner_width(length, arch.expansion) if arch.mlp_t else 4 * width * width
+    block = mixer + 3 * width * inner_width(width, arch.expansion)
     return arch.L_layers * block + 2 * sizes.vocab_size * width + 2 * width + 2
 
 
 def _products(arch: Arch, sizes: Sizes) -> tuple[int, int]:
     """Values a row has in the inner width of the token mixer (0 with attention) and of the channel MLP."""
     length, width = _length(arch, sizes), arch.hidden_size
-    return width * _inner(length, arch) if arch.mlp_t else 0, length * _inner(width, arch)
+    return width * inner_width(length, arch.expansion) if arch.mlp_t else 0, length * inner_width(width, arch.expansion)
 
 
 def _eager_block(arch: Arch, sizes: Sizes, wide: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,11 @@ from relay.committer import Told
 from relay.errors import BadConfig, BadData
 from relay.kind import Refit
 from relay.ledger import RunLedger, View
-from relay.manifest import Manifest
 from relay.names import Names
 from relay.outbox import Outbox
 from relay.packed import LocalFile, Packed
 from relay.packing import put_manifest
-from relay.restore import fetch_unheld
+from relay.restore import as_packed, fetch_unheld
 from relay.state import Checkpoint, Origin, RunState
 from relay.transfers import Show, silent
 from relay.trouble import speaking
@@ -57,20 +57,18 @@ def copy_checkpoint(ledger: RunLedger, parent: View, key: Key, branch: Branch) -
     `ledger` is the parent's. Raises BadData (65) if the parent does not retain `key`, or no longer, or it is damaged;
     BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
     """
-    state = parent.state
+    state, outbox = parent.state, Outbox(branch.scratch)
     checkpoint = state.checkpoint(key)
     if checkpoint is None:
         steps = ", ".join(f"{c.step:,}" for c in state.retained) or "none"
         raise BadData(f"Run {state.run} retains no checkpoint of step {key[0]:,}. It retains steps {steps}.")
-    outbox = Outbox(branch.scratch)
     try:
         manifest = fetch_unheld(checkpoint, ledger, state, branch.store, outbox, branch.show)
-        with speaking(branch.store, "The checkpoint could not be copied"):
-            _claim(branch, manifest=checkpoint.sha256)
-            head = _put(branch, manifest, outbox.folder(key), checkpoint.base is not None, checkpoint.metric)
+        packed = as_packed(state, manifest, checkpoint.base)
+        contents = {"manifest": checkpoint.sha256}
+        return _copy(parent, packed, outbox.folder(key), branch, contents, checkpoint.metric)
     finally:
         outbox.remove(key)
-    return head, _origin(parent, manifest)
 
 
 def copy_unsent(parent: View, packed: Packed, outbox: Outbox, branch: Branch) -> tuple[Checkpoint, Origin]:
@@ -78,10 +76,8 @@ def copy_unsent(parent: View, packed: Packed, outbox: Outbox, branch: Branch) ->
 
     Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
     """
-    with speaking(branch.store, "The checkpoint could not be copied"):
-        _claim(branch, unsent=digest(dumps(packed.model_dump(mode="json"))))
-        head = _put(branch, packed, outbox.folder(packed.key), packed.base is not None)
-    return head, _origin(parent, packed)
+    contents = {"unsent": digest(dumps(packed.model_dump(mode="json")))}
+    return _copy(parent, packed, outbox.folder(packed.key), branch, contents)
 
 
 def put_weights(branch: Branch, packed: Packed, origin: Origin) -> Checkpoint:
@@ -90,8 +86,8 @@ def put_weights(branch: Branch, packed: Packed, origin: Origin) -> Checkpoint:
     Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
     """
     with speaking(branch.store, "The weights could not be stored"):
-        _claim(branch, weights=origin.entry, state=packed.state_hash)
-        return _store(packed, branch.scratch, branch, None, packed.base is not None)
+        _claim(branch, {"weights": origin.entry, "state": packed.state_hash})
+        return _store(branch, packed, branch.scratch)
 
 
 def first_of(branch: Branch, saved: Saved, folder: Path, config_hash: str, fingerprint: dict[str, str]) -> Packed:
@@ -120,14 +116,39 @@ def only_here(outbox: Outbox, state: RunState) -> list[Packed]:
     return [packed for packed in found if (packed.run_id, packed.config_hash) == mine and outbox.intact(packed)]
 
 
-def _origin(parent: View, copied: Manifest | Packed) -> Origin:
+def _copy(
+    parent: View,
+    packed: Packed,
+    folder: Path,
+    branch: Branch,
+    contents: Mapping[str, str],
+    metric: float | None = None,
+) -> tuple[Checkpoint, Origin]:
+    """A checkpoint of the parent's that lies in `folder`, as it is or as the branch's configuration wants it.
+
+    Raises what a refit does, too.
+    """
     state = parent.state
-    return Origin(
-        project=state.project, run=state.run, entry=parent.digest, step=copied.step, state_hash=copied.state_hash
+    origin = Origin(
+        project=state.project, run=state.run, entry=parent.digest, step=packed.step, state_hash=packed.state_hash
     )
+    with speaking(branch.store, "The checkpoint could not be copied"):
+        _claim(branch, contents)
+        if branch.change is not None:
+            packed, folder = _refitted(branch, branch.change, packed, folder)
+            metric = None  # of another configuration's state
+        return _store(branch, packed, folder, metric), origin
 
 
-def _claim(branch: Branch, **contents: str) -> None:
+def _refitted(branch: Branch, change: Refitted, packed: Packed, folder: Path) -> tuple[Packed, Path]:
+    """The state as one of the branch's configuration, and where that lies."""
+    out = branch.scratch / "refitted"
+    out.mkdir()
+    saved = change.refit(folder, out)
+    return first_of(branch, saved, out, change.config_hash, packed.fingerprint), out
+
+
+def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
     """Take the new run's name for exactly these contents: a fork never overwrites files of another one.
 
     Whoever copies the same checkpoint with the same program writes the same bytes, so a fork that broke off can be
@@ -151,39 +172,15 @@ def _claim(branch: Branch, **contents: str) -> None:
         )
 
 
-def _put(
-    branch: Branch, parent: Manifest | Packed, folder: Path, lends: bool, metric: float | None = None
-) -> Checkpoint:
-    """The parent's checkpoint as it is, or as the branch's configuration wants it. Raises what its refit does."""
-    if branch.change is None:
-        return _store(parent, folder, branch, metric, lends)
-    out = branch.scratch / "refitted"
-    out.mkdir()
-    saved = branch.change.refit(folder, out)
-    packed = first_of(branch, saved, out, branch.change.config_hash, parent.fingerprint)
-    return _store(packed, out, branch, None, packed.base is not None)
-
-
-def _store(copied: Manifest | Packed, folder: Path, branch: Branch, metric: float | None, lends: bool) -> Checkpoint:
+def _store(branch: Branch, packed: Packed, folder: Path, metric: float | None = None) -> Checkpoint:
     """The files in `folder` under the new run's own prefix, borrowed ones too, and their manifest."""
     names = branch.names
-    keys = {file.name: names.checkpoint(copied.step, 0) + file.name for file in copied.files}
-    sent = branch.show(f"sending step {copied.step:,}", sum(file.size for file in copied.files))
+    keys = {file.name: names.checkpoint(packed.step, 0) + file.name for file in packed.files}
+    sent = branch.show(f"sending step {packed.step:,}", packed.bytes)
     files = upload(branch.store, folder, keys, sent=sent)
-    packed = Packed(
-        project=names.project,
-        run=names.run,
-        run_id=branch.run_id,
-        step=copied.step,
-        epoch=0,
-        parent=None,
-        state_hash=copied.state_hash,
-        files=tuple(LocalFile(name=f.name, size=f.size, sha256=f.sha256) for f in copied.files),
-        config_hash=copied.config_hash,
-        fingerprint=copied.fingerprint,
-        metrics=copied.metrics,
-        base=(copied.step, 0) if lends else None,
-    )
-    promised = copied.next
+    own = {"project": names.project, "run": names.run, "run_id": branch.run_id, "epoch": 0, "parent": None}
+    shares_nothing = {"borrowed": (), "base": (packed.step, 0) if packed.base else None}
+    mine = packed.model_copy(update=own | shares_nothing)
+    promised = packed.next
     following = StepDigest(promised.step, promised.path, promised.digest) if promised else None
-    return put_manifest(branch.store, names, Told(packed, following, metric), files, branch.code_version)
+    return put_manifest(branch.store, names, Told(mine, following, metric), files, branch.code_version)

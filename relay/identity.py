@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -11,7 +12,7 @@ from relay.advice import command
 from relay.changes import Genesis
 from relay.clock import Runtime
 from relay.endpoint import ensure_tested
-from relay.errors import BadConfig
+from relay.errors import BadConfig, RelayError
 from relay.ledger import RunLedger, View
 from relay.names import FRAGMENT, Names, nearest, one_edit_apart
 from relay.pinned import config_hash
@@ -20,7 +21,7 @@ from relay.salvage import salvage
 from relay.state import Checkpoint, Origin
 from relay.storeid import begin_store, begins_by_itself, read_identity
 from relay.whereabouts import NOWHERE, absent
-from storage.base import Store
+from storage.base import Store, StoreError
 from storage.mounts import evaporates
 
 
@@ -95,6 +96,32 @@ def require_run(stores: Pair, project: str, run: str) -> Opened:
     if found is None:
         raise unknown_run(stores, project, run, stores.registry().runs())
     return found
+
+
+@contextmanager
+def taking_name(stores: Pair, project: str, run: str, option: str) -> Iterator[BadConfig]:
+    """Around what makes a run under a name that must be free, given by `option`; yields what to raise if it is not.
+
+    Raises that (78) too where anything fails after another has begun the run, whose sessions may have cleared what
+    was stored for this one.
+    """
+    refused = BadConfig(f"There is a run {run} already. Choose another name with {option}.")
+    if open_run(stores, project, run):
+        raise refused
+    try:
+        yield refused
+    except (RelayError, StoreError) as error:
+        if error is not refused and _is_begun(stores, project, run):
+            raise refused from error
+        raise
+
+
+def _is_begun(stores: Pair, project: str, run: str) -> bool:
+    """Whether that can be seen; what hinders the look is told by the failure that led to it."""
+    try:
+        return open_run(stores, project, run) is not None
+    except (RelayError, StoreError):
+        return False
 
 
 def salvaged_run(stores: Pair, project: str, run: str) -> Opened | None:

@@ -116,7 +116,7 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
         except (Missing, Corrupt) as error:
             raise _damaged(manifest, error) from error
         else:
-            outbox.arrived(_packed(state, manifest, checkpoint.base))
+            outbox.arrived(as_packed(state, manifest, checkpoint.base))
         finally:
             outbox.drop_incoming()
     return manifest
@@ -207,7 +207,7 @@ def own_ref(store: Store, key: str, ref: str) -> Ref:
     return Ref(ref)
 
 
-def _packed(state: RunState, manifest: Manifest, base: Key | None) -> Packed:
+def as_packed(state: RunState, manifest: Manifest, base: Key | None) -> Packed:
     """The checkpoint as this machine's backup describes it."""
     return Packed(
         project=state.project,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,9 +26,9 @@ from relay.commands.common import (
 from relay.commands.reading import open_stores
 from relay.commands.weights import choose
 from relay.config import Resolved, leaves
-from relay.errors import BadConfig, BadData
+from relay.errors import BadData
 from relay.fork import Branch, Refitted, copy_checkpoint, copy_unsent, only_here
-from relay.identity import Opened, Pair, begin_run, open_run, require_run, salvaged_run
+from relay.identity import Opened, Pair, begin_run, require_run, salvaged_run, taking_name
 from relay.names import Names
 from relay.outbox import outbox_of
 from relay.pinned import config_hash, difference
@@ -54,38 +55,47 @@ def fork(
     resolved = app.settle(overrides, config, {"run": run})
     settings, stores = resolved.settings, open_stores(app, resolved, read_only=False)
     parent, before = parent_of(resolved, stores)
-    if open_run(stores, settings.project, to):
-        raise _taken(to)
-    stores.ensure_tested()
-    changes = said(app, resolved)
-    pinned = app.kind.forked(before, changes, resolved.workload, resolved.path(settings.data_dir))
+    with taking_name(stores, settings.project, to, "--to") as taken:
+        stores.ensure_tested()
+        new = settled(app, resolved, before)
+        head, origin = copied(app, resolved, parent, stores.checkpoints, to, step, new.refitted)
+        made = begin_run(
+            stores, settings.project, to, new.pinned, new=True, ephemeral=True, init=True, origin=origin, head=head
+        )
+        if not made.begun:
+            raise taken
+    document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
+    emit(as_json, document, told(settings.run, to, head.step, new, overrides or ()))
+
+
+@dataclass(frozen=True)
+class New:
+    """The settings of the fork, and what they are to its parent's."""
+
+    pinned: dict[str, Any]
+    said: dict[str, Any]
+    """Those of the training that the command line itself changes."""
+    differing: dict[str, Any]
+    refitted: Refitted | None
+    """None: the state goes on as it is."""
+
+
+def settled(app: App, resolved: Resolved[BaseModel], before: dict[str, Any]) -> New:
+    """The parent's settings with what the command line changes. Raises BadConfig (78) where no state can follow."""
+    own = leaves(app.kind.model)
+    said = {key: value for key, value, where in resolved.values() if where.startswith("command line") and key in own}
+    pinned = app.kind.forked(before, said, resolved.workload, resolved.path(resolved.settings.data_dir))
     differing = {one.key: one.mine for one in difference(before, pinned)}
     refit = app.kind.refit(differing, pinned)
-    change = Refitted(refit, config_hash(pinned)) if refit else None
-    head, origin = copied(app, resolved, parent, stores.checkpoints, to, step, change)
-    made = begin_run(
-        stores, settings.project, to, pinned, new=True, ephemeral=True, init=True, origin=origin, head=head
-    )
-    if not made.begun:
-        raise _taken(to)
-    document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
-    given = [text for text in overrides or () if text.lstrip("+").partition("=")[0] in changes]
-    emit(as_json, document, told(settings.run, to, head.step, given, change, differing))
+    return New(pinned, said, differing, Refitted(refit, config_hash(pinned)) if refit else None)
 
 
-def said(app: App, resolved: Resolved[BaseModel]) -> dict[str, Any]:
-    """Settings of the training that the command line itself changes."""
-    own = leaves(app.kind.model)
-    return {key: value for key, value, where in resolved.values() if where.startswith("command line") and key in own}
-
-
-def told(
-    parent: str, to: str, step: int, given: Sequence[str], change: Refitted | None, differing: Iterable[str]
-) -> str:
+def told(parent: str, to: str, step: int, new: New, overrides: Sequence[str]) -> str:
     """What people read: what began, of what, and how to go on."""
-    how = " with its weights and moments and a fresh carry" if change else ""
+    given = [text for text in overrides if text.lstrip("+").partition("=")[0] in new.said]
+    how = " with its weights and moments and a fresh carry" if new.refitted else ""
     text = f"Run {to} begins at step {step:,} of {parent}{how}: {command('run', to, *given)}"
-    if any(key.startswith("data.") for key in differing):
+    if any(key.startswith("data.") for key in new.differing):
         text += f"\nIts validation rows may be rows that {parent} trained on: judge it by its test rows."
     return text
 
@@ -132,7 +142,3 @@ def chosen(state: RunState, step: int | None, here: Iterable[int]) -> Checkpoint
     except BadData as error:
         steps = ", ".join(f"{n:,}" for n in here)
         raise BadData(f"{error} This machine alone also has {steps}." if steps else str(error)) from error
-
-
-def _taken(name: str) -> BadConfig:
-    return BadConfig(f"There is a run {name} already. Choose another name with --to.")

@@ -27,7 +27,7 @@ from relay.commands.opening import Opening, target_of
 from relay.config import Resolved
 from relay.errors import BadConfig
 from relay.fork import Branch, first_of, put_weights
-from relay.identity import begin_run, check_similar, open_run
+from relay.identity import Opened, begin_run, check_similar, open_run, taking_name
 from relay.links import WEIGHTS_ONLY
 from relay.names import Names
 from relay.packed import Packed
@@ -56,8 +56,6 @@ def import_weights(
     resolved = app.settle(overrides, config, {"run": run, "ephemeral": True if ephemeral else None})
     settings = resolved.settings
     opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)
-    if open_run(opening.stores, settings.project, settings.run):
-        raise _taken(settings.run)
     origin, notes = begun(opening, app.cwd / weights)
     document = {"schema": "relay.import/1", "run": settings.run, "file": str(weights), "exact": False, "notes": notes}
     emit(as_json, {**document, "sha256": origin.entry}, told(resolved, weights, notes, overrides or ()))
@@ -66,6 +64,7 @@ def import_weights(
 def begin_or_check(opening: Opening) -> None:
     """What `load_checkpoint` asks of a session: a new run begins from that file, and an old one must have begun so.
 
+    Of several sessions that ask at once one begins it, and the others find it begun.
     Raises BadConfig (78) if it began otherwise or its name is one edit away from another run's, PolicyRefused (77) if
     the account may not train it, BadData (65) if the file does not fit.
     """
@@ -73,13 +72,8 @@ def begin_or_check(opening: Opening) -> None:
     if settings.load_checkpoint is None:
         return
     weights = opening.resolved.path(settings.load_checkpoint)
-    found = open_run(opening.stores, settings.project, settings.run)
+    found = open_run(opening.stores, settings.project, settings.run) or _begin(opening, weights)
     if found is None:
-        opening.ask(None)
-        if not opening.new:
-            check_similar(settings.project, settings.run, opening.stores.registry().runs())
-        for note in begun(opening, weights)[1]:
-            opening.tell(f"{weights.name}: {note}.")
         return
     origin = found.view.state.origin
     mine = file_digest(weights)[1] if weights.is_file() else None
@@ -90,20 +84,38 @@ def begin_or_check(opening: Opening) -> None:
         )
 
 
+def _begin(opening: Opening, weights: Path) -> Opened | None:
+    """Begin the run from that file; the run as it is where another session has begun it meanwhile. Raises as above."""
+    settings = opening.resolved.settings
+    opening.ask(None)
+    if not opening.new:
+        check_similar(settings.project, settings.run, opening.stores.registry().runs())
+    try:
+        notes = begun(opening, weights)[1]
+    except BadConfig:
+        if found := open_run(opening.stores, settings.project, settings.run):
+            return found
+        raise
+    for note in notes:
+        opening.tell(f"{weights.name}: {note}.")
+    return None
+
+
 def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
     """A new run that begins from the file; returns where it came from, and lines for people."""
     app, resolved = opening.app, opening.resolved
     settings = resolved.settings
-    opening.stores.ensure_tested()
-    workload = opening.workload(target_of(app, resolved, None))
-    notes = list(app.kind.start_from(workload, weights))
-    head, origin = stored(app, resolved, opening, workload, weights)
-    made = begin_run(
-        opening.stores, settings.project, settings.run, workload.config(),
-        new=True, ephemeral=settings.ephemeral, init=True, origin=origin, head=head,
-    )  # fmt: skip
-    if not made.begun:
-        raise _taken(settings.run)
+    with taking_name(opening.stores, settings.project, settings.run, "--run") as taken:
+        opening.stores.ensure_tested()
+        workload = opening.workload(target_of(app, resolved, None))
+        notes = list(app.kind.start_from(workload, weights))
+        head, origin = stored(app, resolved, opening, workload, weights)
+        made = begin_run(
+            opening.stores, settings.project, settings.run, workload.config(),
+            new=True, ephemeral=settings.ephemeral, init=True, origin=origin, head=head,
+        )  # fmt: skip
+        if not made.begun:
+            raise taken
     for note in made.notes:
         opening.tell(note)
     return origin, notes
@@ -145,7 +157,3 @@ def packed_start(branch: Branch, workload: Workload) -> Packed:
 def named(weights: Path) -> str:
     """The file's name in the letters that the ledger takes for a name."""
     return re.sub(r"[^a-z0-9_-]", "-", weights.name.lower()).strip("-_")[:60] or "weights"
-
-
-def _taken(name: str) -> BadConfig:
-    return BadConfig(f"There is a run {name} already. Choose another name with --run.")

@@ -45,6 +45,13 @@ class Parts:
         link = self.lease.state.link_of(self.lease.epoch)
         return link.from_step if link else self.lease.state.step
 
+    @property
+    def made_step(self) -> int | None:
+        """The newest step that this session has committed: the durable one, as long as no other could commit."""
+        if not self.writer.made:
+            return None
+        return self.lease.state.step if self.lease.lost is None else self.writer.made[-1].step
+
     def outcome(self, code: Exit, message: str, error: RelayError | None = None) -> Outcome:
         """What the session has come to, with an exit code."""
         return Outcome(
@@ -52,6 +59,7 @@ class Parts:
             message=message,
             durable_step=self.lease.state.step,
             from_step=self.from_step,
+            made_step=self.made_step,
             epoch=self.lease.epoch,
             commits=self.writer.commits,
             certified=self.verdict.certified,

@@ -52,6 +52,11 @@ class Genesis(Strict):
     head: Checkpoint | None = None
 
 
+DEAD, SILENT, LATE = "process on the same machine is gone", "no sign of life", "past its latest end"
+GONE = frozenset({DEAD, SILENT, LATE})
+"""How a session that never released was found to be gone, and so how its link ends."""
+
+
 class TookOver(Strict):
     """How the predecessor that never released was found to be gone (P5), and what it had given (P12)."""
 

@@ -16,7 +16,7 @@ from relay.resting import stopped
 from relay.state import RunState
 from relay.status import AccountRow, View
 from relay.verification import Checked, Incidental
-from relay.wording import duration
+from relay.wording import counted, duration
 from relay.zones import local
 
 COPIES_HERE = 4
@@ -37,7 +37,7 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         yield Finding("run", False, f"halted: {state.halted}", _way_out(view.run), int(Exit.BAD_DATA))
     yield from lease(view)
     if state.deaths:
-        text = f"{state.deaths} sessions ended without a release since the last commit"
+        text = f"{counted(state.deaths, 'session')} ended without a release since the last commit"
         yield Finding("run", False, text, "If they were not killed on purpose, look at sync/logs on those machines.")
     for one in damage:
         means = verdict.rotted_entry() if one.rotted else verdict.void_entry(False)

@@ -143,6 +143,8 @@ class Outcome:
     durable_step: int | None
     """The head's step as far as this session knows; None if it could not read the ledger."""
     from_step: int = 0
+    made_step: int | None = None
+    """The newest step that it has committed itself; None for none."""
     epoch: int = 0
     commits: int = 0
     certified: Certified = "unknown"

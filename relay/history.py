@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from relay.changes import GONE
 from relay.gpus import same_gpu
 from relay.state import Link
 from relay.team import DAY_S, Speeds
 
-DIED = frozenset(
+DIED = GONE | frozenset(
     {
-        "no sign of life",
-        "past its latest end",
         "crashed",
         "failed",
         "bad data",
@@ -22,7 +21,7 @@ DIED = frozenset(
         "fenced",
     }
 )
-"""Ends of links that cost work (relay/ends.py, relay/lease.py)."""
+"""Ends of links that cost work (relay/changes.py, relay/ends.py)."""
 NO_SESSIONS = frozenset({"pushed", "nothing left to push", "account trains another run", "open"})
 """Ends of links that trained nothing by design, or have not ended."""
 TINY_S = 0.001

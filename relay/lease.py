@@ -236,11 +236,11 @@ def _obstacle(
         beat = sign_of_life(store, ledger.names, holder.epoch, holder.beat)
         sign = newest_sign(holder.since, beat, now)
         if locks.is_dead(holder.session):
-            return _gone(holder, min(sign, now), "process on the same machine is gone")
+            return _gone(holder, min(sign, now), changes.DEAD)
         held = watch.look(holder, sign, now, runtime.monotonic())
     if held is not None:
         return held
-    return _gone(holder, min(sign, now), "past its latest end" if _past_end(holder, now) else "no sign of life")
+    return _gone(holder, min(sign, now), changes.LATE if _past_end(holder, now) else changes.SILENT)
 
 
 def _past_end(holder: Holder, now: float) -> bool:

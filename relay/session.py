@@ -157,7 +157,8 @@ def _hold(parts: Parts, work: Work) -> Outcome:
         leave_report(parts, parts.outcome(Exit.BUG, ""), holding.reason)
         raise
     else:
-        text = f"{ends.sentence(holding.reason)}{ends.asked(ctx)}; step {lease.state.step:,} is committed."
+        step = lease.state.step if parts.made_step is None else parts.made_step
+        text = f"{ends.sentence(holding.reason)}{ends.asked(ctx)}; step {step:,} is committed."
         text += f" {lease.lost}" if lease.lost else ""
         outcome = parts.outcome(code, text)
     leave_report(parts, outcome, holding.reason)

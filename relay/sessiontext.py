@@ -32,6 +32,8 @@ def read_report(store: Store, names: Names, state: RunState, epoch: int) -> tupl
     Anybody who may write the store may have written it, so it must at least be of this run and epoch.
     """
     place = find(store, names.session(epoch))
+    if place is None and state.deleted is not None:
+        return None, "Its report went with the run, which was deleted."
     if place is None:
         return None, "It left no report: it was killed, lost its lease, had no time left, or is of an earlier version."
     try:

@@ -64,13 +64,13 @@ def _stalls(seconds: Sequence[float]) -> dict[str, float] | None:
 
 def sentence(outcome: Outcome) -> str:
     """For people: what happened, what is durable, and how much a kill could have cost."""
-    if not outcome.commits or outcome.exit_code == Exit.FENCED:  # what is durable then may be others' work
+    if outcome.made_step is None or outcome.exit_code == Exit.FENCED:  # what is durable then may be others' work
         return f"{outcome.message} Durable step: {_step(outcome)}."
     link = briefly(outcome.certified, outcome.why)
     slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # else goodput would not follow from what is told
     start = f", after {duration(outcome.start_s)} of starting up" if slow else ""
     return (
-        f"{outcome.message} Steps {outcome.from_step:,} to {_step(outcome)} in {duration(outcome.total_s)} "
+        f"{outcome.message} Steps {outcome.from_step:,} to {outcome.made_step:,} in {duration(outcome.total_s)} "
         f"({duration(outcome.train_s)} of training{start}, goodput {outcome.goodput:.0%}), "
         f"{counted(outcome.commits, 'commit')}; a kill could have cost at most "
         f"{duration(outcome.interval_s + outcome.latency_s)} of work.{f' {link}' if link else ''} "

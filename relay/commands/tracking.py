@@ -15,6 +15,7 @@ from relay.identity import Pair
 from relay.ledger import RunLedger
 from relay.paragraphs import terminal_width
 from relay.redact import nameless
+from relay.resting import stopped
 from relay.roster import row_of
 from relay.sessionstable import session, sessions_document, sessions_text
 from relay.sessiontext import agrees, markdown, of_link, plain, read_report
@@ -62,7 +63,8 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     names = names_in(stores) if redacted else {}
     label = link.account if redacted else label_of(accounts(stores), link.account)
     addresses = {} if redacted else resolved.addresses
-    command = command_for(report.next, state.run, addresses) if report and report.next else None
+    proposed = report.next if report and not stopped(state) else None
+    command = command_for(proposed, state.run, addresses) if proposed else None
     text = markdown(report, label) if report else of_link(link, state, why)
     page = markdown(report, label, command) if report else text
     whole = {

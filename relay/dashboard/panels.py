@@ -26,6 +26,8 @@ ADVICE = {
     "recomputed": "Compare the two sessions' devices and versions: one of them computes other bits.",
     "void-entry": "Ask who else writes to the store: somebody wrote an entry that no session may write.",
     "resumed": "Nothing: a person cleared the halt.",
+    "archived": "Nothing: a person put the run away; runs unarchive brings it back.",
+    "unarchived": "Nothing: the run may train again.",
     "killed": "Nothing is lost but the steps since its last commit. Shorter sessions or more commits lose less.",
     "fenced": "Another session took over while this one was silent. Check that machine's network.",
     "tracker": "Nothing is lost: the next session or track brings that tracker up to date from the ledger.",

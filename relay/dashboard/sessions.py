@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from relay.certify import FIRST_SESSION, SENT_AGAIN
+from relay.changes import GONE
 from relay.dashboard.history import Committed
 from relay.history import DIED
 from relay.sessionreport import SessionReport, per_hour
@@ -15,7 +16,6 @@ from relay.state import Link
 from relay.wording import printable
 
 MOST_SESSIONS = 500
-KILLED = frozenset({"no sign of life", "past its latest end"})
 PLANNED = frozenset({"budget used", "asked to stop", "spot notice"})
 BROKEN_OFF = ("terminated", "interrupted")
 
@@ -26,7 +26,7 @@ def kind_of_end(link: Link) -> str:
         return "open"
     if link.end == "target reached":
         return "reached"
-    if link.end in KILLED:
+    if link.end in GONE:
         return "killed"
     if link.end == "fenced":
         return "fenced"

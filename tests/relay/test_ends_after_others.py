@@ -8,12 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from relay.archiving import archive, mark_deleted, unarchive
-from relay.changes import Noted
+from relay.changes import Commit, Noted, Release
+from relay.commands.outcomes import sentence
 from relay.errors import Exit
 from relay.lease import Wish, acquire
 from relay.ledger import RunLedger
+from relay.names import Names
 from relay.resting import WAIT_S
-from relay.state import Failure
+from relay.state import Failure, RunState
 from storage.base import Denied
 from tests.relay.fake_runtime import Process
 from tests.relay.sessions import PROJECT, RUN, Lab, NoLocks, Session
@@ -34,6 +36,23 @@ def deleted(ledger: RunLedger, process: Process) -> None:
     archived(ledger, process)
     process.sleep(WAIT_S)
     mark_deleted(ledger, ledger.store, session="9" * 32)
+
+
+def took_over(ledger: RunLedger, process: Process) -> None:
+    """As a session that trains on from there does it."""
+    lease = acquire(ledger, process, NoLocks(), Wish("7" * 32, "bob", 180.0, 100))
+    lease.append("commit", lambda state: committed(state, 80))
+    lease.append("release", lambda state: Release(reason="target reached"))
+
+
+def committed(state: RunState, step: int) -> Commit:
+    """A commit of that step by the newest epoch."""
+    assert state.head is not None
+    key, before = (step, state.epoch), state.head
+    manifest = Names(PROJECT, RUN).manifest(*key)
+    return Commit(
+        checkpoint=before.model_copy(update={"step": step, "epoch": key[1], "manifest": manifest, "next": None})
+    )
 
 
 def brought_back(ledger: RunLedger, process: Process) -> None:
@@ -133,3 +152,11 @@ def test_p6_a_step_kept_here_is_not_promised_to_a_next_session_that_is_refused(l
     assert outcome.exit_code == Exit.FENCED and str(outcome.unsent) in outcome.message
     assert "doctor --run chain" in outcome.message
     assert "push" not in outcome.message and "next session" not in outcome.message
+
+
+def test_what_others_trained_after_its_last_commit_is_not_told_as_its_own(lab: Lab) -> None:
+    session = lab.session(target_steps=20, every_steps=1000)
+    outcome = asleep(lab, session, "after-put_if_absent", "02.json", took_over).outcome
+    assert (outcome.exit_code, outcome.made_step, outcome.durable_step) == (Exit.OK, 20, 80)
+    assert outcome.message.startswith("Target reached; step 20 is committed. This session's lease")
+    assert "Steps 0 to 20 in" in sentence(outcome)

@@ -50,7 +50,9 @@ def test_a_link_that_is_not_exact_or_unknown_says_why(lab: Lab) -> None:
 @pytest.mark.parametrize(("certified", "why"), [("unknown", ""), ("unknown", FIRST_SESSION)])
 def test_where_nothing_could_be_compared_nothing_is_said(certified: Certified, why: str) -> None:
     assert not links.told(certified, why) and not links.briefly(certified, why)
-    ended = Outcome(Exit.OK, "Target reached; step 5 is committed.", 5, commits=1, certified=certified, why=why)
+    ended = Outcome(
+        Exit.OK, "Target reached; step 5 is committed.", 5, made_step=5, commits=1, certified=certified, why=why
+    )
     assert "Link" not in sentence(ended)
 
 
@@ -61,7 +63,7 @@ def test_a_long_start_is_told_since_a_budget_counts_it(lab: Lab) -> None:
     outcome = lab.run(session)
     assert 24 < outcome.start_s < 27 and outcome.start_s + outcome.total_s < 60
     assert " of training, after 25 s of starting up, goodput 55%), " in sentence(outcome)
-    brief = Outcome(Exit.OK, "Done.", 5, commits=1, total_s=60.0, start_s=3.0)
+    brief = Outcome(Exit.OK, "Done.", 5, made_step=5, commits=1, total_s=60.0, start_s=3.0)
     assert "starting up" not in sentence(brief)
     assert "after 3 s of starting up" in sentence(replace(brief, total_s=10.0))  # else goodput would not follow
 

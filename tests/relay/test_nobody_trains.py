@@ -5,15 +5,22 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from relay import checkup
+from relay.changes import GONE
+from relay.commands import tracking
 from relay.dashboard.data import Seen, document
+from relay.dashboard.panels import incident_rows
+from relay.dashboard.sessions import kind_of_end
+from relay.history import history
 from relay.outbox import Outbox
 from relay.plan import Range
 from relay.report import draw, report_document
-from relay.state import RunState
+from relay.sessionreport import SessionReport
+from relay.state import Incident, Link, RunState
 from storage.base import Denied, QuotaExceeded, Ref
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores
@@ -138,3 +145,42 @@ def test_why_nobody_knows_how_many_sessions_fit_is_not_invented(desk: Desk, monk
 
     wrap_stores(monkeypatch, Refusing)
     assert "no session has committed" not in desk("doctor", "--run", "r", code=69).out
+
+
+def test_what_a_session_left_behind_is_told_as_the_run_stands_now(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It told whom to send a command that is refused, and that a deleted report was never left."""
+    monkeypatch.setattr("relay.resting.WAIT_S", 0.0)
+    desk.train(3)
+    real = tracking.read_report
+
+    def proposing(*words: Any) -> tuple[SessionReport | None, str]:
+        report, why = real(*words)
+        return report and report.model_copy(update={"next": "account_1"}), why
+
+    monkeypatch.setattr(tracking, "read_report", proposing)
+    last = ("report", "--run", "r", "--session", "last")
+    assert desk(*last, "--json").json["command"]
+    desk("runs", "archive", "r")
+    assert desk(*last, "--json").json["command"] is None and "workflow.sh" not in desk(*last).out
+    desk("runs", "delete", "r", "--yes-delete", "r")
+    told = desk(*last).out
+    assert "Its report went with the run" in told and "left no report" not in told
+
+
+@pytest.mark.parametrize("reason", sorted(GONE))
+def test_a_session_that_died_is_told_and_reckoned_so_however_it_was_found(reason: str) -> None:
+    """One found by its own machine's lock counted as ended well, and its speed as measured."""
+    dead = Link(epoch=1, account="a", from_step=0, to_step=10, commits=1, started=NOW - 900, seconds=600.0, end=reason)
+    assert kind_of_end(dead) == "killed"
+    past = history([dead], NOW)
+    assert (past.died, past.lived, past.of_account("a")) == (1, 0, ())
+
+
+def test_one_death_is_one_session_and_putting_a_run_away_needs_no_verify() -> None:
+    found = [one.text for one in checkup.run(view(trained(deaths=1)), ())]
+    assert any(text.startswith("1 session ended without") for text in found)
+    noted = [
+        Incident(at=NOW, epoch=1, step=1, account=None, cause=cause, text="x") for cause in ("archived", "unarchived")
+    ]
+    rows = incident_rows(view(trained(incidents=tuple(noted))), [])
+    assert all(row["todo"].startswith("Nothing") for row in rows)

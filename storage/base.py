@@ -235,14 +235,14 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
     Opening touches nothing: a local folder is created by the first write. Raises BadAddress, or Denied without
     credentials.
     """
-    from storage.openers import OPENERS, open_path
+    from storage.openers import KNOWN, OPENERS, open_path, refuse_misspelt
 
-    if "://" not in url:
+    scheme, mark, _ = url.partition("://")
+    if not mark:
+        refuse_misspelt(url)
         return open_path(url, read_only)
-    scheme = url.partition("://")[0]
     if scheme not in OPENERS:
-        known = ", ".join(f"{name}://" for name in OPENERS)
-        raise BadAddress(f"unknown kind of store {scheme}:// in the address; known are {known} and plain folder paths.")
+        raise BadAddress(f"unknown kind of store {scheme}:// in the address; known are {KNOWN}.")
     return OPENERS[scheme](url, read_only)
 
 

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from storage.base import BadAddress, Store
 
+_KIND = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_DROPPED = re.compile(r"[\t\r\n]")
+"""What urlsplit takes out of an address without a word: the store would lie elsewhere."""
+
+
+def is_address(text: str) -> bool:
+    """Whether it is meant as an address, as `file:/x` and `C:\\x` are too; else it is a plain path."""
+    return _KIND.match(text) is not None
+
+
+def refuse_misspelt(text: str) -> None:
+    """Raises BadAddress for what begins as an address does and is none: a folder of that name is never meant."""
+    if not (kind := _KIND.match(text)):
+        return
+    known = f"Write {kind[1].lower()}:// with two slashes" if kind[1].lower() in OPENERS else "Known are " + KNOWN
+    raise BadAddress(f"{text} is no store address. {known}; for a folder of that name write ./{text}.")
+
 
 def _open_file(url: str, read_only: bool) -> Store:
+    if _DROPPED.search(url.strip()):
+        raise BadAddress(f"{url!r} holds a tab or the end of a line. Copy the address again, all of it on one line.")
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
         raise BadAddress(
             f"{url} is not a local folder: write file:///absolute/path with three slashes, or a plain path."
         )
-    return open_path(unquote(parts.path), read_only)
+    return open_path(unquote(parts.path, errors="surrogateescape"), read_only)  # as Path.as_uri writes them
 
 
 def open_path(path: str, read_only: bool) -> Store:
@@ -24,7 +44,11 @@ def open_path(path: str, read_only: bool) -> Store:
 
     if not path.strip():
         raise BadAddress("the store address is empty: give a folder path, or file:///path.")
-    return LocalStore(Path(path).expanduser(), read_only=read_only)
+    try:
+        folder = Path(path).expanduser()
+    except RuntimeError as error:
+        raise BadAddress(f"{path}: nobody knows that home folder. Write the whole path.") from error
+    return LocalStore(folder, read_only=read_only)
 
 
 def _open_memory(url: str, read_only: bool) -> Store:
@@ -58,3 +82,4 @@ OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "dropbox": _open_dropbox,
     "drive": _open_drive,
 }
+KNOWN = ", ".join(f"{name}://" for name in OPENERS) + " and plain folder paths"

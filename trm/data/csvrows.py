@@ -35,8 +35,10 @@ class Row(NamedTuple):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Whatever the file system or gzip says becomes a DataError."""
+    """Whatever the file system or gzip says becomes a DataError; so does what a reader could wait for without end."""
     try:
+        if path.is_fifo() or path.is_char_device():
+            raise DataError(f"{path} is a pipe or a device, which may never end. Save it as a file and name that.")
         yield
     except FileNotFoundError:
         raise DataError(f"{path} does not exist. Check the path in data.train or data.test.") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace as with_text
 
 from relay.advice import command
+from relay.changes import LATE, SILENT
 from relay.commands.here import Choice
 from relay.commands.opening import Opening
 from relay.context import Outcome
@@ -20,8 +21,12 @@ from relay.wording import duration
 LOOK_S = 0.5
 PATIENCE_S = 900.0
 """Longest wait for another session's last commit: as long as it may take itself, and some more."""
-CODES = {reason: code for code, reason in ENDS.values()} | {reason: code for code, reason in FAILURES.items()}
-"""The exit code of a session by the reason it left."""
+CODES = {
+    **{reason: code for code, reason in ENDS.values()},
+    **{reason: code for code, reason in FAILURES.items()},
+    **{SILENT: Exit.FENCED, LATE: Exit.FENCED, "crashed": Exit.BUG},
+}
+"""The exit code of a session by the reason it left, or by how others found it gone while it still ran."""
 
 
 class Detached(RelayError):
@@ -138,9 +143,13 @@ def ended(opening: Opening, other: Earlier, epoch: int) -> Outcome:
     if link.end == "open":
         text = f"{name} is gone without a word. The next `run` here takes over at once and commits what it left."
         return Outcome(Exit.UPLOAD_FAILED, text, step, link.from_step)
-    planned = link.end.startswith("spot notice") and "did not fit" not in link.end
-    code = Exit.HANDOFF if planned else CODES.get(link.end, Exit.UPLOAD_FAILED)
-    return Outcome(code, f"{name} ended: {link.end}.", step, link.from_step)
+    return Outcome(code_of(link.end), f"{name} ended: {link.end}.", step, link.from_step)
+
+
+def code_of(end: str) -> Exit:
+    """The exit code of a session whose link ends so."""
+    planned = end.startswith("spot notice") and "did not fit" not in end
+    return Exit.HANDOFF if planned else CODES.get(end, Exit.UPLOAD_FAILED)
 
 
 def replace(opening: Opening, other: Earlier) -> None:

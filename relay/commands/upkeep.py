@@ -25,14 +25,18 @@ from relay.commands.reading import require
 from relay.config import Resolved
 from relay.endpoint import record
 from relay.errors import UsageError
-from relay.heartbeat import request_stop
+from relay.heartbeat import newest_sign, request_stop, sign_of_life
 from relay.identity import open_run
+from relay.names import Names
 from relay.progress import Lines
 from relay.redact import redact, secrets_of
 from relay.resting import refuse_resting
 from relay.signals import StopSignal
+from relay.state import Holder, RunState
 from relay.storeid import Address
-from storage.base import make_store
+from relay.trouble import speaking
+from relay.wording import duration
+from storage.base import Store, make_store
 from storage.selftest import self_test
 
 
@@ -102,10 +106,19 @@ def stop(
     holder = opened.view.state.holder
     if holder is not None:
         request_stop(stores.ledger, opened.names, holder.epoch, redact(note, secrets_of(app.environ)))
-    text = (
-        f"Asked {holder.account} (epoch {holder.epoch}) to stop." if holder else "Nobody is training; nothing to stop."
-    )
+    text = asked(holder, opened.names, stores.ledger) if holder else "Nobody is training; nothing to stop."
     emit(as_json, {"schema": "relay.stop/1", "asked": holder.account if holder else None}, text)
+
+
+def asked(holder: Holder, names: Names, store: Store) -> str:
+    """Who was asked to stop, and whether anybody is there to hear it. Raises StorageUnreachable (69)."""
+    text = f"Asked {holder.account} (epoch {holder.epoch}) to stop."
+    with speaking(store):
+        now = store.now()
+        silent = now - newest_sign(holder.since, sign_of_life(store, names, holder.epoch, holder.beat), now)
+    if silent <= holder.ttl_s:
+        return text
+    return f"{text} It has given no sign of life for {duration(silent)}: if it is gone, the next session takes over."
 
 
 def resume(
@@ -129,6 +142,11 @@ def resume(
             raise UsageError(f"The run is halted: {halted} If you have changed that, say resume --anyway.")
         stores.ensure_tested()
         change = Resume(why=f"resume --anyway by {resolved.settings.account}")
-        opened.ledger.append("resume", lambda _: change, session=app.session, account=None)
+
+        def cleared(state: RunState) -> Resume:
+            refuse_resting(state)  # it may have been put away since it was looked at
+            return change
+
+        opened.ledger.append("resume", cleared, session=app.session, account=None)
     text = "The run may train again." if halted is not None else "The run is not halted."
     emit(as_json, {"schema": "relay.resume/1", "was_halted": halted is not None}, text)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from relay.archiving import archive, mark_deleted, unarchive
-from relay.changes import Commit, Noted, Release
+from relay.changes import DEAD, LATE, SILENT, Commit, Noted, Release
+from relay.commands.attaching import code_of
 from relay.commands.outcomes import sentence
 from relay.errors import Exit
 from relay.lease import Wish, acquire
@@ -160,3 +161,21 @@ def test_what_others_trained_after_its_last_commit_is_not_told_as_its_own(lab: L
     assert (outcome.exit_code, outcome.made_step, outcome.durable_step) == (Exit.OK, 20, 80)
     assert outcome.message.startswith("Target reached; step 20 is committed. This session's lease")
     assert "Steps 0 to 20 in" in sentence(outcome)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("target reached", Exit.OK),
+        ("spot notice: gcp, 30 s", Exit.HANDOFF),
+        ("spot notice: gcp, 30 s; last upload did not fit", Exit.UPLOAD_FAILED),
+        (SILENT, Exit.FENCED),
+        (LATE, Exit.FENCED),
+        (DEAD, Exit.UPLOAD_FAILED),
+        ("crashed", Exit.BUG),
+        ("bad data", Exit.BAD_DATA),
+    ],
+)
+def test_who_looked_on_ends_as_the_session_did(end: str, code: Exit) -> None:
+    """One that slept and was taken over, and one that crashed, were told as a checkpoint that waits here (74)."""
+    assert code_of(end) == code

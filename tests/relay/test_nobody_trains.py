@@ -184,3 +184,22 @@ def test_one_death_is_one_session_and_putting_a_run_away_needs_no_verify() -> No
     ]
     rows = incident_rows(view(trained(incidents=tuple(noted))), [])
     assert all(row["todo"].startswith("Nothing") for row in rows)
+
+
+def test_who_asks_a_silent_session_to_stop_learns_that_it_may_be_gone(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told as asked, and a person waited for what could not come."""
+    with monkeypatch.context() as killed:
+        killed.setattr("relay.session.give_back", lambda parts, reason: False)
+        desk.train(3)
+    assert desk("stop", "--run", "r").out == "Asked account_1 (epoch 1) to stop.\n"
+
+    class Later(Wrapper):
+        def now(self) -> float:
+            return super().now() + 7200.0
+
+    wrap_stores(monkeypatch, Later)
+    assert (
+        "no sign of life for 2 h 00 min: if it is gone, the next session takes over" in desk("stop", "--run", "r").out
+    )

@@ -115,9 +115,14 @@ def _below(view: View) -> list[str]:
 
 
 def _given(view: View) -> list[str]:
-    """Where the accounts gave more than this run has: the box counts what they gave to all."""
-    more = sum(row.steps for row in view.accounts) > view.step
-    return ["Accounts: their steps and sessions are those of all runs of this store"] if more else []
+    """Where the accounts' steps do not add up to this run's: the box counts what they gave to all, and each time."""
+    state, given = view.state, sum(row.steps for row in view.accounts)
+    stands = view.step - (state.origin.step if state and state.origin else 0)
+    if given <= stands:
+        return []
+    if given > sum(one.steps for one in (state.usage.values() if state else ())):
+        return ["Accounts: their steps and sessions are those of all runs of this store"]
+    return ["Accounts: steps that were trained again, after damage, count each time"]
 
 
 def _percent(view: View) -> float:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, surroundings
+from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings
 from relay.commands.opening import target_of
 from relay.commands.reading import accounts, require
 from relay.invitation import commands, document, free_id, text
-from relay.resting import refuse_resting
+from relay.resting import refuse_resting, stopped
 from relay.storeid import Address
 
 
@@ -21,6 +21,8 @@ def invite(
     opened, stores = require(app, resolved)
     state = opened.view.state
     refuse_resting(state)
+    if told := stopped(state):
+        say(f"{' '.join(told)} Whoever is invited cannot train before that.")
     ledger = str(Address(resolved.ledger_url.partition("#")[0], state.ledger_store))
     second = str(Address(resolved.checkpoint_url.partition("#")[0], state.checkpoint_store))
     where = {"RELAY_LEDGER_STORE": ledger, "RELAY_CHECKPOINT_STORE": second}

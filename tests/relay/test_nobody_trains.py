@@ -203,3 +203,27 @@ def test_who_asks_a_silent_session_to_stop_learns_that_it_may_be_gone(
     assert (
         "no sign of life for 2 h 00 min: if it is gone, the next session takes over" in desk("stop", "--run", "r").out
     )
+
+
+def test_whoever_invites_to_a_halted_run_is_told_what_has_to_be_mended_first(desk: Desk) -> None:
+    desk.kind.made = {"nan_at": 1}
+    for _ in range(2):
+        desk.train(3, code=65)
+    asked = desk("invite", "--run", "r")
+    assert "is halted" in asked.err and "cannot train before that" in asked.err and "halted" not in asked.out
+
+
+def test_steps_that_were_trained_again_are_not_called_those_of_other_runs(desk: Desk) -> None:
+    """After a rewind of its only run a report spoke of all runs of the store; beside a fork's parent it did not."""
+    desk.train(10)
+    desk.train(20)
+    head = next((desk.folder / "relay_store" / "checkpoints").glob("*/r/step_20.e2")) / "state.json"
+    head.chmod(0o600)
+    head.write_bytes(b"rot")
+    shutil.rmtree(desk.folder / "sync")
+    desk.train(30)
+    told = desk("report", "--run", "r").out
+    assert "count each time" in told and "of all runs" not in told
+    desk("fork", "--run", "r", "--to", "branch")
+    desk.train(35, run="branch")
+    assert "of all runs of this store" in desk("report", "--run", "branch").out

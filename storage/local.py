@@ -191,8 +191,10 @@ class LocalStore:
 
     def _open_root(self, create: bool) -> int:
         """A descriptor of the root, which must stay the folder this client first saw."""
-        if create and self._inode is None:
-            files.make_root(self.root)
+        if self._inode is None:
+            self._refuse_dangling()
+            if create:
+                files.make_root(self.root)
         try:
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -207,6 +209,15 @@ class LocalStore:
             raise Unavailable(f"another folder has taken the place of {self.root}. Is its disk still mounted?")
         self._inode = inode
         return folder
+
+    def _refuse_dangling(self) -> None:
+        """A link that leads nowhere is a disk that is not there, or a wrong name: no new store is begun beside it."""
+        for path in (self.root, *self.root.parents):
+            if path.is_symlink() and not path.exists():
+                raise Unavailable(
+                    f"{path} is a link to {path.readlink()}, which is not there. Is its disk mounted? Else make that "
+                    "folder, or correct the link."
+                )
 
     def _sweep_once(self, path: str, folder: int) -> None:
         """The first time this client changes a folder, remove what writers left there that died over a day ago."""

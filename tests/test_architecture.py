@@ -7,6 +7,7 @@ import functools
 import statistics
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,30 +18,41 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 ALLOWED = {"storage": {"storage"}, "trm": {"trm"}, "relay": {"relay", "storage"}}
 
 
-@functools.cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+@dataclass(frozen=True)
+class Facts:
+    """What the tests below ask of a file; its tree, which is large, is let go."""
+
+    doc: str | None
+    lines: int
+    imports: frozenset[str]
+    """Top-level packages that it imports, anywhere in it."""
+    functions: tuple[tuple[int, str], ...]
+    """Lines and place of each."""
+    calls: tuple[str, ...]
+    """What it calls by name, or by the name of a module: `eval`, `torch.load`."""
 
 
 @functools.cache
-def imports(path: Path) -> frozenset[str]:
-    """Top-level packages a file imports, anywhere in it."""
-    found: set[str] = set()
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.split(".")[0])
-    return frozenset(found)
-
-
-def functions() -> list[tuple[int, str]]:
-    return [
-        ((node.end_lineno or node.lineno) - node.lineno + 1, f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
-        for path in SOURCES
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+def facts(path: Path) -> Facts:
+    text = path.read_text()
+    tree = ast.parse(text)
+    imports: set[str] = set()
+    functions: list[tuple[int, str]] = []
+    calls: list[str] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names):
+                imports |= {alias.name.split(".")[0] for alias in names}
+            case ast.ImportFrom(str(module), _, 0 | None):
+                imports.add(module.split(".")[0])
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                end = node.end_lineno or node.lineno
+                functions.append((end - node.lineno + 1, f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"))
+            case ast.Call(ast.Name(name)):
+                calls.append(name)
+            case ast.Call(ast.Attribute(ast.Name(module), name)):
+                calls.append(f"{module}.{name}")
+    return Facts(ast.get_docstring(tree), len(text.splitlines()), frozenset(imports), tuple(functions), tuple(calls))
 
 
 def is_backend(path: Path) -> bool:
@@ -61,14 +73,14 @@ def test_a_session_starts_without_torch_s_compiler() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_one_way(path: Path) -> None:
     package = path.relative_to(ROOT).parts[0]
-    ours = imports(path) & set(PACKAGES)
+    ours = facts(path).imports & set(PACKAGES)
     extra = {"trm"} if path == ROOT / "relay" / "cli.py" else set()
     assert ours <= ALLOWED[package] | extra
 
 
 @pytest.mark.parametrize("package", ["relay", "storage"])
 def test_no_torch_in(package: str) -> None:
-    assert not [path for path in SOURCES if path.parts[len(ROOT.parts)] == package and "torch" in imports(path)]
+    assert not [path for path in SOURCES if path.parts[len(ROOT.parts)] == package and "torch" in facts(path).imports]
 
 
 def test_importing_relay_and_storage_needs_no_extra() -> None:
@@ -91,31 +103,21 @@ for name in {modules!r}:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_module_opens_with_a_sentence_and_stays_small(path: Path) -> None:
-    text = path.read_text()
-    doc = ast.get_docstring(tree(path))
-    assert doc, "a module opens with one sentence saying what it does and what it does not know"
-    assert len(text.splitlines()) <= 300
+    assert facts(path).doc, "a module opens with one sentence saying what it does and what it does not know"
+    assert facts(path).lines <= 300
 
 
 def test_functions_stay_short() -> None:
-    lengths = functions()
+    lengths = [function for path in SOURCES for function in facts(path).functions]
     assert not [name for length, name in lengths if length > 80]
     assert statistics.median(length for length, _ in lengths) <= 12
 
 
 def test_nothing_is_unpickled_or_evaluated() -> None:
     banned = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
-    assert not [path for path in SOURCES if imports(path) & banned]
-    calls = [
-        f"{path.name}: {ast.unparse(node.func)}"
-        for path in SOURCES
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call)
-        and (
-            (isinstance(node.func, ast.Name) and node.func.id in {"eval", "exec"})
-            or ast.unparse(node.func) in {"torch.load", "np.load", "numpy.load", "yaml.load", "yaml.unsafe_load"}
-        )
-    ]
+    assert not [path for path in SOURCES if facts(path).imports & banned]
+    evaluate = {"eval", "exec", "torch.load", "np.load", "numpy.load", "yaml.load", "yaml.unsafe_load"}
+    calls = [f"{path.name}: {call}" for path in SOURCES for call in facts(path).calls if call in evaluate]
     assert calls == ["interop_step.py: torch.load"], "the reference's own files; see there what is checked before"
 
 

@@ -33,7 +33,7 @@ types: install
 	$(BIN)/mypy
 
 test: install    ## unit tests, and the contract on memory and a local folder (two minutes on two slow cores)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" -o tmp_path_retention_policy=failed
 
 test-all: install browser  ## every test: also real processes, random kills, the demonstration, every command of the docs
 	$(PYTEST)

@@ -62,7 +62,9 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """A machine whose folder a notebook uses too, and the address of a store where nothing has begun."""
+    """A machine whose folder a notebook uses too, and the address of a store where nothing has begun, on a disk that
+    stays: the tests' own folder may be memory."""
+    monkeypatch.setattr(cellstore, "evaporates", lambda path: False)
     monkeypatch.setenv("HOME", str(tmp_path / "here"))
     return Desk(tmp_path / "here", environ={"RELAY_STORE": f"file://{tmp_path}/store"})
 

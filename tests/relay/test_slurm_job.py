@@ -17,11 +17,11 @@ SRUN = r"""#!/usr/bin/env bash
 # As the real one: USR1 is handed on to the tasks, TERM kills them.
 echo "srun $*" >>"$CALLS"
 while [[ $1 == --* ]]; do shift; done
-"$@" & task=$!
-trap 'again=1; kill -s USR1 $task' USR1
-trap 'again=1; kill -s KILL $task' TERM
+trap '[[ $! ]] || exit 138; again=1; kill -s USR1 $!' USR1
+trap '[[ $! ]] || exit 143; again=1; kill -s KILL $!' TERM
+"$@" &
 again=1
-while [[ $again ]]; do again=''; wait $task; code=$?; done
+while [[ $again ]]; do again=''; wait $!; code=$?; done
 exit $code
 """
 SCONTROL = r"""#!/usr/bin/env bash

@@ -137,11 +137,15 @@ class Budget:
         """Bytes of the newest checkpoint, and so about those of the next."""
         self.sending = 0
         """Bytes of the upload in flight, 0 without one."""
-        self._cut = math.inf
+        self._cut, self._late = math.inf, -math.inf
 
     @property
     def deadline(self) -> float:
-        return min(self.limits.deadline, self._cut)
+        return min(max(self.limits.deadline, self._late), self._cut)
+
+    def allow(self, until: float) -> None:
+        """The end has passed and the process is there still: what is left to do may take until then."""
+        self._late = until
 
     def cut(self, at: float) -> None:
         """A signal arrived: everything must be over by `at`."""

@@ -75,6 +75,7 @@ class Ending:
         Raises NonFinite, UploadFailed (74; NotSent where the checkpoint is kept here), or the committer's end.
         """
         final = None
+        self._allow_what_is_late()
         with self.heartbeat.phase(self.ctx.plan.patience_s + 60):
             self.ctx.listener.phase(f"finishing: step {self.ctx.workload.step:,} is made durable")
             if self.ctx.workload.step > self.writer.lease.state.step:
@@ -84,6 +85,13 @@ class Ending:
                 self._give_up(final)
             if not self.ctx.signal.hurry:
                 self.committer.settle(self._until(SETTLE_S))
+
+    def _allow_what_is_late(self) -> None:
+        """A machine that slept past the session's end may be gone any moment: one try for the step, not none."""
+        now = self.runtime.monotonic()
+        if now > self.ctx.plan.limits.deadline:
+            self.budget.allow(now + self.ctx.plan.grace_s)
+            self.ctx.listener.tell("The session's time ran out unnoticed, as where a machine sleeps; it ends now.")
 
     def _hand_over(self, final: Item) -> None:
         """Choose what can still become durable, and start with it."""

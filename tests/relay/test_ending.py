@@ -101,6 +101,30 @@ def test_p5_a_last_step_that_others_took_over_ends_as_fenced(
     assert first.outcome.exit_code == Exit.FENCED, first.outcome.message
 
 
+@pytest.mark.parametrize("signal", [None, "sigterm"])
+def test_what_a_machine_trained_before_it_slept_past_the_end_is_committed(lab: Lab, signal: Reason | None) -> None:
+    """Nobody took over meanwhile; a machine whose time is up may be gone the next moment, and the step with it."""
+    session = lab.session(target_steps=10_000, every_steps=10_000, budget_s=300).start()
+    began = lab.world.now
+    lab.world.at(began + 60, lambda: session.process.suspend(3600))
+    if signal is not None:
+        lab.world.at(began + 61, lambda: session.ctx.signal.ask(signal))
+    lab.world.run()
+    assert session.outcome.exit_code == (Exit.HANDOFF if signal is None else Exit.SIGTERM)
+    assert lab.state().step == max(session.workload.trained) > 500, session.outcome.message
+    assert lab.world.now - began < 60 + 3600 + 30
+
+
+def test_a_machine_that_slept_past_the_end_tries_no_longer_than_the_grace(lab: Lab) -> None:
+    session = lab.session(target_steps=10_000, every_steps=10_000, budget_s=300).start()
+    began = lab.world.now
+    lab.world.at(began + 60, lambda: session.process.suspend(3600))
+    lab.world.at(began + 60, lambda: setattr(session.store, "fail", down))
+    lab.world.run()
+    assert session.outcome.exit_code == Exit.UPLOAD_FAILED and session.outcome.unsent is not None
+    assert lab.world.now - began < 60 + 3600 + 30
+
+
 def test_an_evaluation_that_nobody_measured_takes_little_of_the_budget(lab: Lab) -> None:
     slow = ToyWorkload(evaluate_s=320)
     began = lab.world.now

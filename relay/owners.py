@@ -17,7 +17,8 @@ from relay.wording import clean
 SHARED_LOGINS = frozenset({"root", "jovyan", "kaggle", "colab", "ubuntu", "user", "admin"})
 """Login names that notebooks and images share: they name nobody."""
 
-_POSSESSIVE = re.compile(r"^\W*(?P<name>[^\W\d_](?:[^\W_]|[ .-])*?)(?:['’]s|(?<=s)['’])(?=\s|$)")
+_POSSESSIVE = re.compile(r"^\W*(?P<name>[^\W\d_](?:[^\W_]|[ .-]|['’](?=A))*?)(?:['’]s|(?<=s)['’])(?=\s|$)")
+"""In the `_shape` of a label. Within a name an apostrophe comes before a capital."""
 _NOT_NAMES = frozenset({"it", "that", "this", "there", "here", "what", "let", "today"})
 _ACCENTS = re.compile("[\u0300-\u036f\ufe00-\ufe0f\u115f\u1160\u3164]")
 """Latin, Greek and Cyrillic accents, and what is a letter or a mark to Unicode and shows nothing."""
@@ -112,13 +113,25 @@ def unnamed(runtime: Runtime) -> str:
     return f"unnamed-{runtime.token()[:4]}"
 
 
+def _shape(letter: str) -> str:
+    """A for a capital, a for a mark, which belongs to its letter; anything else is itself."""
+    kind = unicodedata.category(letter)
+    return "A" if kind == "Lu" else "a" if kind[0] == "M" else letter
+
+
+def _possessor(label: str) -> str | None:
+    """Whose the label says it is."""
+    text = unicodedata.normalize("NFC", clean(label, 200))
+    found = _POSSESSIVE.match("".join(map(_shape, text)))
+    name = text[slice(*found.span("name"))] if found else None
+    return None if name is None or name.casefold() in _NOT_NAMES else name
+
+
 def _owner(label: str, owner: str | None, environ: Mapping[str, str], login: str) -> tuple[str | None, str]:
-    possessive = _POSSESSIVE.match(clean(label, 200))
-    named = possessive["name"] if possessive and possessive["name"].casefold() not in _NOT_NAMES else None
     choices = (
         (owner, "--owner"),
         (environ.get("RELAY_OWNER"), "RELAY_OWNER"),
-        (named, "the label"),
+        (_possessor(label), "the label"),
         (login if login.casefold() not in SHARED_LOGINS else None, "the login name"),
     )
     for text, origin in choices:

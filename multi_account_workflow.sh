@@ -3,8 +3,8 @@
 # Every variable is optional: ACCOUNT_ID, RUN_NAME, RELAY_STORE, RELAY_BUDGET_MINUTES, ... (config_multi_account.yaml);
 # PYTHON names the interpreter; pip's own variables (PIP_INDEX_URL, ...) decide where packages come from.
 # `setup` as the only word ends before a store is needed; other words are for the session, e.g. --replace.
-set -euo pipefail; cd "$(dirname "${BASH_SOURCE[0]}")"
-say() { printf '\n== %s\n' "$*" >&2; }; stop() { say "$*"; exit 78; }
+set -euo pipefail; trap '' PIPE; cd "$(dirname "${BASH_SOURCE[0]}")"   # whoever reads this may go away
+say() { printf '\n== %s\n' "$*" >&2 || true; }; stop() { say "$*"; exit 78; }
 
 # 1. An interpreter: the active one (Colab, Kaggle, venv, conda), else our own in .venv.
 python=${PYTHON:-python3}

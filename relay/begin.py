@@ -39,9 +39,11 @@ def _open_streams() -> None:
 
 
 def unwind_on_sigterm() -> None:
-    """SIGTERM ends what is not a session as an exit does: a terminal's cursor and half-written files are put right."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _exit)
+    """SIGTERM, and SIGHUP unless it is ignored, end what is not a session as an exit does: a terminal's cursor and
+    half-written files are put right."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _exit)
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
@@ -49,5 +51,7 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    os.write(STDERR, WORDS)
-    os._exit(SIGINT_CODE)
+    try:
+        os.write(STDERR, WORDS)
+    finally:  # also where nobody is left to read it
+        os._exit(SIGINT_CODE)

@@ -20,14 +20,13 @@ from relay.clock import end_process
 from relay.commands import table
 from relay.commands.common import App
 from relay.commands.spelling import spelled
-from relay.errors import BadConfig, BadData, Exit, RelayError
+from relay.errors import BadConfig, BadData, Exit
 from relay.kind import Refit, Spoken
 from relay.mishaps import explain, log_bug, tell
 from relay.puzzles import Examples
 from relay.redact import secrets_of
 from relay.workload import Kernels, Saved, Workload
 from relay.zones import reading_in, zone_wanted
-from storage.base import StoreError
 from trm import presets, upstream
 from trm.config import TrainConfig, needs_fresh_carry
 from trm.launch import is_follower, launched
@@ -239,29 +238,31 @@ class Commands(TyperGroup):
         """As in click; with `standalone_mode` it exits."""
         app = extra["obj"] = extra.get("obj") or App(kind=Trm())
         args = spelled(sys.argv[1:] if args is None else args)
-        as_json = "--json" in args
-        try:
-            with reading_in(zone_wanted(app.environ)):
-                code = super().main(args, standalone_mode=False, **extra) or 0
-        except UsageProblem as problem:
-            code = problem.exit_code
-            if as_json:
-                tell(code, problem.format_message(), None, True, secrets_of(app.environ))
-            else:
-                problem.show()
-        except typer.Abort:
-            code = int(Exit.SIGINT)
-            tell(code, "Interrupted at once; what was committed is safe.", None, as_json, secrets_of(app.environ))
-        except (RelayError, StoreError) as error:
-            code, text = explain(error)
-            advice = app.chain.advice if code == Exit.STORAGE_UNREACHABLE else []
-            tell(code, " ".join([text, *advice]), None, as_json, secrets_of(app.environ))
-        except Exception as error:  # noqa: BLE001 - the one place that turns a bug into a line and a log
-            code, text = explain(error)
-            log = log_bug(error, app.cwd, app.runtime.wall(), secrets_of(app.environ))
-            tell(code, text, log, as_json, secrets_of(app.environ))
+        with app.streams.guarded():
+            code = self._code(app, args, extra)
         if standalone_mode:
             sys.exit(code)
+        return code
+
+    def _code(self, app: App, args: Sequence[str], extra: Mapping[str, Any]) -> int:
+        """Of the command, once it and what went wrong with it are told."""
+        as_json, log = "--json" in args, None
+        try:
+            with reading_in(zone_wanted(app.environ)), app.streams.needed():
+                return int(super().main(args, standalone_mode=False, **extra) or 0)
+        except UsageProblem as problem:
+            code, text = int(problem.exit_code), problem.format_message()
+            if not as_json:
+                problem.show()
+                return code
+        except typer.Abort:
+            code, text = int(Exit.SIGINT), "Interrupted at once; what was committed is safe."
+        except Exception as error:  # noqa: BLE001 - the one place that turns a bug into a line and a log
+            code, text = explain(error)
+            text = " ".join([text, *(app.chain.advice if code == Exit.STORAGE_UNREACHABLE else [])])
+            if code == Exit.BUG:
+                log = log_bug(error, app.cwd, app.runtime.wall(), secrets_of(app.environ))
+        tell(code, text, log, as_json, secrets_of(app.environ))
         return code
 
 

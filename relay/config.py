@@ -9,11 +9,13 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from relay.errors import BadConfig
 from relay.fields import Name, Step
 from relay.names import FRAGMENT
 from relay.origins import Given, deleted, from_command_line, from_environment, from_file, variable
 from relay.state import MAX_RETAINED
 from relay.validating import check_known, submodel, validate
+from storage.openers import is_address
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_STORE = "relay_store"
@@ -136,8 +138,11 @@ class Resolved(Generic[WorkloadConfig]):
     """By dotted key; keys that nobody set are absent."""
 
     def path(self, text: str) -> Path:
-        """An absolute path."""
-        return (self.folder / Path(text).expanduser()).absolute()
+        """An absolute path. Raises BadConfig (78) for the home folder of nobody."""
+        try:
+            return (self.folder / Path(text).expanduser()).absolute()
+        except RuntimeError as error:
+            raise BadConfig(f"{text}: nobody knows that home folder. Write the whole path.") from error
 
     @property
     def home(self) -> Path:
@@ -174,9 +179,10 @@ class Resolved(Generic[WorkloadConfig]):
         return self.settings.storage.url or DEFAULT_STORE
 
     def _address(self, url: str) -> str:
-        """A plain path as a file:// address; the store's identity stays behind it."""
+        """A plain path as a file:// address; the store's identity stays behind it. What is no path is left to whoever
+        opens it, and is refused there."""
         path, mark, identity = url.partition(FRAGMENT)
-        return url if "://" in url else self.path(path).as_uri() + mark + identity
+        return url if is_address(url) or not path.strip() else self.path(path).as_uri() + mark + identity
 
     def values(self) -> Iterator[tuple[str, Any, str]]:
         """(dotted key, value, origin) of every setting."""

@@ -18,6 +18,7 @@ from relay.wording import duration
 
 MEANING: dict[signal.Signals, Reason] = {
     signal.SIGTERM: "sigterm",
+    signal.SIGHUP: "sigterm",
     signal.SIGINT: "sigint",
     signal.SIGUSR1: "stop",
 }
@@ -30,15 +31,18 @@ BY_REASON: dict[Reason, Exit] = {
     "fenced": Exit.FENCED,
 }
 LAST_S = 29.0
-"""From SIGTERM or SIGINT to an end that is forced: services leave 30 s until SIGKILL, which says nothing."""
+"""From SIGTERM, SIGHUP or SIGINT to an end that is forced: services leave 30 s until SIGKILL, which says nothing."""
 EARLY_S = 5.0
 """The same before the lease, when there is nothing to commit and nothing to give back."""
 AT_ONCE_S = 2.0
 """The same from a second SIGINT."""
 TICK_S = 0.1
+FAST = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""After these the process is gone in time, whatever hangs."""
 HEARD: dict[signal.Signals, str] = {
     signal.SIGINT: "Ctrl-C: this step is finished and committed, then the session ends; once more ends it at once.",
     signal.SIGTERM: "SIGTERM: this step is finished and committed, then the session ends.",
+    signal.SIGHUP: "SIGHUP: this step is finished and committed, then the session ends.",
     signal.SIGUSR1: "SIGUSR1: this step is finished and committed, then the session ends as planned.",
 }
 """What is said at once, for a step and its commit may take long."""
@@ -70,6 +74,12 @@ def heed(stop: StopSignal) -> None:
         raise Interrupted(stop.reason, stop.note)
 
 
+def heeded() -> list[signal.Signals]:
+    """The signals that a session hears."""
+    outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in MEANING if not (outlives and number == signal.SIGHUP)]
+
+
 @contextmanager
 def listening(
     stop: StopSignal,
@@ -77,7 +87,8 @@ def listening(
     leave: Callable[[RelayError], None],
     tell: Callable[[str], None] = lambda line: None,
 ) -> Iterator[None]:
-    """SIGTERM and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt.
+    """SIGTERM, SIGHUP and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt.
+    Whoever started this so that it outlives its terminal (nohup) has had SIGHUP ignored, and it stays so.
 
     `leave` must end the process. It is called, in a thread of its own, where a signal has not done so in time:
     whatever hangs, be it the main thread, hangs no longer than that. Also after this context, until the process ends.
@@ -93,7 +104,7 @@ def listening(
     os.set_blocking(writer, False)
     former = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # written to however busy the main thread is
     runtime.spawn("signals", _Watch(stop, runtime, leave, tell, reader).until_over)
-    before = {number: signal.signal(number, heard) for number in MEANING}
+    before = {number: signal.signal(number, heard) for number in heeded()}
     try:
         yield
     finally:
@@ -143,7 +154,7 @@ class _Watch:
         for number in numbers:
             if number in MEANING:
                 self._say(signal.Signals(number))
-            if number not in (signal.SIGTERM, signal.SIGINT):
+            if number not in FAST:
                 continue
             if self.asked < math.inf and number == self.first == signal.SIGINT:
                 self.insisted = min(self.insisted, self.runtime.monotonic())

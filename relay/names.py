@@ -105,6 +105,18 @@ def check_name(kind: str, value: str) -> str:
     )
 
 
+def check_letters(what: str, text: str) -> str:
+    """The text itself; raises BadConfig for bytes that are no letters here: left out, they would make another name."""
+    if not any("\ud800" <= c <= "\udfff" for c in text):
+        return text
+    shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    raise BadConfig(
+        f"{what} {shown[:80]!r} holds bytes that are no letters in the language setting of this shell. Set "
+        f"PYTHONUTF8=1 or LC_ALL=C.UTF-8 and run the same command again; on a terminal that is not in UTF-8 write it "
+        f"in plain letters."
+    )
+
+
 def nearest(word: str, options: Iterable[str]) -> str | None:
     """The option most like `word`, if any is alike."""
     found = get_close_matches(word, list(options), n=1, cutoff=0.6)

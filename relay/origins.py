@@ -57,8 +57,16 @@ def from_environment(environ: Mapping[str, str], keys: Sequence[str]) -> list[Gi
         if name in names and text:
             found.append(Given(names[name], text, f"environment variable {name}"))
         elif name.startswith("RELAY_") and name not in names and name not in READ_ELSEWHERE:
-            raise BadConfig(f"Unknown environment variable {name}.{hint(name, names)} Unset it or correct its name.")
+            meant = _meant(name, keys)
+            raise BadConfig(f"Unknown environment variable {name}.{meant} Unset it or correct its name.")
     return [*found, *_cpu(environ.get(CPU, "").strip().lower())]
+
+
+def _meant(name: str, keys: Sequence[str]) -> str:
+    """As `hint`; a variable that is called otherwise than its key (RUN_NAME) is known by the key too (RELAY_RUN)."""
+    known = {"RELAY_" + key.upper().replace(".", "_"): variable(key) for key in keys}
+    close = nearest(name, [*known, *known.values()])
+    return f" Did you mean {known.get(close, close)}?" if close else ""
 
 
 def _cpu(text: str) -> Iterator[Given]:

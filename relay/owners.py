@@ -11,6 +11,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from relay.clock import Runtime
+from relay.names import check_letters
 from relay.policy import Providers
 from relay.wording import clean
 
@@ -64,8 +65,10 @@ def infer(
 ) -> Inference:
     """Owner: the flag, RELAY_OWNER, a name in the label, the login name unless it is shared. Provider: flag, label.
 
-    Raises BadConfig (78) for a provider flag that is not a name.
+    Raises BadConfig (78) for a provider flag that is not a name, and for bytes that are no letters.
     """
+    for what, text in (("The label", label), ("--owner", owner), ("RELAY_OWNER", environ.get("RELAY_OWNER"))):
+        check_letters(what, text or "")
     who, who_from = _owner(label, owner, environ, login)
     if provider:
         return Inference(who, who_from, providers.named(provider).name, "--provider")

@@ -77,7 +77,8 @@ def dismiss() -> None:
 
 def follow() -> None:
     """What every process but the first does, until the leader ends; signals are for the leader to obey."""
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):  # a scheduler tells every process of a job
+    # a scheduler tells every process of a job, and so does a terminal that closes
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(name, signal.SIG_IGN)
     peers = meet()
     state: TrainState | None = None

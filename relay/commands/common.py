@@ -22,6 +22,7 @@ from relay.env import Machine, detect, process_age
 from relay.kind import Kind
 from relay.paragraphs import folded_for
 from relay.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
+from relay.streams import Streams
 from relay.terminal import utf8
 from relay.wording import harmless
 
@@ -56,6 +57,8 @@ class App:
     """32 random hexadecimal digits, new for each process (P5)."""
     export: Callable[[Mapping[str, str]], None] = field(default=os.environ.update, repr=False)
     """Hands secrets that were found to the storage libraries, and to what a notebook starts later."""
+    streams: Streams = field(default_factory=Streams, repr=False)
+    """What stands before stdout and stderr."""
     chain: Chain = field(init=False)
 
     def __post_init__(self) -> None:

@@ -12,9 +12,10 @@ from rich.table import Table
 
 from relay.commands.common import App, JsonOption, Overrides, emit, say, speaks_utf8, surroundings
 from relay.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
-from relay.errors import Exit
+from relay.errors import BadConfig, Exit
 from relay.redact import redact
 from relay.wording import duration
+from storage.openers import is_address
 
 
 def demo(
@@ -53,7 +54,14 @@ def demo(
 
 def absolute(app: App, store: str) -> str:
     """A plain path as an address: the demonstration's sessions run in another folder."""
-    return store if "://" in store else (app.cwd / Path(store).expanduser()).absolute().as_uri()
+    if not store.strip():
+        raise BadConfig("--store is blank. Give an address or a folder.")
+    if is_address(store):
+        return store
+    try:
+        return (app.cwd / Path(store).expanduser()).absolute().as_uri()
+    except RuntimeError as error:
+        raise BadConfig(f"{store}: nobody knows that home folder. Write the whole path.") from error
 
 
 def show(found: dict[str, Any]) -> None:

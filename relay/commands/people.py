@@ -28,7 +28,7 @@ from relay.commands.fields import (
 from relay.commands.opening import writing_accounts
 from relay.errors import BadConfig
 from relay.inference import infer_account
-from relay.names import check_name
+from relay.names import check_letters, check_name
 from relay.owners import Inference
 from relay.policy import shipped
 from relay.redact import redact, secrets_of
@@ -105,7 +105,9 @@ def join_team(known: Accounts, account: str, slug: str) -> Account:
 
 
 def refuse_secrets(app: App, *texts: str | None) -> None:
-    """Raises BadConfig (78) if a text that all participants will see holds a password or a key."""
+    """Raises BadConfig (78) if a text that all participants will see holds a password, a key or what is no text."""
+    for text in texts:
+        check_letters("The text", text or "")
     hidden = secrets_of(app.environ)
     if any(text and redact(text, hidden) != text for text in texts):
         raise BadConfig(

@@ -103,6 +103,7 @@ def run(
         "trackers": ",".join(track) if track else None,
     }
     app, stop = surroundings(context), StopSignal()
+    app.streams.advisory = True
     shown = display(0, app.runtime, progress_seconds)
     heard = (lambda text: None) if attach else shown.tell  # who looks on ends nothing
     with closing(shown), listening(stop, app.runtime, leaving(app, as_json, shown), heard):
@@ -145,6 +146,7 @@ def push(
 ) -> None:
     """Commit a checkpoint that an earlier session left on this machine; train nothing."""
     app, stop = surroundings(context), StopSignal()
+    app.streams.advisory = True
     with listening(stop, app.runtime, leaving(app, as_json)):
         resolved = app.settle(overrides, config, {"run": run, "account": account})
         opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
@@ -231,6 +233,7 @@ def logged(app: App, opening: Opening, act: Callable[[Opening], Outcome]) -> Out
     settings = opening.resolved.settings
     folder = opening.resolved.path(settings.sync_dir) / "logs"
     open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), secrets_of(app.environ))
+    app.streams.record()
     try:
         return act(opening)
     finally:

@@ -58,7 +58,13 @@ def send(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "reason"), [(signal.SIGTERM, "sigterm"), (signal.SIGINT, "sigint"), (signal.SIGUSR1, "stop")]
+    ("number", "reason"),
+    [
+        (signal.SIGTERM, "sigterm"),
+        (signal.SIGHUP, "sigterm"),
+        (signal.SIGINT, "sigint"),
+        (signal.SIGUSR1, "stop"),
+    ],
 )
 def test_signals_ask_the_session_to_end_and_handlers_are_put_back(
     watched: Watched, number: signal.Signals, reason: str
@@ -68,6 +74,17 @@ def test_signals_ask_the_session_to_end_and_handlers_are_put_back(
         send(number)
         assert watched.stop.reason == reason
     assert signal.getsignal(number) is before and signal.set_wakeup_fd(-1) == -1
+
+
+def test_what_is_meant_to_outlive_its_terminal_hears_no_sighup(watched: Watched) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with watched.session():
+            send(signal.SIGHUP)
+            assert watched.stop.reason is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])
@@ -103,7 +120,7 @@ def test_a_second_interrupt_stops_at_once(watched: Watched) -> None:
     assert time.monotonic() - began < interrupts.LAST_S
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)])
 def test_what_hangs_before_the_lease_ends_soon_after_a_signal(
     watched: Watched, number: signal.Signals, code: int
 ) -> None:

@@ -172,6 +172,14 @@ def test_a_failed_preparation_spends_no_session(machine: Machine) -> None:
     assert not machine.called("rotate_accounts.py run")
 
 
+def test_a_reader_that_goes_away_changes_no_exit_code(machine: Machine) -> None:
+    process = machine.start(RUN_CODE="143", VIRTUAL_ENV="/v")
+    for stream in (process.stdout, process.stderr):
+        assert stream
+        stream.close()
+    assert process.wait(60) == 143 and machine.called("rotate_accounts.py report")
+
+
 def test_it_is_short_and_readable() -> None:
     lines = SCRIPT.read_text().splitlines()
     assert len(lines) <= 70 and max(map(len, lines)) <= 120

@@ -104,12 +104,23 @@ class Streams:
             if name == "stdout":  # not the other way round: a program reads the document there
                 print(note, file=sys.stderr, flush=True)
             return
+        if _ends_already(error):
+            return
         if isinstance(error, BrokenPipeError):
             raise error
         raise Unwritable(
-            f"The output could not be written to {name}: {reason}. Make room there or send it elsewhere, and run the "
-            f"same command again."
+            f"The output could not be written to {name}: {reason}. Make room there or send it elsewhere. Whatever "
+            f"else the command does may be done already."
         ) from error
+
+
+def _ends_already(error: BaseException) -> bool:
+    """Whether a signal's end was under way, and this was to put the terminal right: the end keeps its code."""
+    while (cause := error.__context__) is not None:
+        if isinstance(cause, SystemExit | KeyboardInterrupt):
+            return True
+        error = cause
+    return False
 
 
 def _divert(stream: TextIO) -> None:

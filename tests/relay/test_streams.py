@@ -68,6 +68,18 @@ def test_a_command_that_shows_something_ends(
         print("and nothing is raised twice")
 
 
+@pytest.mark.parametrize("end", [SystemExit(143), KeyboardInterrupt()])
+def test_an_end_that_is_under_way_keeps_its_code(monkeypatch: pytest.MonkeyPatch, end: BaseException) -> None:
+    """A terminal that closed cannot be put right any more."""
+    monkeypatch.setattr(sys, "stdout", Broken(errno.EIO))
+    streams = Streams()
+    with streams.guarded(), pytest.raises(type(end)), streams.needed():
+        try:
+            raise end
+        finally:
+            print("\x1b[?25h")
+
+
 def test_a_letter_that_a_stream_does_not_have_is_shown_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii", write_through=True))

@@ -6,6 +6,7 @@ what all workers lived through; hundreds of processes share what one has compile
 import atexit
 import gc
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from itertools import chain, groupby
@@ -62,6 +63,14 @@ def _is_roomy(folder: Path) -> bool:
 @pytest.fixture(autouse=True)
 def python_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice, "interpreter", lambda: "python")
+
+
+@pytest.fixture
+def hangups() -> Iterator[None]:
+    """SIGHUP as a terminal's programs find it: whoever starts the tests with nohup has it ignored in all of theirs."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.processes.field import RUN, Field
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.usefixtures("hangups")]
 
 
 def command(target: int, *more: str) -> list[str]:

@@ -20,6 +20,8 @@ from relay.errors import RelayError
 from relay.interrupts import Interrupted, Overdue, listening
 from relay.signals import Reason, StopSignal
 
+pytestmark = pytest.mark.usefixtures("hangups")
+
 
 class Watched:
     """A session whose main thread is this test's, and the error that its process would have left with."""

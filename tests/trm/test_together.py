@@ -172,4 +172,5 @@ def test_a_follower_leaves_every_signal_to_the_leader(monkeypatch: pytest.Monkey
     monkeypatch.setattr(signal, "signal", heard.__setitem__)
     monkeypatch.setattr(together, "meet", lambda: SimpleNamespace(obey=lambda: {"do": "stop"}, close=lambda: None))
     together.follow()
-    assert heard == dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGUSR1), signal.SIG_IGN)
+    every = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+    assert heard == dict.fromkeys(every, signal.SIG_IGN)

@@ -24,12 +24,10 @@ from trm.kernels.specialized.tiles import (
     AT_START,
     CONSUMER,
     PRODUCER,
-    dealt,
     descriptor,
     programs,
     split_pairs,
     swiglu,
-    turns,
     unset,
 )
 from trm.kernels.specialized.weight_stream import load_weights
@@ -39,14 +37,13 @@ STAGES = 6
 
 
 @gluon.jit
-def _load(x, wgu, wd, xs, us, ds, x_full, x_empty, bars, count, PER: gl.constexpr, CHUNKS: gl.constexpr,
+def _load(x, wgu, wd, xs, us, ds, x_full, x_empty, bars, start, stop, PER: gl.constexpr, CHUNKS: gl.constexpr,
           C: gl.constexpr, S: gl.constexpr):  # fmt: skip
     i = 0
-    for n in range(count):
-        t = dealt(n)
+    for t in range(start, stop):
         b, col = t // PER, (t % PER) * 128
         for group in gl.static_range(2):
-            mbarrier.wait(x_empty.index(group), (n & 1) ^ 1)
+            mbarrier.wait(x_empty.index(group), ((t - start) & 1) ^ 1)
             mbarrier.expect(x_full.index(group), 128 * 64 * 2)
             tma.async_copy_global_to_shared(x, [b, 0, col + 64 * group], x_full.index(group), xs.index(group))
         i = load_weights(wgu, wd, us, ds, bars, i, CHUNKS, C, S)
@@ -83,16 +80,15 @@ def _chunks(acc, xt, us, ds, bars, i, CHUNKS: gl.constexpr, C: gl.constexpr, S: 
 
 
 @gluon.jit
-def _compute(y, rstd_ptr, eps, xs, ys, us, ds, x_full, x_empty, bars, count, GROUP: gl.constexpr,
+def _compute(y, rstd_ptr, eps, xs, ys, us, ds, x_full, x_empty, bars, start, stop, GROUP: gl.constexpr,
              PER: gl.constexpr, CHUNKS: gl.constexpr, C: gl.constexpr, S: gl.constexpr, L: gl.constexpr,
              D: gl.constexpr):  # fmt: skip
     mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     x, out = xs.index(GROUP).reshape((128, 64)).permute((1, 0)), ys.index(GROUP)
     i = 0
-    for n in range(count):
-        t = dealt(n)
-        mbarrier.wait(x_full.index(GROUP), n & 1)
+    for t in range(start, stop):
+        mbarrier.wait(x_full.index(GROUP), (t - start) & 1)
         xt = x.load(left)
         acc = x.load(mma).to(gl.float32)
         fence_async_shared()
@@ -112,7 +108,7 @@ def _compute(y, rstd_ptr, eps, xs, ys, us, ds, x_full, x_empty, bars, count, GRO
 
 @gluon.jit
 def _mixer_forward(x, wgu, wd, y, rstd_ptr, eps, B, L: gl.constexpr, D: gl.constexpr, N: gl.constexpr, C: gl.constexpr,
-                   S: gl.constexpr):  # fmt: skip
+                   S: gl.constexpr, PROGRAMS: gl.constexpr):  # fmt: skip
     """x, y (B, L, D) in blocks (1, 128, 64); wgu (2N, 128), packed by C; wd (N, 128); rstd (B, D)."""
     xs = gl.allocate_shared_memory(x.dtype, [2, 1, 128, 64], x.layout)
     ys = gl.allocate_shared_memory(x.dtype, [2, 1, 128, 64], y.layout)
@@ -130,11 +126,12 @@ def _mixer_forward(x, wgu, wd, y, rstd_ptr, eps, B, L: gl.constexpr, D: gl.const
         mbarrier.init(d_empty.index(s), count=2)
     bars = (u_full, u_empty, d_full, d_empty)
     PER: gl.constexpr = D // 128
-    count = turns(B * PER)
+    pid = gl.program_id(0)
+    start, stop = pid * (B * PER) // PROGRAMS, (pid + 1) * (B * PER) // PROGRAMS
     gl.warp_specialize([
-        (_compute, (y, rstd_ptr, eps, xs, ys, us, ds, x_full, x_empty, bars, count, 0, PER, N // C, C, S, L, D)),
-        (_compute, (y, rstd_ptr, eps, xs, ys, us, ds, x_full, x_empty, bars, count, 1, PER, N // C, C, S, L, D)),
-        (_load, (x, wgu, wd, xs, us, ds, x_full, x_empty, bars, count, PER, N // C, C, S)),
+        (_compute, (y, rstd_ptr, eps, xs, ys, us, ds, x_full, x_empty, bars, start, stop, 0, PER, N // C, C, S, L, D)),
+        (_compute, (y, rstd_ptr, eps, xs, ys, us, ds, x_full, x_empty, bars, start, stop, 1, PER, N // C, C, S, L, D)),
+        (_load, (x, wgu, wd, xs, us, ds, x_full, x_empty, bars, start, stop, PER, N // C, C, S)),
     ], [4, 1], [CONSUMER, PRODUCER])  # fmt: skip
 
 
@@ -142,9 +139,10 @@ def forward(x: Tensor, wgu: Tensor, wd: Tensor, eps: float) -> tuple[Tensor, Ten
     """x (B, L, D), L up to 128 -> y (B, L, D) and 1/rms over L, float32 (B, D)."""
     batch, length, width = x.shape
     y, rstd = torch.empty_like(x), x.new_empty(batch, width, dtype=torch.float32)
-    _mixer_forward[(programs(x.device),)](
+    count = programs(x.device)
+    _mixer_forward[(count,)](
         descriptor(x, [1, 128, 64]), descriptor(wgu, [2 * CHUNK, 128]), descriptor(wd, [CHUNK, 128]),
-        descriptor(y, [1, 128, 64]), rstd, eps, batch, length, width, len(wd), CHUNK, STAGES, num_warps=4,
+        descriptor(y, [1, 128, 64]), rstd, eps, batch, length, width, len(wd), CHUNK, STAGES, count, num_warps=4,
         maxnreg=AT_START,
     )  # fmt: skip
     return y, rstd

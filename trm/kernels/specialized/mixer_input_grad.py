@@ -25,14 +25,13 @@ from trm.kernels.specialized.tiles import (
     CONSUMER,
     PRODUCER,
     barriers,
-    dealt,
     descriptor,
     join_pairs,
     programs,
+    share,
     split_pairs,
     store,
     swiglu_grad,
-    turns,
 )
 from trm.kernels.specialized.weight_stream import load_weights
 
@@ -41,15 +40,14 @@ STAGES, UNROLL = 4, gl.constexpr(4)
 
 
 @gluon.jit
-def _load(x, y, dy, wgu, wd, xs, us, ds, x_full, x_empty, bars, count, PER: gl.constexpr, CHUNKS: gl.constexpr,
+def _load(x, y, dy, wgu, wd, xs, us, ds, x_full, x_empty, bars, start, stop, PER: gl.constexpr, CHUNKS: gl.constexpr,
           C: gl.constexpr, S: gl.constexpr):  # fmt: skip
     i = 0
-    for n in range(count):
-        t = dealt(n)
+    for t in range(start, stop):
         for group in gl.static_range(2):
             full = x_full.index(group)
             at = [t // PER, 0, (t % PER) * 128 + 64 * group]
-            mbarrier.wait(x_empty.index(group), (n & 1) ^ 1)
+            mbarrier.wait(x_empty.index(group), ((t - start) & 1) ^ 1)
             mbarrier.expect(full, 3 * 128 * 64 * 2)
             tma.async_copy_global_to_shared(y, at, full, xs.index(3 * group + 1))
             tma.async_copy_global_to_shared(dy, at, full, xs.index(3 * group + 2))
@@ -103,18 +101,17 @@ def _chunks(acc, xt, drt, us, ds, bars, i, C: gl.constexpr, S: gl.constexpr):
 
 
 @gluon.jit
-def _compute(dx, dr_out, rstd_ptr, xs, us, ds, os, x_full, x_empty, bars, count, GROUP: gl.constexpr,
+def _compute(dx, dr_out, rstd_ptr, xs, us, ds, os, x_full, x_empty, bars, start, stop, GROUP: gl.constexpr,
              PER: gl.constexpr, CHUNKS: gl.constexpr, C: gl.constexpr, S: gl.constexpr, L: gl.constexpr,
              D: gl.constexpr):  # fmt: skip
     mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     out = os.index(GROUP)
     i = 0
-    for n in range(count):
-        t = dealt(n)
+    for t in range(start, stop):
         col = (t % PER) * 128 + 64 * GROUP
         rstd = gl.load(rstd_ptr + (t // PER) * D + col + gl.arange(0, 64, gl.SliceLayout(1, mma)))
-        mbarrier.wait(x_full.index(GROUP), n & 1)
+        mbarrier.wait(x_full.index(GROUP), (t - start) & 1)
         dr = _norm_grad(xs.index(3 * GROUP + 1), xs.index(3 * GROUP + 2), rstd, L)
         xt = xs.index(3 * GROUP).reshape((128, 64)).permute((1, 0)).load(left)
         fence_async_shared()
@@ -140,11 +137,11 @@ def _mixer_input_grad(x, y, dy, rstd_ptr, wgu, wd, dx, dr, B, L: gl.constexpr, D
     x_full, x_empty = barriers(2, 1), barriers(2, 1)
     bars = (barriers(S, 1), barriers(S, 2), barriers(S, 1), barriers(S, 2))
     PER: gl.constexpr = D // 128
-    count = turns(B * PER)
+    start, stop = share(B * PER)
     gl.warp_specialize([
-        (_compute, (dx, dr, rstd_ptr, xs, us, ds, os, x_full, x_empty, bars, count, 0, PER, N // C, C, S, L, D)),
-        (_compute, (dx, dr, rstd_ptr, xs, us, ds, os, x_full, x_empty, bars, count, 1, PER, N // C, C, S, L, D)),
-        (_load, (x, y, dy, wgu, wd, xs, us, ds, x_full, x_empty, bars, count, PER, N // C, C, S)),
+        (_compute, (dx, dr, rstd_ptr, xs, us, ds, os, x_full, x_empty, bars, start, stop, 0, PER, N // C, C, S, L, D)),
+        (_compute, (dx, dr, rstd_ptr, xs, us, ds, os, x_full, x_empty, bars, start, stop, 1, PER, N // C, C, S, L, D)),
+        (_load, (x, y, dy, wgu, wd, xs, us, ds, x_full, x_empty, bars, start, stop, PER, N // C, C, S)),
     ], [4, 1], [CONSUMER, PRODUCER])  # fmt: skip
 
 

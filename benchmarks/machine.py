@@ -54,9 +54,9 @@ def rows(task: str, args: argparse.Namespace) -> list[list[Any]]:
     folder, train = args.out / task, ["--train", args.train] if args.train and task != "sudoku4" else []
     taken = timed(task, folder, args)
     session = train or task == "sudoku4"
-    every, steps = ("50", "20") if torch.cuda.is_available() else ("10", "3")
+    steps = "20" if torch.cuda.is_available() else "3"
     words = ["--task", task, *train]
-    stall = results("checkpoint_stall", folder, *words, "--count", "3", "--every", every) if session else None
+    stall = results("checkpoint_stall", folder, *words, "--count", "6") if session else None
     starts = start_up(results("warm_start", folder, *words, "--pairs", "1", "--steps", steps) if session else None)
     plain = next((row.get("ms") for row in taken if row["name"] == "plain"), None)
     lines = []

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from relay.env import Machine
 from relay.errors import Exit, RelayError
@@ -17,6 +16,7 @@ from relay.mishaps import explain
 from relay.paragraphs import paragraph
 from relay.skew import ADVICE, MOST_S, skew_text
 from relay.warm import VARIABLE, secret_of
+from relay.whereabouts import folder_of
 from relay.wording import duration
 from storage.base import StoreError
 from storage.mounts import evaporates
@@ -172,12 +172,6 @@ def keepable(folder: Path) -> Iterator[Finding]:
     text = f"checkpoints of this machine cannot be written to {folder}: {there} {why}"
     advice = "Free or permit that folder, or name another one with sync_dir=FOLDER."
     yield Finding("sync", False, text, advice, code=int(Exit.BAD_CONFIG))
-
-
-def folder_of(address: str) -> Path | None:
-    """The folder that is a store, None for other kinds."""
-    parts = urlsplit(address)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def _size(count: int) -> str:

@@ -6,13 +6,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import unquote, urlsplit
 
-from relay.doctor import folder_of
 from relay.names import nearest
 from storage.oserrors import os_errors
 
 SHOWN = 10
 NOWHERE = "the store does not exist yet; the first run or register makes it"
+
+
+def folder_of(address: str) -> Path | None:
+    """The folder that is a store, None for other kinds."""
+    parts = urlsplit(address)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def absent(address: str) -> bool:

@@ -15,6 +15,7 @@ from relay.identity import Opened
 from relay.names import FRAGMENT
 from relay.retention import Keep
 from relay.state import RunState
+from relay.whereabouts import folder_of
 from relay.wording import counted, size
 from storage.base import Store, StoreError
 from storage.room import free
@@ -36,7 +37,7 @@ def of_disks(resolved: Resolved[Any], state: RunState | None) -> Iterator[examin
 def of_store(resolved: Resolved[Any], state: RunState | None) -> Iterator[examine.Finding]:
     """Room in the store where it is a folder: asking costs no request."""
     each = state.head.bytes if state and state.head else 0
-    folder = examine.folder_of(resolved.checkpoint_url.partition(FRAGMENT)[0])
+    folder = folder_of(resolved.checkpoint_url.partition(FRAGMENT)[0])
     if folder is not None:
         yield from examine.disk("disk", folder, max(LEAST, 2 * each), "the store")
 

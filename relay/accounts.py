@@ -6,19 +6,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from relay.account import Account, Reading, says_otherwise, with_fields
-from relay.accountobjects import AccountObjects, place_of
-from relay.advice import command
-from relay.chain import Change
-from relay.claims import Claim, claim_of
 from relay.errors import BadConfig, BadData
+from relay.log.chain import Change
 from relay.names import check_name
-from relay.owners import Inference, same_person
+from relay.people.account import Account, Reading, says_otherwise, with_fields
+from relay.people.accountobjects import AccountObjects, place_of
+from relay.people.claims import Claim, claim_of
+from relay.people.owners import Inference, same_person
+from relay.people.quota import AHEAD_S, reset_of
+from relay.people.roster import row_of
 from relay.policy import Providers, check_accounts, check_supported
-from relay.quota import AHEAD_S, reset_of
 from relay.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
-from relay.roster import row_of
-from relay.trouble import speaking
+from relay.text.advice import command
+from relay.text.trouble import speaking
 from storage.base import Ref, StoreError
 
 

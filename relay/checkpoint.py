@@ -7,23 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relay.budget import Budget
-from relay.canonical import dumps
-from relay.changes import Commit, Noted
+from relay.checkpoints.committer import Abandoned, Item, Told
+from relay.checkpoints.lending import Lending
+from relay.checkpoints.manifest import FileEntry
+from relay.checkpoints.outbox import Outbox
+from relay.checkpoints.packed import Packed
+from relay.checkpoints.packing import Facts, entries, pack, put_manifest
 from relay.clock import Runtime
-from relay.committer import Abandoned, Item, Told
+from relay.display.transfers import Show, silent
 from relay.errors import StorageUnreachable
-from relay.fields import Certified
 from relay.lease import Lease
-from relay.lending import Lending
-from relay.manifest import FileEntry
+from relay.log.canonical import dumps
+from relay.log.changes import Commit, Noted
+from relay.log.fields import Certified
+from relay.log.samples import MAX_STATE, Samples, finite, on_clock, table, untimed
+from relay.log.sessionreport import MAX_CHECKPOINTS
+from relay.log.state import Checkpoint, RunState
 from relay.names import Names
-from relay.outbox import Outbox
-from relay.packed import Packed
-from relay.packing import Facts, entries, pack, put_manifest
-from relay.samples import MAX_STATE, Samples, finite, on_clock, table, untimed
-from relay.sessionreport import MAX_CHECKPOINTS
-from relay.state import Checkpoint, RunState
-from relay.transfers import Show, silent
 from relay.workload import StepDigest
 from storage.base import Missing, QuotaExceeded, Ref, Store
 from storage.transfer import Uploaded, upload
@@ -78,7 +78,7 @@ class Writer:
         self._saving = self.runtime.lock()
 
     def commit(self, item: Item) -> None:
-        """Do what is left to do of an item. See relay/committer.py for what is raised."""
+        """Do what is left to do of an item. See relay/checkpoints/committer.py for what is raised."""
         try:
             self._commit(item, self.keep(item))
         except (QuotaExceeded, StorageUnreachable) as error:

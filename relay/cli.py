@@ -23,10 +23,10 @@ from relay.commands.spelling import spelled
 from relay.errors import BadConfig, BadData, Exit
 from relay.kind import Refit, Spoken
 from relay.mishaps import explain, log_bug, tell
-from relay.puzzles import Examples
-from relay.redact import secrets_of
+from relay.text.puzzles import Examples
+from relay.text.redact import secrets_of
+from relay.text.zones import reading_in, zone_wanted
 from relay.workload import Kernels, Saved, Workload
-from relay.zones import reading_in, zone_wanted
 from trm import presets, upstream
 from trm.config import TrainConfig, needs_fresh_carry
 from trm.launch import is_follower, launched

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from relay.errors import BadConfig
-from relay.fields import Name, Step
+from relay.log.fields import Name, Step
+from relay.log.state import MAX_RETAINED
 from relay.names import FRAGMENT
-from relay.origins import Given, deleted, from_command_line, from_environment, from_file, variable
-from relay.state import MAX_RETAINED
-from relay.validating import check_known, submodel, validate
+from relay.settings.origins import Given, deleted, from_command_line, from_environment, from_file, variable
+from relay.settings.validating import check_known, submodel, validate
 from storage.openers import is_address
 
 FILE_NAME = "config_multi_account.yaml"

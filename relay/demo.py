@@ -21,7 +21,7 @@ import yaml
 import relay
 from relay.errors import BadData, RelayError, UsageError
 from relay.names import FRAGMENT
-from relay.redact import redact
+from relay.text.redact import redact
 
 RELAYED, UNBROKEN = "relayed", "unbroken"
 PROGRESS = re.compile(r"step ([\d,]+)/")

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from relay.advice import command
-from relay.crew import Crew
-from relay.owners import is_unnamed
+from relay.log.resting import rest_of
+from relay.people.owners import is_unnamed
 from relay.plan import Range, finish_range
+from relay.planning.crew import Crew
+from relay.planning.turns import Candidate, Order, order
+from relay.planning.webhook import LONGEST
 from relay.policy import Providers
-from relay.redact import nameless, redact
-from relay.resting import rest_of
 from relay.status import AccountRow, View, names_of
-from relay.turns import Candidate, Order, order
-from relay.webhook import LONGEST
-from relay.wording import duration, iso, printable
-from relay.zones import wall
+from relay.text.advice import command
+from relay.text.redact import nameless, redact
+from relay.text.wording import duration, iso, printable
+from relay.text.zones import wall
 
 RUNNERS = 10
 """Runners-up that are told in a line each."""

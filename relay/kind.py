@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from relay.puzzles import Examples
+from relay.text.puzzles import Examples
 from relay.workload import Kernels, Saved, Workload
 
 Refit = Callable[[Path, Path], Saved]

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from relay import changes
-from relay.chain import Change, Intent
 from relay.clock import Runtime
 from relay.errors import Fenced, LeaseHeld
-from relay.heartbeat import newest_sign, place_of_beats, sign_of_life
 from relay.ledger import RunLedger, View, check_fence
-from relay.resting import refuse_halted
-from relay.samehost import HostLocks
-from relay.state import Holder, RunState
-from relay.trouble import speaking
-from relay.zones import local
+from relay.log import changes
+from relay.log.chain import Change, Intent
+from relay.log.heartbeat import newest_sign, place_of_beats, sign_of_life
+from relay.log.resting import refuse_halted
+from relay.log.state import Holder, RunState
+from relay.machine.samehost import HostLocks
+from relay.text.trouble import speaking
+from relay.text.zones import local
 
 LATE_S = 60.0
 """Past a holder's latest end by this much, anybody may take over, heartbeats or not."""
@@ -38,7 +38,7 @@ class Wish:
     ends_in_s: float | None = None
     """Seconds until this session is over at the latest."""
     gpu: str | None = None
-    """What it will train on, by its short name (relay/gpus.py); None: it trains nothing, or nobody knows."""
+    """What it will train on, by its short name (relay/machine/gpus.py); None: it trains nothing, or nobody knows."""
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator
 
 from pydantic import BaseModel, ValidationError
 
-from relay import rules
-from relay.canonical import digest, dumps
-from relay.chain import AlreadyBegun, Chain, Change, Intent, Unsettled
-from relay.chain import View as AnyView
-from relay.changes import KINDS, Genesis
 from relay.clock import Runtime
-from relay.entry import FORMAT, USUAL, NewerFormat
 from relay.errors import BadConfig, BadData, Fenced
-from relay.fields import Strict
+from relay.log import rules
+from relay.log.canonical import digest, dumps
+from relay.log.chain import AlreadyBegun, Chain, Change, Intent, Unsettled
+from relay.log.chain import View as AnyView
+from relay.log.changes import KINDS, Genesis
+from relay.log.entry import FORMAT, USUAL, NewerFormat
+from relay.log.fields import Strict
+from relay.log.reader import Damage, Machine, Point, Slot
+from relay.log.resting import stopped
+from relay.log.state import History, Link, RunState
 from relay.names import Names
-from relay.reader import Damage, Machine, Point, Slot
-from relay.resting import stopped
-from relay.state import History, Link, RunState
-from relay.trouble import speaking
+from relay.text.trouble import speaking
 from storage.base import Missing, Ref, Store, TooLong
 
 View = AnyView[RunState]
@@ -93,8 +93,8 @@ class RunLedger:
     ) -> View:
         """Land one change on the newest state and return the view at it, or a later one.
 
-        `build(state)` returns the kind's change (relay/changes.py); it is called again on every rebase and may raise.
-        `epoch` is the session's own, as holder; None means the next one for a lease, else the state's (an
+        `build(state)` returns the kind's change (relay/log/changes.py); it is called again on every rebase and may
+        raise. `epoch` is the session's own, as holder; None means the next one for a lease, else the state's (an
         incident or resume by somebody without the lease). A lease's `history` is filled in here. `give_up` ends the
         store's retries early.
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from relay.errors import KINDS, Exit, RelayError
-from relay.logs import close_log, open_log
-from relay.paragraphs import folded_for
-from relay.redact import redact
-from relay.trouble import explained
-from relay.wording import printable
+from relay.machine.logs import close_log, open_log
+from relay.text.paragraphs import folded_for
+from relay.text.redact import redact
+from relay.text.trouble import explained
+from relay.text.wording import printable
 from storage.base import StoreError
 
 LOG_FOLDER = Path("sync") / "logs"

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from relay.cellrun import follow
-from relay.cellview import CellView, displays, page
 from relay.clock import RealRuntime, Runtime
 from relay.errors import Exit, RelayError
-from relay.releasing import release, why_kept
-from relay.secretchain import ASKED
+from relay.notebooks.cellrun import follow
+from relay.notebooks.cellview import CellView, displays, page
+from relay.notebooks.releasing import release, why_kept
+from relay.settings.secretchain import ASKED
 
 if TYPE_CHECKING:
-    from relay.cellstore import Opened
+    from relay.notebooks.cellstore import Opened
 
 CHECKOUT = Path(__file__).parent.parent
 ENDED = (Exit.OK, Exit.HANDOFF)
@@ -78,7 +78,7 @@ class Notebook:
         named = {"ACCOUNT_ID": account, "RELAY_STORE": store, "RUN_NAME": run}
         named |= {"RELAY_EPHEMERAL": "1" if trial else "", "RELAY_COAUTHOR": "1" if coauthor else ""}
         self._hand_on({name: value.strip() for name, value in named.items() if value.strip()})
-        from relay.cellstore import open_here
+        from relay.notebooks.cellstore import open_here
 
         try:
             self.opened = open_here(self.folder, self.environ, trial, self.set_up)

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from relay.periods import WEEK_S
-from relay.simulate import HORIZON_S, PRIOR_DIED, PRIOR_LIVED, Calendar, simulate
-from relay.team import Course, Member
+from relay.people.periods import WEEK_S
+from relay.planning.simulate import HORIZON_S, PRIOR_DIED, PRIOR_LIVED, Calendar, simulate
+from relay.planning.team import Course, Member
 
 FEWEST, MOST = 10, 200
 """Simulated calendars."""

@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from relay.advice import command
-from relay.canonical import digest
 from relay.errors import PolicyRefused
+from relay.log.canonical import digest
 from relay.names import check_name
-from relay.reset import Reset
+from relay.people.reset import Reset
+from relay.text.advice import command
 
 STALE_DAYS = 180
 """A record that was read longer ago is to be read again."""

@@ -7,23 +7,23 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
-from relay.advice import command
-from relay.canonical import ZEROS, NotCanonical, dumps
-from relay.chain import AlreadyBegun, Chain, Change, View
-from relay.changes import By, Refused
-from relay.claims import MAX_CLAIMS, Claim
 from relay.clock import Runtime
 from relay.errors import BadConfig
-from relay.fields import Digest, Exact, Id, Name, Sparing, Strict, Time
+from relay.log.canonical import ZEROS, NotCanonical, dumps
+from relay.log.chain import AlreadyBegun, Chain, Change, View
+from relay.log.changes import By, Refused
+from relay.log.fields import Digest, Exact, Id, Name, Sparing, Strict, Time
+from relay.log.reader import Machine
 from relay.names import REGISTRY_LEDGER
-from relay.reader import Machine
+from relay.people.claims import MAX_CLAIMS, Claim
+from relay.text.advice import command
 from storage.base import Store
 
 MAX_RUNS = 200
 MAX_REGISTERED = 1000
 
 Declared = Literal["ready", "cooling", "paused", "quota_exceeded", "blocked", "retired"]
-"""What may be declared of an account; relay/accountstate.py says what follows. New rows never say 'cooling'."""
+"""What may be declared of an account; relay/people/accountstate.py says what follows. New rows never say 'cooling'."""
 Status = Declared | Literal["forgotten"]
 
 

@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 from rich.cells import cell_len, set_cell_size
 
-from relay import links
-from relay.advice import command
-from relay.cells import fold, in_ascii
+from relay.checkpoints import links
+from relay.display.progresstext import numbers
 from relay.env import Machine
-from relay.progresstext import numbers
-from relay.resting import rest_of
-from relay.state import RunState
+from relay.log.resting import rest_of
+from relay.log.state import RunState
 from relay.status import AccountRow, View, seconds_left, status_document
-from relay.wording import duration, iso, metric, printable
-from relay.zones import local, stamp
+from relay.text.advice import command
+from relay.text.cells import fold, in_ascii
+from relay.text.wording import duration, iso, metric, printable
+from relay.text.zones import local, stamp
 
 INSIDE, LEAST_INSIDE = 60, 38
 """Columns between the box's sides, and in a terminal too narrow for that."""

@@ -1,4 +1,4 @@
-"""One session from the lease to the release; decides the order of things (relay/ends.py: what its end is called)."""
+"""One session from the lease to the release; decides the order of things (sessions/ends.py: what its end is called)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 
-from relay import ends
-from relay.assembly import Parts, assemble
-from relay.committer import CommitterDied
-from relay.context import Context, Outcome
-from relay.ending import NotSent
-from relay.entrance import EndedEarly, push_unsent, warm_up
+from relay.checkpoints.committer import CommitterDied
 from relay.errors import BadData, Exit, RelayError
-from relay.giveback import give_back
-from relay.gpus import gpu_name
-from relay.incidents import record_crash, record_non_finite
-from relay.interrupts import heed
 from relay.lease import Lease, Wish, acquire
-from relay.onelease import Taken, refuse_second_lease
-from relay.recording import leave_report
-from relay.resting import refuse_halted
-from relay.state import RunState
-from relay.training import NonFinite
+from relay.log.resting import refuse_halted
+from relay.log.state import RunState
+from relay.machine.gpus import gpu_name
+from relay.machine.interrupts import heed
+from relay.sessions import ends
+from relay.sessions.assembly import Parts, assemble
+from relay.sessions.context import Context, Outcome
+from relay.sessions.ending import NotSent
+from relay.sessions.entrance import EndedEarly, push_unsent, warm_up
+from relay.sessions.giveback import give_back
+from relay.sessions.incidents import record_crash, record_non_finite
+from relay.sessions.onelease import Taken, refuse_second_lease
+from relay.sessions.recording import leave_report
+from relay.sessions.training import NonFinite
 
 Work = Callable[[Parts], tuple[Exit, str]]
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from relay.quota import Quota
-from relay.redact import nameless
-from relay.reset import Reset
-from relay.state import Holder, Link, RunState
-from relay.wording import iso
+from relay.log.state import Holder, Link, RunState
+from relay.people.quota import Quota
+from relay.people.reset import Reset
+from relay.text.redact import nameless
+from relay.text.wording import iso
 
 SHORTEST = 3
 """Letters of a name that is looked for in what people wrote: a shorter one stands in ordinary words."""
@@ -28,7 +28,7 @@ class AccountRow:
     id: str
     label: str
     state: str
-    """ready, active, cooling, unconfirmed, quota_exceeded, blocked … (relay/accountstate.py)"""
+    """ready, active, cooling, unconfirmed, quota_exceeded, blocked … (relay/people/accountstate.py)"""
     steps: int = 0
     sessions: int = 0
     seconds: float = 0.0
@@ -47,7 +47,7 @@ class AccountRow:
     zone: str | None = None
     """IANA zone of the person."""
     availability: str | None = None
-    """When the person is awake and willing, in that zone; as written (relay/availability.py reads it)."""
+    """When the person is awake and willing, in that zone; as written (relay/people/availability.py reads it)."""
     confirmed: bool = True
     """False: the provider's terms ask for the participant's own confirmation for this run, and it is missing."""
     session_minutes: float | None = None

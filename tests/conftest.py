@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import trm  # noqa: F401
-from relay import advice
+from relay.text import advice
 from tests.simulation import telling
 
 HERE = Path(__file__).parent

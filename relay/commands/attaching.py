@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace as with_text
 
-from relay.advice import command
-from relay.changes import LATE, SILENT
 from relay.commands.here import Choice
 from relay.commands.opening import Opening
-from relay.context import Outcome
-from relay.earlier import Earlier
-from relay.ends import ENDS, FAILURES
 from relay.errors import Exit, LeaseHeld, RelayError, UsageError
-from relay.identity import open_run
-from relay.interrupts import Interrupted, heed
-from relay.mirror import Onlooker
-from relay.state import RunState
-from relay.wording import duration
+from relay.log.changes import LATE, SILENT
+from relay.log.state import RunState
+from relay.machine.earlier import Earlier
+from relay.machine.interrupts import Interrupted, heed
+from relay.machine.mirror import Onlooker
+from relay.runs.identity import open_run
+from relay.sessions.context import Outcome
+from relay.sessions.ends import ENDS, FAILURES
+from relay.text.advice import command
+from relay.text.wording import duration
 
 LOOK_S = 0.5
 PATIENCE_S = 900.0

@@ -28,10 +28,10 @@ from relay.commands.fields import (
 from relay.commands.opening import writing_accounts
 from relay.commands.people import document, refuse_secrets
 from relay.errors import BadConfig
-from relay.quotaread import moment
+from relay.people.quotaread import moment
 from relay.registry import Declared
-from relay.wording import iso, printable
-from relay.zones import local, zone
+from relay.text.wording import iso, printable
+from relay.text.zones import local, zone
 
 
 class Mark(Enum):

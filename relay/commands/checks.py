@@ -9,8 +9,17 @@ from functools import partial
 import typer
 from pydantic import BaseModel
 
-from relay import checkup, verdict
-from relay import doctor as examine
+from relay.checking import checkup, verdict
+from relay.checking import doctor as examine
+from relay.checking.doctor import Finding
+from relay.checking.reach import Reach, reach
+from relay.checking.storetable import document, table
+from relay.checking.verification import Incidental, Verification, text_of
+from relay.checking.verify import lost, quick_look
+from relay.checking.verify import verify as re_read
+from relay.checkpoints.filling import ONLY_LEDGER, UNKNOWN_GROWTH, sessions_until_full
+from relay.checkpoints.outbox import outbox_of
+from relay.checkpoints.retention import Keep
 from relay.commands.common import (
     App,
     ConfigOption,
@@ -26,29 +35,20 @@ from relay.commands.reading import connect, look, open_stores, require
 from relay.commands.space import making_room, of_disks
 from relay.commands.trackers import places_of
 from relay.config import Resolved
-from relay.doctor import Finding
-from relay.endpoint import record
 from relay.errors import BadData, Exit
-from relay.filling import ONLY_LEDGER, UNKNOWN_GROWTH, sessions_until_full
-from relay.identity import Opened, open_run, salvaged_run
 from relay.ledger import RunLedger
+from relay.log.state import RunState
 from relay.mishaps import explain
 from relay.names import FRAGMENT
-from relay.outbox import outbox_of
-from relay.paragraphs import columns
 from relay.policy import shipped
-from relay.reach import Reach, reach
-from relay.redact import redact
-from relay.retention import Keep
-from relay.salvage import can_fork
+from relay.runs.endpoint import record
+from relay.runs.identity import Opened, open_run, salvaged_run
+from relay.runs.salvage import can_fork
+from relay.runs.whereabouts import NOWHERE, absent, beside
 from relay.sinks.choose import described
-from relay.state import RunState
 from relay.status import View
-from relay.storetable import document, table
-from relay.verification import Incidental, Verification, text_of
-from relay.verify import lost, quick_look
-from relay.verify import verify as re_read
-from relay.whereabouts import NOWHERE, absent, beside
+from relay.text.paragraphs import columns
+from relay.text.redact import redact
 from storage.base import QuotaExceeded, Store
 
 

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from relay.advice import command
-from relay.archiving import refuse_unseen
-from relay.collect import Surveyor, delete, sweep_parts
+from relay.checkpoints.collect import Surveyor, delete, sweep_parts
+from relay.checkpoints.gc_text import document_of, grouped, text_of
+from relay.checkpoints.retention import FileVerdict, going
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
 from relay.commands.reading import require
-from relay.gc_text import document_of, grouped, text_of
-from relay.identity import Opened, Pair
+from relay.log.state import RunState
 from relay.names import Names
-from relay.retention import FileVerdict, going
-from relay.state import RunState
-from relay.trouble import speaking
+from relay.runs.archiving import refuse_unseen
+from relay.runs.identity import Opened, Pair
+from relay.text.advice import command
+from relay.text.trouble import speaking
 from storage.base import QuotaExceeded, Stat
 
 

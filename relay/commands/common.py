@@ -15,16 +15,16 @@ import typer
 from pydantic import BaseModel
 
 import relay
-from relay.cells import in_ascii
 from relay.clock import RealRuntime, Runtime
 from relay.config import FILE_NAME, Resolved, Settings, leaves, resolve
+from relay.display.streams import Streams
+from relay.display.terminal import utf8
 from relay.env import Machine, detect, process_age
 from relay.kind import Kind
-from relay.paragraphs import folded_for
-from relay.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
-from relay.streams import Streams
-from relay.terminal import utf8
-from relay.wording import harmless
+from relay.settings.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
+from relay.text.cells import in_ascii
+from relay.text.paragraphs import folded_for
+from relay.text.wording import harmless
 
 RunOption = Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)]
 AccountOption = Annotated[str | None, typer.Option("--account", "-a", help="Id of the account.", show_default=False)]

@@ -13,8 +13,8 @@ from rich.table import Table
 from relay.commands.common import App, JsonOption, Overrides, emit, say, speaks_utf8, surroundings
 from relay.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
 from relay.errors import BadConfig, Exit
-from relay.redact import redact
-from relay.wording import duration
+from relay.text.redact import redact
+from relay.text.wording import duration
 from storage.openers import is_address
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from relay.account import confirmed
 from relay.accounts import Accounts
-from relay.admission import Visit, admit
 from relay.clock import Runtime
 from relay.errors import BadConfig
-from relay.origins import COAUTHOR
+from relay.people.account import confirmed
 from relay.policy import Provider
+from relay.sessions.admission import Visit, admit
+from relay.settings.origins import COAUTHOR
 
 
 def ask(visit: Visit, known: Accounts, runtime: Runtime, tell: Callable[[str], None]) -> None:

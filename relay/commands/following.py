@@ -12,13 +12,13 @@ from relay.commands.common import App, emit, say, speaks_utf8
 from relay.commands.reading import open_stores, overview_in, require
 from relay.commands.tracking import every_link, names_in
 from relay.config import Resolved
-from relay.follow import Appended, Redrawn, Source, follow
+from relay.display.follow import Appended, Redrawn, Source, follow
+from relay.display.terminal import moves
 from relay.ledger import RunLedger
-from relay.paragraphs import terminal_width
-from relay.redact import nameless
-from relay.sessionstable import sessions_text
+from relay.runs.sessionstable import sessions_text
 from relay.status import View
-from relay.terminal import moves
+from relay.text.paragraphs import terminal_width
+from relay.text.redact import nameless
 
 AGAIN_S = 60.0
 """Accounts, heartbeats and other runs are read as often as this where the ledger has not grown."""

@@ -12,7 +12,7 @@ import typer
 from pydantic import BaseModel
 
 import relay
-from relay.advice import command
+from relay.checkpoints.outbox import outbox_of
 from relay.commands.common import (
     App,
     ConfigOption,
@@ -26,15 +26,15 @@ from relay.commands.common import (
 from relay.commands.reading import open_stores
 from relay.commands.weights import choose
 from relay.config import Resolved, leaves
+from relay.display.transfers import showing
 from relay.errors import BadData
-from relay.fork import Branch, Refitted, copy_checkpoint, copy_unsent, only_here
-from relay.identity import Opened, Pair, begin_run, require_run, salvaged_run, taking_name
+from relay.log.state import Checkpoint, Origin, RunState
 from relay.names import Names
-from relay.outbox import outbox_of
-from relay.pinned import config_hash, difference
-from relay.salvage import pinned_config
-from relay.state import Checkpoint, Origin, RunState
-from relay.transfers import showing
+from relay.runs.fork import Branch, Refitted, copy_checkpoint, copy_unsent, only_here
+from relay.runs.identity import Opened, Pair, begin_run, require_run, salvaged_run, taking_name
+from relay.runs.pinned import config_hash, difference
+from relay.runs.salvage import pinned_config
+from relay.text.advice import command
 from storage.base import Store
 
 

@@ -10,15 +10,15 @@ from relay.accounts import Accounts
 from relay.commands.common import App
 from relay.commands.reading import label_of
 from relay.config import Settings
-from relay.context import Listener
-from relay.earlier import Earlier, Neighbours, training_id
+from relay.display.progress import Display
+from relay.display.terminal import moves
+from relay.display.waiting import Countdown, bar_of
 from relay.errors import RelayError
-from relay.mirror import Mirror, Now, read_now
-from relay.progress import Display
-from relay.samehost import FileHostLocks, default_folder
-from relay.terminal import moves
-from relay.waiting import Countdown, bar_of
-from relay.wording import printable
+from relay.machine.earlier import Earlier, Neighbours, training_id
+from relay.machine.mirror import Mirror, Now, read_now
+from relay.machine.samehost import FileHostLocks, default_folder
+from relay.sessions.context import Listener
+from relay.text.wording import printable
 from relay.workload import Progress
 
 Choice = Literal["refuse", "attach", "replace"]
@@ -32,7 +32,7 @@ class Here:
     app: App
     settings: Settings
     training: str
-    """Of which run in which store (relay/earlier.py)."""
+    """Of which run in which store (relay/machine/earlier.py)."""
     locks: FileHostLocks
     mirror: Mirror = field(init=False)
 

@@ -11,7 +11,8 @@ import typer
 from pydantic import BaseModel
 
 import relay
-from relay.advice import command
+from relay.checkpoints.links import WEIGHTS_ONLY
+from relay.checkpoints.packed import Packed
 from relay.commands.common import (
     App,
     ConfigOption,
@@ -25,17 +26,16 @@ from relay.commands.common import (
 )
 from relay.commands.opening import Opening, target_of
 from relay.config import Resolved
+from relay.display.progress import Lines
+from relay.display.transfers import showing
 from relay.errors import BadConfig
-from relay.fork import Branch, first_of, put_weights
-from relay.identity import Opened, begin_run, check_similar, open_run, taking_name
-from relay.links import WEIGHTS_ONLY
+from relay.log.state import Checkpoint, Origin
+from relay.machine.signals import StopSignal
 from relay.names import Names
-from relay.packed import Packed
-from relay.pinned import config_hash
-from relay.progress import Lines
-from relay.signals import StopSignal
-from relay.state import Checkpoint, Origin
-from relay.transfers import showing
+from relay.runs.fork import Branch, first_of, put_weights
+from relay.runs.identity import Opened, begin_run, check_similar, open_run, taking_name
+from relay.runs.pinned import config_hash
+from relay.text.advice import command
 from relay.workload import Workload
 from storage.transfer import file_digest
 

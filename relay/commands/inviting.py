@@ -7,9 +7,9 @@ import typer
 from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings
 from relay.commands.opening import target_of
 from relay.commands.reading import accounts, require
-from relay.invitation import commands, document, free_id, text
-from relay.resting import refuse_resting, stopped
-from relay.storeid import Address
+from relay.log.resting import refuse_resting, stopped
+from relay.people.invitation import commands, document, free_id, text
+from relay.runs.storeid import Address
 
 
 def invite(

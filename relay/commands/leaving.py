@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 
 from relay.accounts import Accounts
 from relay.commands.reading import label_of
-from relay.context import Desk
-from relay.crew import Crew
 from relay.env import Machine
 from relay.handoff import command_for
-from relay.quota import Quota
-from relay.sessionreport import SessionReport
-from relay.sessiontext import markdown
-from relay.standing import Standing, rows
-from relay.state import RunState
+from relay.log.sessionreport import SessionReport
+from relay.log.state import RunState
+from relay.people.quota import Quota
+from relay.people.standing import Standing, rows
+from relay.planning.crew import Crew
+from relay.planning.turns import first_after
+from relay.sessions.context import Desk
+from relay.sessions.sessiontext import markdown
 from relay.status import AccountRow, View
-from relay.turns import first_after
-from relay.zones import reading_in
+from relay.text.zones import reading_in
 
 
 def desk_of(

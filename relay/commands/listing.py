@@ -6,18 +6,18 @@ from typing import Any
 
 import typer
 
-from relay.account import Account
-from relay.accountstatus import Told, given_words, state_words, work_document, work_pairs
-from relay.accounttable import document, facts, hours_left, listing
 from relay.commands.common import ConfigOption, JsonOption, RedactOption, RunOption, emit, speaks_utf8, surroundings
 from relay.commands.fields import AccountId
 from relay.commands.reading import look, overview
-from relay.paragraphs import terminal_width
+from relay.people.account import Account
+from relay.people.accountstatus import Told, given_words, state_words, work_document, work_pairs
+from relay.people.accounttable import document, facts, hours_left, listing
+from relay.people.quota import reset_of
+from relay.people.roster import row_of
 from relay.policy import Provider
-from relay.quota import reset_of
-from relay.roster import row_of
-from relay.wording import duration, iso, printable
-from relay.zones import local
+from relay.text.paragraphs import terminal_width
+from relay.text.wording import duration, iso, printable
+from relay.text.zones import local
 
 SESSIONS_SHOWN = 10
 

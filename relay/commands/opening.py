@@ -12,8 +12,11 @@ from pydantic import BaseModel
 
 import relay
 from relay.accounts import Accounts
-from relay.admission import Visit
 from relay.budget import Limits
+from relay.checkpoints.outbox import claimed_outbox
+from relay.checkpoints.packing import Facts
+from relay.checkpoints.retention import Keep
+from relay.checkpoints.warm import WarmStart
 from relay.commands.common import App
 from relay.commands.entering import ask, enter
 from relay.commands.here import Choice, Here, here
@@ -22,28 +25,25 @@ from relay.commands.reading import accounts, open_stores, other_runs, patient
 from relay.commands.space import warnings
 from relay.commands.trackers import of_session
 from relay.config import Resolved
-from relay.context import Context, Listener, Plan
-from relay.endpoint import ensure_tested
-from relay.gpus import gpu_name
-from relay.identity import Opened, Pair, begin_run
-from relay.inference import infer_account
-from relay.mark import FileMark
+from relay.display.progress import Display
+from relay.display.transfers import through
+from relay.log.mark import FileMark
+from relay.log.state import RunState
+from relay.machine.gpus import gpu_name
+from relay.machine.place import UNKNOWN, another_card, refuse_without_gpu
+from relay.machine.signals import StopSignal
+from relay.machine.skew import clock_warning, skew
 from relay.names import nearest
-from relay.outbox import claimed_outbox
-from relay.packing import Facts
-from relay.pinned import check_config, config_hash
-from relay.place import UNKNOWN, another_card, refuse_without_gpu
-from relay.progress import Display
-from relay.redact import redact, secrets_of
-from relay.retention import Keep
-from relay.signals import StopSignal
+from relay.people.inference import infer_account
+from relay.runs.endpoint import ensure_tested
+from relay.runs.identity import Opened, Pair, begin_run
+from relay.runs.pinned import check_config, config_hash
+from relay.runs.storeid import begin_store, begins_by_itself, read_identity
+from relay.sessions.admission import Visit
+from relay.sessions.context import Context, Listener, Plan
+from relay.sessions.startup import Startup
 from relay.sinks.follow import Trackers
-from relay.skew import clock_warning, skew
-from relay.startup import Startup
-from relay.state import RunState
-from relay.storeid import begin_store, begins_by_itself, read_identity
-from relay.transfers import through
-from relay.warm import WarmStart
+from relay.text.redact import redact, secrets_of
 from relay.workload import Workload
 from storage.base import Store, StoreError, open_store
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import typer
 
+from relay.checkpoints.links import briefly
 from relay.commands.common import App, emit
-from relay.context import Outcome
 from relay.errors import Exit
-from relay.links import briefly
 from relay.mishaps import tell
-from relay.redact import secrets_of
-from relay.startup import NOTABLE_S
-from relay.wording import counted, duration
+from relay.sessions.context import Outcome
+from relay.sessions.startup import NOTABLE_S
+from relay.text.redact import secrets_of
+from relay.text.wording import counted, duration
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""

@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from relay.account import Account, in_team
 from relay.accounts import Accounts
-from relay.admission import NOTEBOOKS, one_team
 from relay.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
 from relay.commands.fields import (
     AtProvider,
@@ -27,12 +25,14 @@ from relay.commands.fields import (
 )
 from relay.commands.opening import writing_accounts
 from relay.errors import BadConfig
-from relay.inference import infer_account
 from relay.names import check_letters, check_name
-from relay.owners import Inference
+from relay.people.account import Account, in_team
+from relay.people.inference import infer_account
+from relay.people.owners import Inference
 from relay.policy import shipped
-from relay.redact import redact, secrets_of
-from relay.wording import printable
+from relay.sessions.admission import NOTEBOOKS, one_team
+from relay.text.redact import redact, secrets_of
+from relay.text.wording import printable
 
 
 def register(

@@ -22,18 +22,18 @@ from relay.commands.common import (
 )
 from relay.commands.reading import look
 from relay.config import Resolved
-from relay.crew import Wish
 from relay.errors import UsageError
 from relay.handoff import Reader, announcement, propose
-from relay.paragraphs import terminal_width
-from relay.plan_presets import preset as named_preset
-from relay.plan_text import Look
-from relay.planned import plan_of, plan_of_preset
+from relay.planning.crew import Wish
+from relay.planning.plan_presets import preset as named_preset
+from relay.planning.plan_text import Look
+from relay.planning.planned import plan_of, plan_of_preset
+from relay.planning.webhook import send
 from relay.policy import shipped
 from relay.status import View
-from relay.webhook import send
-from relay.zones import is_zone, reader
-from relay.zones import zone as known_zone
+from relay.text.paragraphs import terminal_width
+from relay.text.zones import is_zone, reader
+from relay.text.zones import zone as known_zone
 
 ZoneOption = Annotated[
     str | None, typer.Option("--zone", help="Show times in this time zone, e.g. Europe/Berlin.", show_default=False)

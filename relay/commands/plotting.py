@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.advice import command
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RedactOption, RunOption, emit, surroundings
 from relay.errors import BadConfig, BadData
 from relay.pictures import paper
+from relay.text.advice import command
 
 CURVES, TIMELINE = Path("curves.png"), Path("timeline.png")
 """What is written where no file is named."""

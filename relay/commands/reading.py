@@ -11,20 +11,20 @@ from relay.accounts import Accounts
 from relay.commands.common import App
 from relay.config import Resolved
 from relay.errors import BadData
-from relay.heartbeat import sign_of_life
-from relay.identity import Opened, Pair, open_run, require_run
 from relay.ledger import NewerFormat, RunLedger
+from relay.log.heartbeat import sign_of_life
+from relay.log.state import RunState
+from relay.machine.skew import timed
 from relay.names import Names
+from relay.people.standing import Standing, rows
 from relay.policy import shipped
-from relay.redact import redact
 from relay.registry import Registry
-from relay.skew import timed
-from relay.standing import Standing, rows
-from relay.state import RunState
+from relay.runs.identity import Opened, Pair, open_run, require_run
+from relay.runs.storeid import parse_address
+from relay.runs.whereabouts import absent, missing
 from relay.status import View, without_names
-from relay.storeid import parse_address
-from relay.trouble import speaking
-from relay.whereabouts import absent, missing
+from relay.text.redact import redact
+from relay.text.trouble import speaking
 from storage.base import Store, open_store
 from storage.retry import RetryStore
 

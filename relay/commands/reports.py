@@ -23,14 +23,14 @@ from relay.commands.reading import look
 from relay.commands.space import of_store, told
 from relay.commands.tracking import show_account, show_session, show_sessions
 from relay.config import Resolved
+from relay.display.follow import LEAST_S, USUAL_S
 from relay.errors import UsageError
-from relay.follow import LEAST_S, USUAL_S
-from relay.paragraphs import terminal_width
+from relay.machine.skew import clock_warning
 from relay.report import draw, report_document
-from relay.skew import clock_warning
 from relay.status import View, status_document
-from relay.wording import duration
-from relay.zones import local
+from relay.text.paragraphs import terminal_width
+from relay.text.wording import duration
+from relay.text.zones import local
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
 OfAccountOption = Annotated[

@@ -9,14 +9,14 @@ import typer
 from relay.commands.common import ConfigOption, JsonOption, emit, speaks_utf8, surroundings
 from relay.commands.reading import open_stores, standing
 from relay.errors import BadData
-from relay.identity import Pair, check_expected
 from relay.ledger import NewerFormat, RunLedger
 from relay.names import CHECKPOINTS
-from relay.paragraphs import terminal_width
-from relay.runstable import RunLine, document, table
-from relay.storeid import read_identity
-from relay.trouble import speaking
-from relay.wording import iso
+from relay.runs.identity import Pair, check_expected
+from relay.runs.runstable import RunLine, document, table
+from relay.runs.storeid import read_identity
+from relay.text.paragraphs import terminal_width
+from relay.text.trouble import speaking
+from relay.text.wording import iso
 from storage.base import Store
 
 

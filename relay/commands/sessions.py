@@ -10,6 +10,7 @@ from dataclasses import replace as with_parts
 
 import typer
 
+from relay.checkpoints.warm import secret_of
 from relay.clock import exit_now
 from relay.commands.attaching import choice, met, named
 from relay.commands.common import (
@@ -44,25 +45,24 @@ from relay.commands.sessionfields import (
     Wait,
 )
 from relay.config import Settings
-from relay.context import Context, Outcome
+from relay.display.progress import Display, Lines, display
 from relay.errors import Exit, RelayError
-from relay.identity import open_run, require_run
-from relay.interrupts import heed, listening
-from relay.logs import close_log, open_log
+from relay.log.resting import refuse_halted
+from relay.log.state import RunState
+from relay.machine.interrupts import heed, listening
+from relay.machine.logs import close_log, open_log
+from relay.machine.notices import watching
+from relay.machine.place import refuse_rerun
+from relay.machine.signals import StopSignal
+from relay.machine.spot import ADDRESS, Look, look_at
 from relay.mishaps import explain, tell
-from relay.notices import watching
-from relay.place import refuse_rerun
-from relay.progress import Display, Lines, display
-from relay.redact import secrets_of
-from relay.resting import refuse_halted
+from relay.planning.webhook import address_of
+from relay.runs.identity import open_run, require_run
+from relay.runs.storeid import begins_by_itself
 from relay.session import push as push_session
 from relay.session import run_session
-from relay.signals import StopSignal
-from relay.spot import ADDRESS, Look, look_at
-from relay.state import RunState
-from relay.storeid import begins_by_itself
-from relay.warm import secret_of
-from relay.webhook import address_of
+from relay.sessions.context import Context, Outcome
+from relay.text.redact import secrets_of
 
 WORDS_S = 0.5
 """Longest that the last words of a process may take."""

@@ -18,7 +18,7 @@ from relay.commands.common import (
     tell_secrets,
 )
 from relay.config import Resolved
-from relay.redact import MASK, SECRET_NAME, redact
+from relay.text.redact import MASK, SECRET_NAME, redact
 
 app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
 NOT_SET = "(not set"

@@ -7,26 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.advice import command
-from relay.archiving import archive as archive_run
-from relay.archiving import as_deleted, mark_deleted, refuse_early, shown_at, sweep_reports
-from relay.archiving import unarchive as unarchive_run
-from relay.collect import Surveyor, sweep_signs
+from relay.checkpoints.collect import Surveyor, sweep_signs
+from relay.checkpoints.gc_text import document_of, grouped, text_of
+from relay.checkpoints.retention import FileVerdict, going
 from relay.commands.clearing import clear, judge
 from relay.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
 from relay.commands.reading import require
 from relay.config import Resolved
 from relay.errors import PolicyRefused, UsageError
-from relay.gc_text import document_of, grouped, text_of
-from relay.identity import Opened, Pair
 from relay.lease import Held
-from relay.redact import redact, secrets_of
-from relay.resting import deletable_at
-from relay.retention import FileVerdict, going
-from relay.samehost import FileHostLocks, default_folder
-from relay.trouble import speaking
-from relay.wording import duration, iso
-from relay.zones import local
+from relay.log.resting import deletable_at
+from relay.machine.samehost import FileHostLocks, default_folder
+from relay.runs.archiving import archive as archive_run
+from relay.runs.archiving import as_deleted, mark_deleted, refuse_early, shown_at, sweep_reports
+from relay.runs.archiving import unarchive as unarchive_run
+from relay.runs.identity import Opened, Pair
+from relay.text.advice import command
+from relay.text.redact import redact, secrets_of
+from relay.text.trouble import speaking
+from relay.text.wording import duration, iso
+from relay.text.zones import local
 
 RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run; never one that was not named.")]
 

@@ -21,9 +21,9 @@ from relay.commands.common import (
 )
 from relay.commands.weights import SPLITS, RawOption, StepOption, Subject, WeightsOption, of_file, of_run
 from relay.errors import BadData, UsageError
-from relay.paragraphs import terminal_width
 from relay.pictures import paper
-from relay.puzzles import Examples, document
+from relay.text.paragraphs import terminal_width
+from relay.text.puzzles import Examples, document
 
 FEW, MOST = 2, 100
 """Puzzles that are shown if nobody says, and at most."""
@@ -115,7 +115,7 @@ def show(found: Examples, title: str) -> None:
     """On stdout, coloured where that is a terminal which wants colours."""
     from rich.console import Console
 
-    from relay.puzzletext import page, plain, printed
+    from relay.text.puzzletext import page, plain, printed
 
     lines = page(found.puzzles, terminal_width() or WIDTH, speaks_utf8())
     emit(False, {}, title)

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from relay import checkup
-from relay import doctor as examine
-from relay.advice import command
+from relay.checking import checkup
+from relay.checking import doctor as examine
+from relay.checkpoints.filling import sessions_until_full
+from relay.checkpoints.retention import Keep
 from relay.config import Resolved
-from relay.filling import sessions_until_full
-from relay.identity import Opened
+from relay.log.state import RunState
 from relay.names import FRAGMENT
-from relay.retention import Keep
-from relay.state import RunState
-from relay.whereabouts import folder_of
-from relay.wording import counted, size
+from relay.runs.identity import Opened
+from relay.runs.whereabouts import folder_of
+from relay.text.advice import command
+from relay.text.wording import counted, size
 from storage.base import Store, StoreError
 from storage.room import free
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from relay.follow import USUAL_S
+from relay.display.follow import USUAL_S
 
 _NUMBER = re.compile(r"[+-]?[0-9.]+")
 

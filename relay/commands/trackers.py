@@ -10,17 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.advice import command
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
 from relay.commands.reading import require
 from relay.config import Resolved
 from relay.errors import BadConfig, RelayError, StorageUnreachable, UsageError
 from relay.ledger import RunLedger
-from relay.redact import secrets_of
 from relay.sinks.base import SinkOff, in_a_line
 from relay.sinks.choose import TITLES, Places
 from relay.sinks.feed import Feed
 from relay.sinks.follow import Trackers
+from relay.text.advice import command
+from relay.text.redact import secrets_of
 from storage.base import Store, StoreError
 
 LOOK_S = 15.0

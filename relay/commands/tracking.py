@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.accountstatus import Told, account_document, account_text
-from relay.cells import drawn
 from relay.commands.common import App, emit, speaks_utf8
 from relay.commands.reading import accounts, label_of, overview, require
 from relay.config import Resolved
 from relay.errors import BadConfig, BadData
 from relay.handoff import command_for
-from relay.identity import Pair
 from relay.ledger import RunLedger
-from relay.paragraphs import terminal_width
-from relay.redact import nameless
-from relay.resting import stopped
-from relay.roster import row_of
-from relay.sessionstable import session, sessions_document, sessions_text
-from relay.sessiontext import agrees, markdown, of_link, plain, read_report
-from relay.state import Link, RunState
+from relay.log.resting import stopped
+from relay.log.state import Link, RunState
+from relay.people.accountstatus import Told, account_document, account_text
+from relay.people.roster import row_of
+from relay.runs.identity import Pair
+from relay.runs.sessionstable import session, sessions_document, sessions_text
+from relay.sessions.sessiontext import agrees, markdown, of_link, plain, read_report
 from relay.status import SHORTEST, kind_of
-from relay.trouble import speaking
-from relay.wording import harmless, printable
+from relay.text.cells import drawn
+from relay.text.paragraphs import terminal_width
+from relay.text.redact import nameless
+from relay.text.trouble import speaking
+from relay.text.wording import harmless, printable
 
 
 def show_account(app: App, resolved: Resolved[Any], account: str, redacted: bool, as_json: bool) -> None:

@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from relay.advice import command
-from relay.changes import Resume
 from relay.commands.common import (
     ConfigOption,
     EphemeralOption,
@@ -23,19 +21,21 @@ from relay.commands.common import (
 from relay.commands.opening import Opening, target_of
 from relay.commands.reading import require
 from relay.config import Resolved
-from relay.endpoint import record
+from relay.display.progress import Lines
 from relay.errors import UsageError
-from relay.heartbeat import newest_sign, request_stop, sign_of_life
-from relay.identity import open_run
+from relay.log.changes import Resume
+from relay.log.heartbeat import newest_sign, request_stop, sign_of_life
+from relay.log.resting import refuse_resting
+from relay.log.state import Holder, RunState
+from relay.machine.signals import StopSignal
 from relay.names import Names
-from relay.progress import Lines
-from relay.redact import redact, secrets_of
-from relay.resting import refuse_resting
-from relay.signals import StopSignal
-from relay.state import Holder, RunState
-from relay.storeid import Address
-from relay.trouble import speaking
-from relay.wording import duration
+from relay.runs.endpoint import record
+from relay.runs.identity import open_run
+from relay.runs.storeid import Address
+from relay.text.advice import command
+from relay.text.redact import redact, secrets_of
+from relay.text.trouble import speaking
+from relay.text.wording import duration
 from storage.base import Store, make_store
 from storage.selftest import self_test
 

@@ -9,20 +9,20 @@ from relay.commands.common import App
 from relay.commands.reading import open_stores, overview
 from relay.commands.tracking import every_link, names_in
 from relay.config import Resolved
-from relay.crew import Crew
 from relay.dashboard.data import Seen, document
 from relay.dashboard.history import Commits
 from relay.ledger import RunLedger, View
+from relay.log.sessionreport import SessionReport
+from relay.log.state import Link, RunState
 from relay.names import Names
 from relay.plan import Range, finish_range
+from relay.planning.crew import Crew
 from relay.policy import shipped
-from relay.redact import nameless
-from relay.sessionreport import SessionReport
-from relay.sessiontext import agrees, read_report
-from relay.state import Link, RunState
+from relay.sessions.sessiontext import agrees, read_report
 from relay.status import View as Shown
 from relay.status import without_names
-from relay.trouble import speaking
+from relay.text.redact import nameless
+from relay.text.trouble import speaking
 
 SLICE_S, SLICE_REMOTE_S = 0.7, 3.0
 """Of reading what is old, between two looks at what is new: in a folder, and over a network."""

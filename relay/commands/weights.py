@@ -12,20 +12,20 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.advice import command
+from relay.checkpoints.manifest import Manifest
+from relay.checkpoints.modelcard import CARD, Told, card
+from relay.checkpoints.outbox import Outbox
+from relay.checkpoints.restore import fetch_unheld
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
 from relay.commands.reading import require
+from relay.display.transfers import showing
 from relay.errors import BadData, UsageError
-from relay.identity import Opened, Pair
-from relay.manifest import Manifest
-from relay.modelcard import CARD, Told, card
-from relay.outbox import Outbox
-from relay.pinned import difference
-from relay.resting import refuse_deleted
-from relay.restore import fetch_unheld
-from relay.state import Checkpoint, RunState
-from relay.transfers import showing
-from relay.wording import counted, duration, metric
+from relay.log.resting import refuse_deleted
+from relay.log.state import Checkpoint, RunState
+from relay.runs.identity import Opened, Pair
+from relay.runs.pinned import difference
+from relay.text.advice import command
+from relay.text.wording import counted, duration, metric
 from relay.workload import Workload
 
 SAMPLE, GROWTH, LONG_ENOUGH_S = 2, 4, 2.0

@@ -10,8 +10,8 @@ from typing import Any
 
 from relay.dashboard.history import Committed, Event, WentBack
 from relay.dashboard.sessions import hours_before
-from relay.samples import about_itself
-from relay.state import Link
+from relay.log.samples import about_itself
+from relay.log.state import Link
 
 MOST_POINTS = 4_000
 MOST_EXPANDED = 20_000

@@ -10,9 +10,9 @@ from relay.dashboard.curves import curves
 from relay.dashboard.history import Committed, Event
 from relay.dashboard.panels import account_rows, header, incident_rows, notices, storage
 from relay.dashboard.sessions import gpu_rows, handoff_rows, session_rows
+from relay.log.sessionreport import SessionReport
+from relay.log.state import Link
 from relay.plan import Range
-from relay.sessionreport import SessionReport
-from relay.state import Link
 from relay.status import View
 
 SCHEMA = "relay.dashboard/1"

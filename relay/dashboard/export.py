@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.dashboard.page import whole
-from relay.wholefile import hand_out
+from relay.machine.wholefile import hand_out
 
 
 def export(document: Mapping[str, Any], path: Path) -> dict[str, Any]:

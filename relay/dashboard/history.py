@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from relay.canonical import dumps
-from relay.certify import SENT_AGAIN
-from relay.changes import Commit, Refused, Rewind, parse_change
-from relay.entry import Entry
+from relay.checkpoints.certify import SENT_AGAIN
 from relay.errors import BadData
 from relay.ledger import RunLedger, View
-from relay.samples import Row, Samples
+from relay.log.canonical import dumps
+from relay.log.changes import Commit, Refused, Rewind, parse_change
+from relay.log.entry import Entry
+from relay.log.samples import Row, Samples
 
 HASH = 16
 """Digits of a state hash that are kept; the whole one is in the ledger."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relay.advice import command
 from relay.dashboard.sessions import kind_of_end, redone_steps, standing_steps
+from relay.log.resting import rest_of
+from relay.log.sessionreport import SessionReport
+from relay.log.state import Incident, Link
+from relay.machine.skew import skew_text
+from relay.people.quota import Quota
 from relay.plan import Range
-from relay.quota import Quota
-from relay.resting import rest_of
-from relay.sessionreport import SessionReport
-from relay.skew import skew_text
-from relay.state import Incident, Link
 from relay.status import AccountRow, View, kind_of, seconds_left
-from relay.wording import printable
+from relay.text.advice import command
+from relay.text.wording import printable
 
 MOST_ACCOUNTS = 520
 MOST_INCIDENTS = 50

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from relay.certify import FIRST_SESSION, SENT_AGAIN
-from relay.changes import GONE
+from relay.checkpoints.certify import FIRST_SESSION, SENT_AGAIN
 from relay.dashboard.history import Committed
-from relay.history import DIED
-from relay.sessionreport import SessionReport, per_hour
-from relay.sessionstable import totals
-from relay.state import Link
-from relay.wording import printable
+from relay.log.changes import GONE
+from relay.log.sessionreport import SessionReport, per_hour
+from relay.log.state import Link
+from relay.planning.history import DIED
+from relay.runs.sessionstable import totals
+from relay.text.wording import printable
 
 MOST_SESSIONS = 500
 PLANNED = frozenset({"budget used", "asked to stop", "spot notice"})

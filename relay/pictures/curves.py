@@ -10,7 +10,7 @@ from relay.dashboard.curves import VALIDATION
 from relay.pictures.paper import WIDTH, Palette, dates, page, place, plain, write
 from relay.pictures.people import Person, by_epoch, people
 from relay.pictures.strokes import Point, Series, Stroke, best, handoffs, series_of, spans
-from relay.wording import counted
+from relay.text.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

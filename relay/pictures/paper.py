@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import BadConfig, UsageError
-from relay.wholefile import hand_out
+from relay.machine.wholefile import hand_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

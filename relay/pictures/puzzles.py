@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay.pictures.paper import DARK, WIDTH, Palette, page, place, shown, write
-from relay.puzzles import Cell, Puzzle, asks, blank, cells, named, share, solved, stretches, verdict
+from relay.text.puzzles import Cell, Puzzle, asks, blank, cells, named, share, solved, stretches, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from relay.pictures.paper import DARK, WIDTH, Palette, dates, page, place, shown, write
 from relay.pictures.people import labels, longest
 from relay.pictures.strokes import DAY
-from relay.wording import counted
+from relay.text.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,10 +13,10 @@ from typing import Annotated, Protocol
 
 from pydantic import Field, ValidationError
 
-from relay.fields import Id, Step, Strict
-from relay.redact import redact
+from relay.log.fields import Id, Step, Strict
+from relay.machine.wholefile import write_whole
 from relay.sinks.line import Line, Point
-from relay.wholefile import write_whole
+from relay.text.redact import redact
 
 NOTHING = -1
 """The slot up to which an empty tracker was fed."""

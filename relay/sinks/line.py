@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.dashboard.history import Committed
-from relay.samples import about_itself
+from relay.log.samples import about_itself
 
 STEP = "trainer/step"
 """What curves are drawn over."""

@@ -16,7 +16,7 @@ from typing import IO, Any, Protocol
 
 from relay.clock import RealRuntime
 from relay.ledger import RunLedger
-from relay.state import RunState
+from relay.log.state import RunState
 from storage.local import LocalStore
 
 ROOT = Path(__file__).parent.parent.parent

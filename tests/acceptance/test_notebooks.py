@@ -17,7 +17,7 @@ from nbclient.exceptions import CellExecutionError
 
 from relay.clock import RealRuntime
 from relay.ledger import RunLedger
-from relay.state import RunState
+from relay.log.state import RunState
 from storage.local import LocalStore
 from tests.acceptance.processes import PROJECT, Warm
 from tests.relay.notebook_desk import Service, said

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.checkpoints.retention import GRACE_S, Keep
 from relay.errors import Exit
-from relay.retention import GRACE_S, Keep
 from relay.workload import Borrower
 from tests.relay.sessions import Lab, Session
 from tests.relay.test_restore import flip
@@ -88,9 +88,9 @@ def test_i7_through_bases_journals_a_kill_a_clean_up_and_damage_it_is_the_unbrok
 
 
 def test_a_fork_holds_its_own_table(lab: Lab) -> None:
-    from relay.fork import Branch, copy_checkpoint
     from relay.ledger import RunLedger
     from relay.names import Names
+    from relay.runs.fork import Branch, copy_checkpoint
     from tests.relay.sessions import PROJECT, genesis
 
     lab.run(session(lab, 20))

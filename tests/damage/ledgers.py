@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.entry import Entry, decode
 from relay.ledger import MACHINE, RunLedger
+from relay.log.entry import Entry, decode
 from storage.memory import MemoryStore
 from tests.relay.runs import PROJECT, RUN, Client, QuietRuntime, begun, raw
 

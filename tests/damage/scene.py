@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from relay.clock import RealRuntime
-from relay.endpoint import passed
-from relay.heartbeat import request_stop
 from relay.ledger import RunLedger
+from relay.log.heartbeat import request_stop
+from relay.log.state import RunState
 from relay.names import Names
-from relay.state import RunState
+from relay.runs.endpoint import passed
 from storage.base import Store, open_store
 from tests.damage.harms import Harm
 from tests.relay.cli import Desk, Result

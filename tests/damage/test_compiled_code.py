@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from relay.checkpoints.warm import AT_ONCE, MAX_BYTES
 from relay.errors import Exit
 from relay.names import CACHES
-from relay.warm import AT_ONCE, MAX_BYTES
 from storage.base import QuotaExceeded
 from tests.relay.compiled import GOOD, NAME, SECRET, session, signed, told
 from tests.relay.sessions import Lab

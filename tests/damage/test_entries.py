@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from relay.canonical import digest, dumps
-from relay.changes import Commit, Noted
-from relay.entry import FORMAT, NewerFormat, encode
 from relay.errors import BadData, Exit
 from relay.ledger import RunLedger, View
-from relay.state import RunState
+from relay.log.canonical import digest, dumps
+from relay.log.changes import Commit, Noted
+from relay.log.entry import FORMAT, NewerFormat, encode
+from relay.log.state import RunState
 from storage.base import Ref
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from relay.canonical import dumps, loads
 from relay.clock import RealRuntime
-from relay.entry import MAX_BYTES, Entry
 from relay.ledger import RunLedger
+from relay.log.canonical import dumps, loads
+from relay.log.entry import MAX_BYTES, Entry
+from relay.log.state import RunState
 from relay.names import Names
-from relay.state import RunState
 from tests.damage.scene import NAMES, OTHER, PROJECT, Picture, Scene, slot
 from tests.relay.runs import follower, forged
 

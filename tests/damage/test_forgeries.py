@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from relay import chain
-from relay.canonical import dumps
-from relay.changes import Rewind
 from relay.errors import BadData, Fenced
-from relay.mark import FileMark
-from relay.state import RunState, Usage
+from relay.log import chain
+from relay.log.canonical import dumps
+from relay.log.changes import Rewind
+from relay.log.mark import FileMark
+from relay.log.state import RunState, Usage
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore
 from tests.damage.ledgers import entry, reader, worked

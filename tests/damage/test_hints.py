@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.canonical import ZEROS
 from relay.errors import BadData
+from relay.log.canonical import ZEROS
 from storage.memory import MemoryStore
 from tests.damage.harms import HARMS, HOSTILE_JSON
 from tests.damage.ledgers import reader, worked

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from relay.canonical import ZEROS
 from relay.errors import BadData, Exit
+from relay.log.canonical import ZEROS
 from tests.damage.ledgers import reader, worked
 from tests.relay.runs import NAMES, Client, overwrite, raw
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relay.canonical import digest
+from relay.checking.verify import verify
+from relay.checkpoints.manifest import MAX_FILES
+from relay.checkpoints.outbox import Outbox
+from relay.checkpoints.restore import Damaged, Route, read_manifest, restore
 from relay.ledger import RunLedger
-from relay.manifest import MAX_FILES
-from relay.outbox import Outbox
-from relay.restore import Damaged, Route, read_manifest, restore
-from relay.state import Checkpoint, RunState
-from relay.verify import verify
+from relay.log.canonical import digest
+from relay.log.state import Checkpoint, RunState
 from storage.memory import MemoryStore
 from tests.damage.harms import HOSTILE_JSON
 from tests.damage.scene import NAMES, PROJECT, Picture

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from relay import rules
 from relay.errors import BadData
-from relay.heartbeat import read_stop_request
-from relay.storeid import read_identity
+from relay.log import rules
+from relay.log.heartbeat import read_stop_request
+from relay.runs.storeid import read_identity
 from storage.memory import MemoryStore
 from tests.damage.harms import HARMS, HOSTILE_JSON, PICKLE, Harm
 from tests.damage.scene import BACKENDS, NAMES, OTHER, PROJECT, Scene, content, paint, slot

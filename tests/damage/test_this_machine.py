@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.checkpoints.outbox import Outbox
 from relay.errors import Exit
-from relay.mark import FileMark, Judged
-from relay.outbox import Outbox
+from relay.log.mark import FileMark, Judged
 from tests.damage.harms import HARMS, HOSTILE_JSON, PICKLE, Harm, flipped
 from tests.relay.sessions import Lab, down
 from tests.relay.toy import hash_of, state_at

@@ -14,15 +14,15 @@ from random import Random
 from typing import Any
 
 from relay.accounts import Accounts
-from relay.canonical import digest, dumps
-from relay.changes import Commit, Lease, Noted, Release, Retire, Rewind, TookOver
-from relay.identity import Pair, begin_run
+from relay.checkpoints.retention import Keep, to_retire
 from relay.ledger import RunLedger, View
-from relay.owners import Inference
+from relay.log.canonical import digest, dumps
+from relay.log.changes import Commit, Lease, Noted, Release, Retire, Rewind, TookOver
+from relay.log.sessionreport import Made, SessionReport, encode
+from relay.log.state import Checkpoint, RunState
+from relay.people.owners import Inference
 from relay.policy import shipped
-from relay.retention import Keep, to_retire
-from relay.sessionreport import Made, SessionReport, encode
-from relay.state import Checkpoint, RunState
+from relay.runs.identity import Pair, begin_run
 from storage.base import Store, open_store
 from storage.wrapper import Wrapper
 from tests.relay.runs import QuietRuntime, id_of

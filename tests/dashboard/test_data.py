@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay import ends
-from relay.changes import GONE
 from relay.dashboard.curves import MOST_POINTS, MOST_SERIES, curves, thinned
 from relay.dashboard.data import Seen, document
 from relay.dashboard.history import Committed, WentBack
 from relay.dashboard.page import embedded
 from relay.dashboard.panels import ADVICE, incident_rows
 from relay.dashboard.sessions import kind_of_end, standing_steps
+from relay.log.changes import GONE
+from relay.log.samples import Samples
+from relay.log.state import Incident, Link
 from relay.plan import Range
-from relay.samples import Samples
-from relay.state import Incident, Link
+from relay.sessions import ends
 from relay.status import AccountRow
 from tests.relay.views import NOW, holder, state, trained, view
 

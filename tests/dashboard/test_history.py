@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.changes import KINDS, Commit, Rewind
 from relay.dashboard.curves import fold
 from relay.dashboard.history import Commits, Committed, Event, WentBack
 from relay.dashboard.sessions import standing_steps
-from relay.entry import decode
 from relay.errors import StorageUnreachable
+from relay.log.changes import KINDS, Commit, Rewind
+from relay.log.entry import decode
 from storage.base import Ref, Unavailable
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper

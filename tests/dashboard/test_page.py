@@ -19,7 +19,7 @@ from relay.dashboard.data import Seen, document
 from relay.dashboard.export import export
 from relay.dashboard.page import SCRIPTS, STYLES, embedded, served, static, whole
 from relay.errors import BadConfig
-from relay.state import Incident
+from relay.log.state import Incident
 from relay.status import AccountRow
 from tests.relay.views import NOW, trained, view
 

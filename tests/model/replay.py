@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from relay.chain import Intent, Unsettled
+from relay.checkpoints.retention import going, judge_files
 from relay.errors import Fenced
-from relay.retention import going, judge_files
-from relay.state import RunState
+from relay.log.chain import Intent, Unsettled
+from relay.log.state import RunState
 from storage.base import Ref, Stat, Unavailable
 from storage.memory import MemoryStore
 from tests.model import product

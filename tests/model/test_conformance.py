@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from relay.chain import Chain, Intent
-from relay.changes import Refused
 from relay.errors import Fenced
-from relay.reader import Point
-from relay.state import RunState
+from relay.log.chain import Chain, Intent
+from relay.log.changes import Refused
+from relay.log.reader import Point
+from relay.log.state import RunState
 from tests.model import product
 from tests.model.product import Change
 from tests.model.protocol import Protocol

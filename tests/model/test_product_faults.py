@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from relay import keeping, rules
-from relay.changes import By, Refused
-from relay.retention import judge_files
-from relay.state import Holder, RunState
+from relay.checkpoints.retention import judge_files
+from relay.log import keeping, rules
+from relay.log.changes import By, Refused
+from relay.log.state import Holder, RunState
 from tests.model import product
 from tests.model.progress import Progress
 from tests.model.protocol import Protocol

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from relay.checking.verification import Verification
+from relay.checking.verify import verify
 from relay.clock import RealRuntime
 from relay.ledger import RunLedger
-from relay.state import RunState
-from relay.verification import Verification
-from relay.verify import verify
+from relay.log.state import RunState
 from storage.local import LocalStore
 from tests.relay.toy import hash_of, state_at
 

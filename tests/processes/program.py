@@ -13,10 +13,10 @@ from typing import Any
 
 import typer
 
-from relay import interrupts
 from relay.cli import app
 from relay.commands import opening, reading
 from relay.commands.common import App
+from relay.machine import interrupts
 from storage.base import Store, open_store
 from tests.processes.points import Points, WatchedStore
 from tests.processes.trainee import Notes, Toll, TraineeKind

@@ -209,7 +209,7 @@ def read_only(field: Field, disk: Fullness, on: bool) -> None:
 
 @pytest.mark.parametrize("in_its_place", ["nothing", "an empty folder"])
 def test_a_store_that_is_gone_for_a_while_costs_no_step_and_little_memory(field: Field, in_its_place: str) -> None:
-    """As on a share that is unmounted. Alive are the state, and three snapshots at most (relay/committer.py)."""
+    """As on a share that is unmounted. Alive: the state, at most three snapshots (relay/checkpoints/committer.py)."""
     weights = 16 * MB
     session = field.train(10**9, every=10, weights=weights, step_s=0.01)
     session.until("landed-lease")

@@ -19,7 +19,7 @@ from relay.commands import opening, reading
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData
 from relay.kind import Spoken
-from relay.puzzles import Examples
+from relay.text.puzzles import Examples
 from relay.workload import Kernels, Workload
 from storage.base import Store, open_store
 from tests.relay.puzzles import Shown, Solved

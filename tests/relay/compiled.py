@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relay.checkpoints.warm import WarmStart, signature
 from relay.names import CACHES
-from relay.startup import Startup
-from relay.warm import WarmStart, signature
+from relay.sessions.startup import Startup
 from tests.relay.sessions import Lab, Session
 from tests.relay.toy import ToyWorkload
 

@@ -1,4 +1,4 @@
-"""A calendar simulated minute by minute off wall clocks: slow, plain, and sharing no code with relay/simulate.py."""
+"""A calendar simulated minute by minute off wall clocks: slow, plain, sharing no code with planning/simulate.py."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from relay.account import Account
 from relay.accounts import Accounts
-from relay.owners import infer
+from relay.people.account import Account
+from relay.people.owners import infer
 from relay.policy import Providers, shipped
 from relay.registry import PutAccount, Registry, Row
 from storage.base import Store

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.crew import Wish
+from relay.log.state import Link
+from relay.people.quota import Quota
 from relay.plan import Forecast, forecast
-from relay.plan_presets import PRESETS
-from relay.plan_text import Look
-from relay.planned import Plan, plan_of
+from relay.planning.crew import Wish
+from relay.planning.plan_presets import PRESETS
+from relay.planning.plan_text import Look
+from relay.planning.planned import Plan, plan_of
+from relay.planning.team import Course
 from relay.policy import shipped
-from relay.quota import Quota
-from relay.state import Link
 from relay.status import AccountRow, View
-from relay.team import Course
 from tests.relay.views import trained
 
 NOW, HOUR, DAY = 1_795_867_200.0, 3600.0, 86400.0

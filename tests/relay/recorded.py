@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from relay.sessionreport import SessionReport, decode
+from relay.log.sessionreport import SessionReport, decode
 from tests.relay.runs import NAMES
 from tests.relay.sessions import PROJECT, RUN, Lab
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from relay.canonical import dumps
-from relay.changes import By, Commit, Lease, Refused, TookOver
-from relay.rules import apply
-from relay.state import (
+from relay.log.canonical import dumps
+from relay.log.changes import By, Commit, Lease, Refused, TookOver
+from relay.log.rules import apply
+from relay.log.state import (
     RunState,
 )
 from tests.relay.runs import checkpoint, genesis, id_of

@@ -8,15 +8,15 @@ from contextlib import AbstractContextManager
 from random import Random
 from typing import Any
 
-from relay.canonical import digest, dumps
-from relay.changes import By, Commit, Genesis, Lease, Release, TookOver
 from relay.clock import Event, Task
-from relay.entry import Entry, decode, encode
-from relay.identity import Pair
 from relay.ledger import MACHINE, RunLedger, View
+from relay.log.canonical import digest, dumps
+from relay.log.changes import By, Commit, Genesis, Lease, Release, TookOver
+from relay.log.entry import Entry, decode, encode
+from relay.log.rules import apply
+from relay.log.state import Checkpoint, RunState
 from relay.names import Names
-from relay.rules import apply
-from relay.state import Checkpoint, RunState
+from relay.runs.identity import Pair
 from storage.base import Store
 from storage.memory import MemoryStore
 

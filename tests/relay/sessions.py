@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from relay.budget import Limits
-from relay.canonical import digest, dumps
-from relay.changes import Genesis
-from relay.context import Context, Listener, Outcome, Plan
+from relay.checkpoints.outbox import outbox_of
+from relay.checkpoints.packing import Facts
 from relay.ledger import RunLedger
-from relay.outbox import outbox_of
-from relay.packing import Facts
+from relay.log.canonical import digest, dumps
+from relay.log.changes import Genesis
+from relay.log.state import RunState
+from relay.machine.signals import StopSignal
 from relay.session import run_session
-from relay.signals import StopSignal
-from relay.state import RunState
+from relay.sessions.context import Context, Listener, Outcome, Plan
 from storage.base import Ref, Stat, Unavailable
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper

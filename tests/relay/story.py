@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.changes import By
-from relay.manifest import FileEntry, Manifest
+from relay.checkpoints.manifest import FileEntry, Manifest
+from relay.checkpoints.retention import Keep, going, judge_files, to_retire
+from relay.log.changes import By
+from relay.log.rules import apply
+from relay.log.state import Checkpoint, RunState
 from relay.names import Names
-from relay.retention import Keep, going, judge_files, to_retire
-from relay.rules import apply
-from relay.state import Checkpoint, RunState
 from storage.base import Stat
 from tests.relay.sessions import PROJECT, RUN, genesis
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from relay.account import MAX_BYTES, Account, confirmed, decode, object_name
-from relay.canonical import digest, dumps
-from relay.entry import NewerFormat
 from relay.errors import BadConfig, BadData
+from relay.log.canonical import digest, dumps
+from relay.log.entry import NewerFormat
+from relay.people.account import MAX_BYTES, Account, confirmed, decode, object_name
 from relay.registry import PutAccount
 from storage.memory import MemoryStore
 from tests.relay.people import accounts, register

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from relay.account import Reading, confirmed, in_team
 from relay.errors import BadConfig, Exit, PolicyRefused
+from relay.people.account import Reading, confirmed, in_team
+from relay.people.quota import left
 from relay.policy import shipped
-from relay.quota import left
 from storage.memory import MemoryStore
 from tests.relay.people import accounts, register
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from relay.account import Reading
 from relay.errors import BadConfig, PolicyRefused
+from relay.people.account import Reading
 from relay.registry import RegistryState
 from storage.memory import MemoryStore
 from tests.relay.people import accounts, meeting, register

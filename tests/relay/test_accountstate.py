@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from relay.accountstate import effective
-from relay.quota import Quota
+from relay.people.accountstate import effective
+from relay.people.quota import Quota
 from relay.registry import Row, Status
 
 NOW = 1.7e9

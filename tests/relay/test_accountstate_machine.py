@@ -15,15 +15,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from relay.account import Reading, confirmed
 from relay.accounts import Accounts
-from relay.changes import Lease, Release, TookOver
+from relay.log.changes import Lease, Release, TookOver
+from relay.log.state import RunState
+from relay.people.account import Reading, confirmed
+from relay.people.standing import Standing, rows
 from relay.policy import shipped
 from relay.registry import Registry
-from relay.standing import Standing, rows
-from relay.state import RunState
 from relay.status import AccountRow
-from relay.zones import DAYS
+from relay.text.zones import DAYS
 from storage.memory import MemoryStore
 from tests.relay.people import register
 from tests.relay.runs import Client, Clock, QuietRuntime, id_of

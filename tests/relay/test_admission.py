@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from relay.account import Account, confirmed
 from relay.accounts import Listed
-from relay.admission import Visit, admit
 from relay.errors import BadConfig, PolicyRefused
+from relay.people.account import Account, confirmed
 from relay.policy import shipped
 from relay.registry import Row
+from relay.sessions.admission import Visit, admit
 
 KAGGLE = shipped().named("kaggle")
 VISIT = Visit("account_3", "kaggle", "sudoku", run_id="a" * 32)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import relay
-from relay import advice
-from relay.advice import command
+from relay.text import advice
+from relay.text.advice import command
 
 DOCUMENTATION = {"advice.py", "clidoc.py", "modelcard.py"}
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from relay import lease
-from relay.archiving import archive, mark_deleted, unarchive
-from relay.chain import Chain
-from relay.changes import Archive, By, Delete, Noted, Refused, TookOver, Unarchive
 from relay.errors import Exit, Fenced, LeaseHeld, PolicyRefused
 from relay.ledger import MACHINE, NewerFormat, RunLedger
-from relay.resting import WAIT_S
-from relay.rules import apply, succeeds
+from relay.log.chain import Chain
+from relay.log.changes import Archive, By, Delete, Noted, Refused, TookOver, Unarchive
+from relay.log.resting import WAIT_S
+from relay.log.rules import apply, succeeds
+from relay.log.state import RunState
+from relay.runs.archiving import archive, mark_deleted, unarchive
 from relay.session import push
-from relay.state import RunState
 from storage.base import Store
 from storage.memory import MemoryStore
 from tests.relay.runs import Client, Clock, QuietRuntime, begun, genesis, id_of

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from relay.archiving import archive, mark_deleted, refuse_unseen, sweep_reports, unarchive
-from relay.canonical import digest
-from relay.changes import Archive, By, Delete, Lease, Refused, Release, Unarchive
-from relay.collect import sweep_signs
+from relay.checkpoints.collect import sweep_signs
+from relay.checkpoints.outbox import Outbox
+from relay.checkpoints.restore import fetch_unheld
 from relay.commands.clearing import clear, judge
 from relay.errors import BadData, Exit, Fenced, PolicyRefused
-from relay.identity import Opened, Pair
 from relay.ledger import RunLedger
-from relay.outbox import Outbox
-from relay.resting import WAIT_S
-from relay.restore import fetch_unheld
-from relay.rules import apply
+from relay.log.canonical import digest
+from relay.log.changes import Archive, By, Delete, Lease, Refused, Release, Unarchive
+from relay.log.resting import WAIT_S
+from relay.log.rules import apply
+from relay.log.state import RunState
+from relay.runs.archiving import archive, mark_deleted, refuse_unseen, sweep_reports, unarchive
+from relay.runs.identity import Opened, Pair
 from relay.session import push, run_session
-from relay.state import RunState
 from storage.base import Ref, Store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
@@ -178,7 +178,7 @@ def contents(store: Store, prefix: str = "") -> dict[str, bytes]:
 @pytest.fixture(params=["memory", "local"])
 def shared(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store on which the day is as good as over."""
-    monkeypatch.setattr("relay.resting.WAIT_S", 0.0)
+    monkeypatch.setattr("relay.log.resting.WAIT_S", 0.0)
     return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "store")
 
 
@@ -259,7 +259,7 @@ def test_a_link_in_a_deleted_runs_folder_leads_to_no_other_runs_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody who may write in the folder lays links; a sync program may, too."""
-    monkeypatch.setattr("relay.resting.WAIT_S", 0.0)
+    monkeypatch.setattr("relay.log.resting.WAIT_S", 0.0)
     store, runtime = LocalStore(tmp_path / "store"), QuietRuntime()
     mine, other = run_of(store, "a", runtime), run_of(store, "b", runtime)
     root = tmp_path / "store" / "checkpoints" / PROJECT

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.availability import MIDNIGHT, Window, Windows, open_part, parse, read
 from relay.errors import BadConfig
-from relay.zones import DAYS, wall
+from relay.people.availability import MIDNIGHT, Window, Windows, open_part, parse, read
+from relay.text.zones import DAYS, wall
 from tests.relay.cli import Desk
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Apia")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.canonical import NotCanonical, digest, dumps, loads
+from relay.log.canonical import NotCanonical, digest, dumps, loads
 
 texts = st.text(st.characters(codec="utf-8"))
 numbers = st.integers(-(10**18), 10**18) | st.floats(allow_nan=False, allow_infinity=False)

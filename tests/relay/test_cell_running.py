@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from relay import notebook
-from relay.cellrun import follow
-from relay.cellview import CellView, drawn, page
 from relay.clock import RealRuntime
+from relay.notebooks.cellrun import follow
+from relay.notebooks.cellview import CellView, drawn, page
 
 SCRIPT = """trap 'echo got; exit 130' INT
 printf 'ready\\nhalf'; echo ' line' >&2; echo '{"a": 1}'; while :; do sleep 0.02; done"""
@@ -54,7 +54,7 @@ def test_an_interrupt_while_the_command_starts_is_handed_on_too(
 
 KERNEL = """
 import os, pathlib, sys
-from relay.cellrun import follow
+from relay.notebooks.cellrun import follow
 from relay.clock import RealRuntime
 wait = "while ! test -e told; do sleep 0.02; done"
 words = ["bash", "-c", f"echo ready; {wait}; for i in $(seq 2000); do echo $i; done && touch done"]

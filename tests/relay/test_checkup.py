@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from relay import checkup, doctor
-from relay.state import Holder
+from relay.checking import checkup, doctor
+from relay.log.state import Holder
 from relay.status import View
 from tests.relay.views import NOW, trained
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from relay.collect import Housekeeper, sweep_signs
-from relay.heartbeat import request_stop
+from relay.checking.verify import quick_look
+from relay.checkpoints.collect import Housekeeper, sweep_signs
+from relay.checkpoints.retention import GRACE_S, ROOM, Keep
 from relay.ledger import RunLedger
+from relay.log.heartbeat import request_stop
+from relay.log.state import MAX_RETAINED
 from relay.names import Names
-from relay.retention import GRACE_S, ROOM, Keep
-from relay.state import MAX_RETAINED
-from relay.verify import quick_look
 from storage.base import Denied, QuotaExceeded
 from storage.memory import MemoryStore
 from tests.relay.sessions import PROJECT, RUN, Lab

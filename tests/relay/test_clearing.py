@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from relay.commands import clearing, reading
-from relay.identity import Opened, Pair
 from relay.names import Names
+from relay.runs.identity import Opened, Pair
 from storage.base import Denied, Store
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores

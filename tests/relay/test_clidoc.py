@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from relay import clidoc
 from relay.cli import app
 from relay.errors import Exit
+from relay.pages import clidoc
 from tests.relay.cli import Desk
 
 COMMANDS = dict(clidoc.commands(app))
@@ -16,7 +16,7 @@ REQUIRED = {"register", "report", "status", "next", "run", "prepare", "verify", 
 
 
 def test_the_page_is_what_the_program_says_now() -> None:
-    assert clidoc.PAGE.read_text(encoding="utf-8") == clidoc.page(app), "run python -m relay.clidoc"
+    assert clidoc.PAGE.read_text(encoding="utf-8") == clidoc.page(app), "run python -m relay.pages.clidoc"
 
 
 def test_the_commands_people_were_promised_are_there() -> None:

@@ -10,7 +10,7 @@ import pytest
 from relay.clock import RealRuntime
 from relay.env import detect
 from relay.errors import Exit
-from relay.skew import skew, skew_text
+from relay.machine.skew import skew, skew_text
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores

@@ -8,7 +8,7 @@ import pytest
 
 from relay.config import FILE_NAME, Resolved, Settings, leaves, resolve
 from relay.errors import BadConfig
-from relay.origins import from_environment, variable
+from relay.settings.origins import from_environment, variable
 from trm.config import TrainConfig
 
 

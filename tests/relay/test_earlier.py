@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from relay.clock import RealRuntime
-from relay.earlier import Earlier, Neighbours, training_id
-from relay.mirror import LINES, Mirror, Now, Onlooker, read_now
-from relay.samehost import FileHostLocks
+from relay.machine.earlier import Earlier, Neighbours, training_id
+from relay.machine.mirror import LINES, Mirror, Now, Onlooker, read_now
+from relay.machine.samehost import FileHostLocks
 from relay.workload import Progress
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +25,8 @@ TRAINING = training_id("file:///store", "p", "r")
 HOLD = """
 import sys
 from pathlib import Path
-from relay.earlier import Neighbours
-from relay.samehost import FileHostLocks
+from relay.machine.earlier import Neighbours
+from relay.machine.samehost import FileHostLocks
 neighbours = Neighbours(FileHostLocks(Path(sys.argv[1]), "boot"))
 neighbours.enrol(*sys.argv[2:])
 print("enrolled", flush=True)
@@ -49,7 +49,7 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproces
     command = [sys.executable, "-c", HOLD, str(tmp_path), THEIRS, TRAINING, "account_1"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout and child.stdout.readline() == "enrolled\n"
-        import relay.earlier as module
+        import relay.machine.earlier as module
 
         real = module.start_ticks
         monkeypatch.setattr(module, "start_ticks", lambda root, pid="self": 2**50 if pid == "self" else real(root, pid))

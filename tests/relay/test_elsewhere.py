@@ -14,9 +14,9 @@ from tests.relay.cli import Desk
 LINUX = re.compile(r"/proc\b|/sys\b|\bsched_\w+|pidfd_\w+|inotify|memfd|O_TMPFILE")
 """What only Linux has."""
 KNOWN = {
-    "relay/earlier.py": "finding one's own earlier session",
+    "relay/machine/earlier.py": "finding one's own earlier session",
     "relay/env.py": "age of machine and process, firmware",
-    "relay/samehost.py": "boot id",
+    "relay/machine/samehost.py": "boot id",
     "storage/mounts.py": "kinds of file systems",
     "trm/fingerprint.py": "version of the driver",
 }
@@ -35,7 +35,7 @@ def no_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     """Desk looks for /proc and /sys in its own folder, which has none."""
     for module, name in ((os, "pidfd_open"), (os, "sched_getaffinity"), (signal, "pidfd_send_signal")):
         monkeypatch.delattr(module, name, raising=False)
-    monkeypatch.setattr("relay.samehost.read_boot_id", lambda: "")
+    monkeypatch.setattr("relay.machine.samehost.read_boot_id", lambda: "")
     monkeypatch.setattr("storage.mounts._read", lambda mounts: [])
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from relay import session
-from relay.ending import Ending
 from relay.errors import Exit
-from relay.signals import Reason
+from relay.machine.signals import Reason
+from relay.sessions.ending import Ending
 from tests.relay.sessions import Lab, down
 from tests.relay.toy import Part, ToyWorkload
 

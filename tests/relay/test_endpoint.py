@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay import endpoint
+from relay.runs import endpoint
 from storage.base import BadAddress, Ref
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore, Wrapper

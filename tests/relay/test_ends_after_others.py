@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from relay.archiving import archive, mark_deleted, unarchive
-from relay.changes import DEAD, LATE, SILENT, Commit, Noted, Release
 from relay.commands.attaching import code_of
 from relay.commands.outcomes import sentence
 from relay.errors import Exit
 from relay.lease import Wish, acquire
 from relay.ledger import RunLedger
+from relay.log.changes import DEAD, LATE, SILENT, Commit, Noted, Release
+from relay.log.resting import WAIT_S
+from relay.log.state import Failure, RunState
 from relay.names import Names
-from relay.resting import WAIT_S
-from relay.state import Failure, RunState
+from relay.runs.archiving import archive, mark_deleted, unarchive
 from storage.base import Denied
 from tests.relay.fake_runtime import Process
 from tests.relay.sessions import PROJECT, RUN, Lab, NoLocks, Session

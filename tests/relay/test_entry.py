@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.canonical import ZEROS, digest, dumps
-from relay.changes import KINDS
-from relay.entry import FORMAT, MAX_BYTES, Entry, NewerFormat, NotAnEntry, decode, encode
 from relay.errors import Exit
+from relay.log.canonical import ZEROS, digest, dumps
+from relay.log.changes import KINDS
+from relay.log.entry import FORMAT, MAX_BYTES, Entry, NewerFormat, NotAnEntry, decode, encode
 from tests.relay.runs import id_of
 
 ENTRY = Entry(

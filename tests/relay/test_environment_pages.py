@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from relay.config import Settings, leaves
-from relay.origins import READ_ELSEWHERE, variable
-from relay.secretchain import GROUPS
+from relay.settings.origins import READ_ELSEWHERE, variable
+from relay.settings.secretchain import GROUPS
 from tests.relay.cli import Desk
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from relay.pictures.paper import DARK, LIGHT, WIDTH, Palette, drawing, encoded
 from relay.pictures.puzzles import MOST_STEPS, draw_puzzles, panels
-from relay.puzzles import Cell, cells, likely, stretches, verdict
-from relay.puzzletext import STYLES, page, plain, printed
+from relay.text.puzzles import Cell, cells, likely, stretches, verdict
+from relay.text.puzzletext import STYLES, page, plain, printed
 from tests.relay.cli import Desk
 from tests.relay.puzzles import Solved, Tried
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relay.committer import Item
+from relay.checkpoints.committer import Item
 from relay.errors import Exit
 from relay.session import push
 from storage.base import Denied, QuotaExceeded, StoreError, Unavailable

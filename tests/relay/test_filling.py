@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from relay.filling import ENTRY, UNKNOWN_FREE, UNKNOWN_GROWTH, sessions_until_full
-from relay.retention import ROOM, Keep
-from relay.state import Checkpoint, Link, RunState
+from relay.checkpoints.filling import ENTRY, UNKNOWN_FREE, UNKNOWN_GROWTH, sessions_until_full
+from relay.checkpoints.retention import ROOM, Keep
+from relay.log.state import Checkpoint, Link, RunState
 from tests.relay.cli import Desk
 
 SIZE = 100_000_000

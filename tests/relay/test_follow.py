@@ -15,8 +15,8 @@ from rich.console import Console
 
 from relay.clock import RealRuntime
 from relay.commands.spelling import spelled
+from relay.display.follow import LEAST_S, PATIENCE, Appended, Following, Redrawn, follow, shortened
 from relay.errors import BadData
-from relay.follow import LEAST_S, PATIENCE, Appended, Following, Redrawn, follow, shortened
 from storage.base import Ref, Stat, Store, StoreError
 from storage.wrapper import CountingStore, Wrapper
 from tests.relay.cli import Desk, wrap_stores

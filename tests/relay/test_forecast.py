@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from relay.crew import Crew, Wish
-from relay.periods import WEEK_S, Periods
+from relay.people.periods import WEEK_S, Periods
 from relay.plan import Interval, Range, finish_range, forecast, spread
-from relay.plan_text import Look, draw
+from relay.planning.crew import Crew, Wish
+from relay.planning.plan_text import Look, draw
+from relay.planning.team import Speeds
 from relay.policy import shipped
 from relay.status import AccountRow
-from relay.team import Speeds
 from tests.relay.plans import DAY, HOUR, NOW, OWN, link, of, planned, preset, view
 from tests.relay.test_simulate import course, member
 

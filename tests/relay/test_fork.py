@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from relay.checking.verify import verify
+from relay.checkpoints.retention import Keep
 from relay.errors import BadConfig, BadData, Exit
-from relay.fork import Branch, copy_checkpoint
 from relay.ledger import RunLedger, View
 from relay.names import Names
-from relay.retention import Keep
-from relay.verify import verify
+from relay.runs.fork import Branch, copy_checkpoint
 from tests.relay.sessions import PROJECT, RUN, Lab, genesis
 from tests.relay.toy import ToyWorkload, hash_of, state_at
 

@@ -10,9 +10,9 @@ import pytest
 
 from relay.config import Settings, leaves
 from relay.errors import BadConfig
-from relay.origins import from_environment
-from relay.owners import infer
+from relay.people.owners import infer
 from relay.policy import shipped
+from relay.settings.origins import from_environment
 from tests.relay.cli import Desk
 
 KEYS = [*leaves(Settings), "task"]

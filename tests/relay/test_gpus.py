@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay import usage
-from relay.canonical import dumps
-from relay.changes import By, Commit, Lease, Release
-from relay.fields import MAX_GPUS
-from relay.gpus import LONGEST, gpu_name
-from relay.rules import apply
-from relay.state import MAX_FURTHER, Link, RunState, Usage
+from relay.log import usage
+from relay.log.canonical import dumps
+from relay.log.changes import By, Commit, Lease, Release
+from relay.log.fields import MAX_GPUS
+from relay.log.rules import apply
+from relay.log.state import MAX_FURTHER, Link, RunState, Usage
+from relay.machine.gpus import LONGEST, gpu_name
 from tests.relay.runs import checkpoint, genesis, id_of
 from tests.relay.sessions import Lab
 from tests.relay.toy import ToyWorkload

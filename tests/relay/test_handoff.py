@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.availability import Windows, parse
 from relay.clock import RealRuntime
 from relay.config import Settings
-from relay.crew import Crew
 from relay.handoff import Reader
 from relay.ledger import RunLedger
+from relay.log.state import Holder
+from relay.people.availability import Windows, parse
+from relay.planning.crew import Crew
+from relay.planning.turns import first_after
 from relay.policy import shipped
-from relay.state import Holder
 from relay.status import AccountRow
-from relay.turns import first_after
-from relay.zones import DAYS, wall
+from relay.text.zones import DAYS, wall
 from storage.base import open_store
 from tests.relay.cli import Desk
 from tests.relay.turns import DAY, HOUR, NOON, filling, halted, link, quota, turn_of, view

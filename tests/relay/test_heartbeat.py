@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from relay.canonical import dumps
-from relay.heartbeat import Heartbeat, read_stop_request, request_stop, sign_of_life
+from relay.log.canonical import dumps
+from relay.log.heartbeat import Heartbeat, read_stop_request, request_stop, sign_of_life
+from relay.machine.signals import StopSignal
 from relay.names import Names
-from relay.signals import StopSignal
 from storage.base import Unavailable
 from storage.memory import MemoryStore
 from tests.relay.fake_runtime import Process, World

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.ends import ENDS, FAILURES
-from relay.gpus import same_gpu
-from relay.history import history, speeds
-from relay.state import Link
+from relay.log.state import Link
+from relay.machine.gpus import same_gpu
+from relay.planning.history import history, speeds
+from relay.sessions.ends import ENDS, FAILURES
 
 NOW, HOUR, DAY = 1_795_867_200.0, 3600.0, 86400.0
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from relay import identity
 from relay.errors import BadConfig, BadData, Exit
-from relay.identity import Opened, begin_run, open_run, require_run
+from relay.log.state import Origin
 from relay.names import IDENTITY, Names
-from relay.pinned import check_config, config_hash, difference
 from relay.registry import Registry
-from relay.state import Origin
-from relay.storeid import Address, begin_store, parse_address, read_identity
+from relay.runs import identity
+from relay.runs.identity import Opened, begin_run, open_run, require_run
+from relay.runs.pinned import check_config, config_hash, difference
+from relay.runs.storeid import Address, begin_store, parse_address, read_identity
 from storage.base import Exists, Missing, Store
 from storage.local import LocalStore
 from storage.memory import MemoryStore

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from relay import interrupts
 from relay.clock import RealRuntime
-from relay.context import Plan
 from relay.errors import RelayError
-from relay.interrupts import Interrupted, Overdue, listening
-from relay.signals import Reason, StopSignal
+from relay.machine import interrupts
+from relay.machine.interrupts import Interrupted, Overdue, listening
+from relay.machine.signals import Reason, StopSignal
+from relay.sessions.context import Plan
 
 pytestmark = pytest.mark.usefixtures("hangups")
 

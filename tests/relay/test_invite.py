@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.invitation import commands, free_id, text
+from relay.people.invitation import commands, free_id, text
 from tests.relay.cli import Desk
 
 

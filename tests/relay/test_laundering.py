@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.accounts import Accounts
-from relay.claims import MAX_CLAIMS, claim_of
 from relay.errors import BadConfig, BadData, PolicyRefused
-from relay.owners import folded, same_person
+from relay.people.claims import MAX_CLAIMS, claim_of
+from relay.people.owners import folded, same_person
 from relay.registry import Row
 from storage.memory import MemoryStore
 from tests.relay.people import accounts, meeting, register

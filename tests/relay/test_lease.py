@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from relay.context import Context, Outcome
 from relay.errors import Exit
-from relay.heartbeat import request_stop
 from relay.lease import Held, Watch
+from relay.log.heartbeat import request_stop
+from relay.log.state import Holder
 from relay.session import run_session
-from relay.state import Holder
+from relay.sessions.context import Context, Outcome
 from tests.relay.sessions import PROJECT, FakeLocks, Lab, Session, down
 from tests.relay.toy import ToyWorkload, hash_of, state_at
 

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from relay.changes import Commit, Lease, Noted, Refused
+from relay.checking.verify import verify
 from relay.errors import BadConfig, BadData, Exit, Fenced
 from relay.ledger import RunLedger
-from relay.state import MAX_LINKS, RunState
-from relay.verify import verify
+from relay.log.changes import Commit, Lease, Noted, Refused
+from relay.log.state import MAX_LINKS, RunState
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore
 from tests.relay.runs import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from relay.changes import By, Commit, Lease, Noted, Release, Retire
-from relay.entry import MAX_BYTES, decode, encode
 from relay.ledger import MACHINE, RunLedger
-from relay.rules import apply, links_to_archive
-from relay.state import History, NextDigest
+from relay.log.changes import By, Commit, Lease, Noted, Release, Retire
+from relay.log.entry import MAX_BYTES, decode, encode
+from relay.log.rules import apply, links_to_archive
+from relay.log.state import History, NextDigest
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore
 from tests.relay.runs import (

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from relay.changes import Noted
 from relay.errors import Exit, Fenced, StorageUnreachable
 from relay.ledger import Intent, RunLedger, Unsettled
-from relay.state import RunState
+from relay.log.changes import Noted
+from relay.log.state import RunState
 from storage.base import Denied, Unavailable
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from relay.entry import FORMAT, USUAL
+from relay.checking.verify import verify
+from relay.checkpoints.lending import LENT
+from relay.checkpoints.outbox import Outbox
+from relay.checkpoints.restore import Route, fetch, read_manifest
+from relay.checkpoints.retention import GRACE_S, Keep
 from relay.errors import Exit
 from relay.ledger import RunLedger
-from relay.lending import LENT
-from relay.outbox import Outbox
-from relay.restore import Route, fetch, read_manifest
-from relay.retention import GRACE_S, Keep
+from relay.log.entry import FORMAT, USUAL
+from relay.log.state import RunState
 from relay.session import push
-from relay.state import RunState
-from relay.verify import verify
 from storage.base import Unavailable
 from tests.relay.borrowing import SharingToy, table
 from tests.relay.sessions import Lab, Session
@@ -210,7 +210,7 @@ def test_an_older_client_stops_with_78_as_long_as_files_are_shared(lab: Lab, mon
     lab.run(share(lab, target_steps=40))
     older = lab.session("bob", target_steps=60)
     with monkeypatch.context() as patch:
-        patch.setattr("relay.entry.FORMAT", FORMAT - 1)  # a client that knows nothing of shared files
+        patch.setattr("relay.log.entry.FORMAT", FORMAT - 1)  # a client that knows nothing of shared files
         outcome = lab.run(older)
         assert outcome.exit_code == Exit.BAD_CONFIG and "pip install --upgrade" in outcome.message
     assert lab.run(share(lab, "bob", target_steps=60)).exit_code == Exit.OK

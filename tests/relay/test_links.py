@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from relay import links
-from relay.certify import FIRST_SESSION
+from relay.checkpoints import links
+from relay.checkpoints.certify import FIRST_SESSION
 from relay.commands.outcomes import sentence
-from relay.context import Outcome
 from relay.errors import Exit
-from relay.fields import Certified
-from relay.state import Link
+from relay.log.fields import Certified
+from relay.log.state import Link
+from relay.sessions.context import Outcome
 from tests.relay.sessions import Lab, with_plan
 from tests.relay.toy import ToyWorkload
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.manifest import MAX_BYTES, BadManifest, Manifest, decode, encode
+from relay.checkpoints.manifest import MAX_BYTES, BadManifest, Manifest, decode, encode
 from tests.relay.story import manifest_of
 
 WHERE = {"project": "toys", "run": "chain", "step": 10, "epoch": 2}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
+from relay.checkpoints.modelcard import Told, card
 from relay.cli import Trm
-from relay.modelcard import Told, card
 from tests.relay.cli import Desk
 from tests.relay.runs import begun, checkpoint
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from relay import checkup
-from relay.changes import GONE
+from relay.checking import checkup
+from relay.checkpoints.outbox import Outbox
 from relay.commands import tracking
 from relay.dashboard.data import Seen, document
 from relay.dashboard.panels import incident_rows
 from relay.dashboard.sessions import kind_of_end
-from relay.history import history
-from relay.outbox import Outbox
+from relay.log.changes import GONE
+from relay.log.sessionreport import SessionReport
+from relay.log.state import Incident, Link, RunState
 from relay.plan import Range
+from relay.planning.history import history
 from relay.report import draw, report_document
-from relay.sessionreport import SessionReport
-from relay.state import Incident, Link, RunState
 from storage.base import Denied, QuotaExceeded, Ref
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores
@@ -149,7 +149,7 @@ def test_why_nobody_knows_how_many_sessions_fit_is_not_invented(desk: Desk, monk
 
 def test_what_a_session_left_behind_is_told_as_the_run_stands_now(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """It told whom to send a command that is refused, and that a deleted report was never left."""
-    monkeypatch.setattr("relay.resting.WAIT_S", 0.0)
+    monkeypatch.setattr("relay.log.resting.WAIT_S", 0.0)
     desk.train(3)
     real = tracking.read_report
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from relay import cellstore, notebook
+from relay import notebook
 from relay.commands.common import App
 from relay.env import Machine
 from relay.errors import StorageUnreachable
 from relay.notebook import Notebook, Stopped
-from relay.releasing import why_kept
+from relay.notebooks import cellstore
+from relay.notebooks.releasing import why_kept
 from tests.relay.cli import Desk, ToyKind
 
 COLAB, KAGGLE = {"COLAB_RELEASE_TAG": "x"}, {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}

@@ -13,8 +13,8 @@ import nbformat
 import pytest
 
 from relay.notebook import Notebook
-from relay.notebooks import FOLDER, PLACES, Place, notebook
-from relay.redact import redact
+from relay.notebooks.writing import FOLDER, PLACES, Place, notebook
+from relay.text.redact import redact
 
 LOGIC = (ast.If, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.ClassDef, ast.With, ast.Lambda, ast.comprehension)
 each = pytest.mark.parametrize("place", PLACES, ids=lambda place: place.page)
@@ -36,7 +36,7 @@ def test_there_are_no_others() -> None:
 
 @each
 def test_the_file_is_what_its_source_says_now(place: Place) -> None:
-    assert text_of(place) == notebook(place), "run python -m relay.notebooks"
+    assert text_of(place) == notebook(place), "run python -m relay.notebooks.writing"
 
 
 @each

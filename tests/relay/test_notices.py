@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from relay.context import Context, Outcome
 from relay.errors import Exit
-from relay.notices import POLL_S, watching
+from relay.machine.notices import POLL_S, watching
+from relay.machine.signals import StopSignal
+from relay.machine.spot import Notice
 from relay.session import run_session
-from relay.signals import StopSignal
-from relay.spot import Notice
+from relay.sessions.context import Context, Outcome
 from tests.relay.sessions import Lab, Session
 from tests.relay.toy import ToyWorkload, state_at
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.canonical import digest, dumps
-from relay.entry import FORMAT
 from relay.errors import Exit
+from relay.log.canonical import digest, dumps
+from relay.log.entry import FORMAT
 from tests.relay.cli import Desk
 from tests.relay.sessions import Lab
 

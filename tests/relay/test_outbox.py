@@ -8,10 +8,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from relay.checkpoints.outbox import Outbox, claimed_outbox, hashed, outbox_of
+from relay.checkpoints.packed import LocalFile, Packed
 from relay.errors import BadConfig
-from relay.outbox import Outbox, claimed_outbox, hashed, outbox_of
-from relay.packed import LocalFile, Packed
-from relay.state import RunState
+from relay.log.state import RunState
 from tests.relay.cli import Desk
 from tests.relay.story import HASH, Story
 from tests.relay.toy import ToyWorkload

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from relay.pace import pace
+from relay.text.pace import pace
 from tests.relay.sessions import Lab
 from tests.relay.toy import ToyWorkload
 

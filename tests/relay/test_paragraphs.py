@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.accounttable import facts
 from relay.commands import checks
-from relay.paragraphs import columns, folded_for, paragraph
+from relay.people.accounttable import facts
+from relay.text.paragraphs import columns, folded_for, paragraph
 from tests.relay.cli import Desk
 
 COMMAND = "`python rotate_accounts.py fork --run sudoku_rotation --to sudoku_rotation_2 --from-step 30 and more words`"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from relay.accounttable import document, listing
 from relay.commands import listing as listing_command
-from relay.quota import Quota
+from relay.people.accounttable import document, listing
+from relay.people.quota import Quota
 from relay.status import AccountRow
-from relay.zones import local
+from relay.text.zones import local
 from tests.relay.cli import Desk
 
 KAGGLE: dict[str, Any] = {"KAGGLE_KERNEL_RUN_TYPE": "Interactive"}

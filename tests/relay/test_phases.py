@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.phases import ORDER, Spent, phases
-from relay.startup import Startup
+from relay.sessions.phases import ORDER, Spent, phases
+from relay.sessions.startup import Startup
 from tests.relay.sessions import Lab
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from relay.place import another_card
+from relay.machine.place import another_card
 from tests.relay.cli import Desk, ToyKind
 
 COLAB = {"COLAB_RELEASE_TAG": "release-colab_20261101"}

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from relay.crew import Crew, Wish
-from relay.periods import WEEK_S, Periods
-from relay.plan_text import Look, draw
+from relay.log.state import Holder
+from relay.people.periods import WEEK_S, Periods
+from relay.people.quota import Quota
+from relay.people.reset import parse_reset
+from relay.planning.crew import Crew, Wish
+from relay.planning.plan_text import Look, draw
+from relay.planning.team import OpenSession
 from relay.policy import shipped
-from relay.quota import Quota
-from relay.reset import parse_reset
-from relay.state import Holder
 from relay.status import View
-from relay.team import OpenSession
 from tests.relay.plans import DAY, HOUR, KAGGLE, NOW, OWN, link, of, planned, view
 from tests.relay.test_simulate import course, member
 from tests.relay.turns import halted

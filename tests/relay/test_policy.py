@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from relay.errors import PolicyRefused
+from relay.pages.policydoc import EVIDENCE, PAGE, page
 from relay.policy import STALE_DAYS, Providers, check_accounts, check_supported, shipped
-from relay.policydoc import EVIDENCE, PAGE, page
 
 
 def test_the_shipped_table_has_a_source_and_a_date_for_every_rule() -> None:
@@ -49,7 +49,7 @@ def test_a_table_with_an_unknown_field_is_refused() -> None:
 
 
 def test_the_page_of_providers_is_what_the_records_say_now() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(shipped()), "run python -m relay.policydoc"
+    assert PAGE.read_text(encoding="utf-8") == page(shipped()), "run python -m relay.pages.policydoc"
 
 
 def test_what_nobody_read_on_a_page_says_so_in_the_refusal_and_on_the_page() -> None:

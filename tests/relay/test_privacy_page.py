@@ -11,7 +11,11 @@ from types import ModuleType
 import pytest
 from pydantic import BaseModel
 
-from relay import account, changes, entry, manifest, registry, samples, sessionreport, state, storeid
+from relay import registry
+from relay.checkpoints import manifest
+from relay.log import changes, entry, samples, sessionreport, state
+from relay.people import account
+from relay.runs import storeid
 from tests.relay.cli import Desk
 from trm import fingerprint, statefile
 

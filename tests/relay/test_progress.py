@@ -10,11 +10,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from relay.atwork import AtWork, Pace
 from relay.clock import RealRuntime
-from relay.progress import Bar, Lines, display
-from relay.progresstext import IDLE_S, bar_line, lines, numbers, plain
-from relay.terminal import NOTEBOOKS, moves
+from relay.display.atwork import AtWork, Pace
+from relay.display.progress import Bar, Lines, display
+from relay.display.progresstext import IDLE_S, bar_line, lines, numbers, plain
+from relay.display.terminal import NOTEBOOKS, moves
 from relay.workload import Progress
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.account import Reading
 from relay.errors import BadConfig
-from relay.quotaread import MAX_BYTES, declared, moment, official
+from relay.people.account import Reading
+from relay.people.quotaread import MAX_BYTES, declared, moment, official
 
 NOW = 1_764_000_000.0
 """2025-11-24T16:00:00Z."""

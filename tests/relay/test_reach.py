@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from relay.checking.doctor import Finding
+from relay.checking.reach import LONG_ENOUGH_S, SIZES, Reach, reach
+from relay.checking.storetable import document, table
 from relay.clock import RealRuntime
-from relay.doctor import Finding
-from relay.reach import LONG_ENOUGH_S, SIZES, Reach, reach
-from relay.storetable import document, table
-from relay.wording import size
+from relay.text.wording import size
 from storage.base import BadAddress, Denied, Ref, Store, Unavailable
 from storage.local import LocalStore
 from storage.memory import MemoryStore

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from relay.errors import Exit
-from relay.recording import FOLDER, KEPT, WAIT_S, keep
-from relay.sessionreport import SessionReport, parse
-from relay.sessiontext import agrees, markdown
+from relay.log.sessionreport import SessionReport, parse
+from relay.sessions.recording import FOLDER, KEPT, WAIT_S, keep
+from relay.sessions.sessiontext import agrees, markdown
 from storage.base import Unavailable
 from tests.relay.recorded import report, stored
 from tests.relay.sessions import Lab, Session, down
@@ -122,7 +122,7 @@ def test_a_full_disk_costs_nothing_but_the_report(lab: Lab, monkeypatch: pytest.
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("relay.recording.keep", full)
+    monkeypatch.setattr("relay.sessions.recording.keep", full)
     assert lab.run(lab.session("ana", target_steps=20)).exit_code == Exit.OK
 
 

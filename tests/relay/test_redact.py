@@ -11,13 +11,13 @@ import pytest
 from rich.console import Console
 
 from relay.commands.common import emit, say
-from relay.interrupts import HEARD
-from relay.logs import KEEP, close_log, open_log
+from relay.display.progress import Bar, Lines
+from relay.log.reader import Damage
+from relay.machine.interrupts import HEARD
+from relay.machine.logs import KEEP, close_log, open_log
 from relay.mishaps import tell
-from relay.progress import Bar, Lines
-from relay.reader import Damage
-from relay.redact import MASK, redact, secrets_of
-from relay.wording import harmless, printable
+from relay.text.redact import MASK, redact, secrets_of
+from relay.text.wording import harmless, printable
 
 HEX40 = "0123456789abcdef0123456789abcdef01234567"
 
@@ -163,8 +163,8 @@ def test_only_the_newest_logs_stay(tmp_path: Path) -> None:
 def test_a_log_that_is_full_begins_anew_and_a_session_keeps_two_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.logs.MAX_BYTES", 4000)
-    monkeypatch.setattr("relay.logs.KEEP", 2)
+    monkeypatch.setattr("relay.machine.logs.MAX_BYTES", 4000)
+    monkeypatch.setattr("relay.machine.logs.KEEP", 2)
     for session in range(4):
         path = open_log(tmp_path, "run", 1_700_000_000.0 + session)
         assert path is not None

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from relay.canonical import dumps
-from relay.changes import By, Refused
-from relay.entry import MAX_BYTES, Entry, encode
 from relay.errors import BadConfig
+from relay.log.canonical import dumps
+from relay.log.changes import By, Refused
+from relay.log.entry import MAX_BYTES, Entry, encode
 from relay.registry import (
     MAX_REGISTERED,
     MAX_RUNS,

@@ -11,7 +11,7 @@ import pytest
 
 from relay.clock import RealRuntime
 from relay.env import Machine
-from relay.releasing import release, why_kept
+from relay.notebooks.releasing import release, why_kept
 
 HERE = Machine("colab", 0.0, 720.0)
 

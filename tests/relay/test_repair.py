@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relay import doctor
+from relay.checking import doctor
 from tests.relay.cli import Desk
 from tests.relay.repairs import (
     another_machine,

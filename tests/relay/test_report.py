@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from relay.log.state import Link
 from relay.report import INSIDE, draw, report_document
-from relay.state import Link
 from relay.status import AccountRow, seconds_left, status_document
-from relay.wording import duration
+from relay.text.wording import duration
 from tests.relay.views import HASH, MACHINE, NOW, holder, state, trained, view
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.account import Account
 from relay.errors import BadConfig
+from relay.people.account import Account
+from relay.people.quota import reset_of
+from relay.people.reset import Reset, parse_reset
 from relay.policy import shipped
-from relay.quota import reset_of
-from relay.reset import Reset, parse_reset
-from relay.zones import DAYS
+from relay.text.zones import DAYS
 
 ZONES = ["UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kathmandu", "Australia/Lord_Howe", "America/Santiago"]
 SPRING, AUTUMN = datetime(2026, 3, 29, tzinfo=UTC).timestamp(), datetime(2026, 10, 25, tzinfo=UTC).timestamp()

@@ -10,9 +10,9 @@ from typing import NoReturn
 
 import pytest
 
+from relay.checking.verify import verify
+from relay.checkpoints.restore import Damaged, read_manifest
 from relay.errors import Exit
-from relay.restore import Damaged, read_manifest
-from relay.verify import verify
 from storage.base import Denied, Unavailable
 from tests.relay.sessions import Lab, Session, down
 from tests.relay.toy import hash_of, state_at

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.collect import delete
-from relay.keeping import KEPT_CHECKPOINTS
-from relay.manifest import FileEntry
-from relay.retention import GRACE_S, Keep, going, judge_files
+from relay.checkpoints.collect import delete
+from relay.checkpoints.manifest import FileEntry
+from relay.checkpoints.retention import GRACE_S, Keep, going, judge_files
+from relay.log.keeping import KEPT_CHECKPOINTS
 from storage.base import Denied, Ref, Stat
 from storage.memory import MemoryStore
 from tests.relay.story import HASH, NAMES, Story, deletable, manifest_of, verified

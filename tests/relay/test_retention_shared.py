@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.changes import Refused
-from relay.manifest import FileEntry, Manifest
-from relay.retention import GRACE_S, ROOM, Keep, to_retire
-from relay.state import MAX_RETAINED, Checkpoint, RunState
+from relay.checkpoints.manifest import FileEntry, Manifest
+from relay.checkpoints.retention import GRACE_S, ROOM, Keep, to_retire
+from relay.log.changes import Refused
+from relay.log.state import MAX_RETAINED, Checkpoint, RunState
 from tests.relay.story import HASH, NAMES, Story, checkpoint, deletable, manifest_of
 
 Key = tuple[int, int]

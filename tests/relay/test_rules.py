@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from relay.canonical import dumps
-from relay.changes import Commit, Lease, Noted, Refused, Release, Resume, Retire, Rewind, TookOver
-from relay.entry import MAX_BYTES, Entry, encode
-from relay.fields import MAX_GPUS
-from relay.names import Names
-from relay.rules import apply, links_to_archive
-from relay.state import (
+from relay.log.canonical import dumps
+from relay.log.changes import Commit, Lease, Noted, Refused, Release, Resume, Retire, Rewind, TookOver
+from relay.log.entry import MAX_BYTES, Entry, encode
+from relay.log.fields import MAX_GPUS
+from relay.log.rules import apply, links_to_archive
+from relay.log.state import (
     MAX_ACCOUNTS,
     MAX_FAILURES,
     MAX_FURTHER,
@@ -33,6 +32,7 @@ from relay.state import (
     RunState,
     Usage,
 )
+from relay.names import Names
 from tests.relay.rulings import NOW, by, committed, do, leased, new, refused
 from tests.relay.runs import checkpoint, genesis, id_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from relay.changes import Commit, Refused, Retire, Rewind
-from relay.rules import apply
-from relay.state import (
+from relay.log.changes import Commit, Refused, Retire, Rewind
+from relay.log.rules import apply
+from relay.log.state import (
     MAX_RETAINED,
     MAX_SHARING,
     NextDigest,

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from relay.changes import (
+from relay.log.changes import (
     Archive,
     By,
     Commit,
@@ -23,12 +23,12 @@ from relay.changes import (
     TookOver,
     Unarchive,
 )
-from relay.fields import MAX_GPUS
-from relay.resting import WAIT_S
-from relay.rules import apply, links_to_archive
-from relay.samples import Samples
-from relay.state import Failure, History, RunState
-from relay.usage import by_gpu
+from relay.log.fields import MAX_GPUS
+from relay.log.resting import WAIT_S
+from relay.log.rules import apply, links_to_archive
+from relay.log.samples import Samples
+from relay.log.state import Failure, History, RunState
+from relay.log.usage import by_gpu
 from tests.relay.runs import NAMES, checkpoint, genesis, id_of
 
 sessions = st.integers(1, 3)

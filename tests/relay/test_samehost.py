@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from relay.samehost import FileHostLocks, read_boot_id
+from relay.machine.samehost import FileHostLocks, read_boot_id
 
 SESSION = "5e" * 16
 HOLD = """
 import sys
 from pathlib import Path
-from relay.samehost import FileHostLocks
+from relay.machine.samehost import FileHostLocks
 locks = FileHostLocks(Path(sys.argv[1]), "boot")
 locks.hold(sys.argv[2])
 print("held", flush=True)

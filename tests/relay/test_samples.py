@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from relay.canonical import dumps
-from relay.changes import Commit, Refused, parse_change
 from relay.errors import Exit
-from relay.keeping import commit as rule
 from relay.ledger import RunLedger
-from relay.samples import GATHERED, MAX_COLUMNS, MAX_ROWS, MAX_STATE, Gathered, Row, Samples, table, thinned
+from relay.log.canonical import dumps
+from relay.log.changes import Commit, Refused, parse_change
+from relay.log.keeping import commit as rule
+from relay.log.samples import GATHERED, MAX_COLUMNS, MAX_ROWS, MAX_STATE, Gathered, Row, Samples, table, thinned
 from relay.session import push
 from storage.base import Unavailable
 from tests.relay.rulings import by, committed, leased, new

@@ -9,8 +9,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from relay.redact import secrets_of
-from relay.secretchain import GROUPS, Chain, vault_of
+from relay.settings.secretchain import GROUPS, Chain, vault_of
+from relay.text.redact import secrets_of
 from tests.relay.cli import Desk
 
 COLAB = {"COLAB_RELEASE_TAG": "release-colab_20261101"}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from relay.checkpoints.retention import Keep
 from relay.errors import Exit
-from relay.retention import Keep
 from tests.relay.sessions import Lab
 from tests.relay.toy import ToyWorkload, hash_of, state_at
 

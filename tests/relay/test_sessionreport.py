@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.canonical import digest, dumps
-from relay.sessionreport import MAX_BYTES, MAX_CHECKPOINTS, Newer, decode, encode
-from relay.sessiontext import read_report
+from relay.log.canonical import digest, dumps
+from relay.log.sessionreport import MAX_BYTES, MAX_CHECKPOINTS, Newer, decode, encode
+from relay.sessions.sessiontext import read_report
 from tests.relay.recorded import report, stored
 from tests.relay.sessions import Lab
 

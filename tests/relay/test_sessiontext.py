@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from relay.sessionreport import Made
-from relay.sessiontext import markdown, plain
+from relay.log.sessionreport import Made
+from relay.sessions.sessiontext import markdown, plain
 from tests.relay.recorded import report
 
 EVIL = "\x1b[31mred\u202e]8;;http://evil\x07[click](http://evil) <b>|`rm -rf` \u200b*bold*"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from relay import settingsdoc
 from relay.cli import Trm
 from relay.config import Settings, flat, leaves
-from relay.pinned import config_hash, difference
-from relay.settingsdoc import CLASSES, Change
+from relay.pages import settingsdoc
+from relay.pages.settingsdoc import CLASSES, Change
+from relay.runs.pinned import config_hash, difference
 from tests.relay.cli import Desk
 from trm.config import TrainConfig
 
@@ -49,7 +49,9 @@ PINNED: dict[str, Any] = {
 
 
 def test_the_page_is_what_the_program_says_now() -> None:
-    assert settingsdoc.PAGE.read_text(encoding="utf-8") == settingsdoc.page(Trm()), "run python -m relay.settingsdoc"
+    assert settingsdoc.PAGE.read_text(encoding="utf-8") == settingsdoc.page(Trm()), (
+        "run python -m relay.pages.settingsdoc"
+    )
 
 
 def test_every_setting_is_in_one_class() -> None:

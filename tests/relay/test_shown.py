@@ -8,7 +8,7 @@ import re
 
 from rich.console import Console
 
-from relay.progress import Bar
+from relay.display.progress import Bar
 from tests.relay.sessions import Lab, Session
 
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.availability import Windows, parse
-from relay.chance import Chance
-from relay.periods import WEEK_S, Periods
-from relay.reset import Reset
-from relay.simulate import HORIZON_S, failure_rate, simulate
-from relay.team import Course, Member, OpenSession, Speeds
+from relay.people.availability import Windows, parse
+from relay.people.periods import WEEK_S, Periods
+from relay.people.reset import Reset
+from relay.planning.chance import Chance
+from relay.planning.simulate import HORIZON_S, failure_rate, simulate
+from relay.planning.team import Course, Member, OpenSession, Speeds
 from tests.relay.minutes import DAYS, Minutes, World, any_world
 
 NOW = 1_795_867_200.0

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from relay import spot
 from relay.clock import RealRuntime
 from relay.env import Cloud as Name
 from relay.env import detect
 from relay.errors import BadConfig
-from relay.spot import Notice, look_at
+from relay.machine import spot
+from relay.machine.spot import Notice, look_at
 from tests.relay.metadata_double import NOW, Cloud, serving
 
 CLOUDS: tuple[Name, ...] = ("aws", "gcp", "azure")

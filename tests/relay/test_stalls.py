@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.stalls import Stalls
+from relay.sessions.stalls import Stalls
 from relay.workload import Finite
 from tests.relay.sessions import Lab
 from tests.relay.toy import ToySnapshot

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from relay.account import Account, confirmed
 from relay.accounts import Listed
+from relay.log.state import RunState, Usage
+from relay.people.account import Account, confirmed
+from relay.people.standing import Standing, rows
 from relay.policy import shipped
 from relay.registry import Row
-from relay.standing import Standing, rows
-from relay.state import RunState, Usage
 from relay.status import AccountRow
 from tests.relay.views import holder, state
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from relay.commands.outcomes import document, sentence
-from relay.context import Outcome, fraction
 from relay.errors import Exit
-from relay.startup import Startup
+from relay.sessions.context import Outcome, fraction
+from relay.sessions.startup import Startup
 from tests.relay.cli import Desk
 from tests.relay.sessions import Lab, with_plan
 from tests.relay.toy import ToyWorkload

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.logs import close_log, open_log
-from relay.streams import Streams, Unwritable
+from relay.display.streams import Streams, Unwritable
+from relay.machine.logs import close_log, open_log
 
 PROGRAM = [sys.executable, "-m", "tests.processes.program"]
 

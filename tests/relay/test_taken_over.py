@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from relay.commands.outcomes import sentence
-from relay.context import Context, Outcome
 from relay.errors import Exit
 from relay.session import push, run_session
+from relay.sessions.context import Context, Outcome
 from storage.base import Denied, Missing, StoreError
 from tests.relay.sessions import PROJECT, RUN, Lab, Session, down
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from relay.accountstatus import Told, account_document, account_text
 from relay.commands.tracking import drawn_markdown
-from relay.sessionreport import Happened, decode, encode
-from relay.sessionstable import Total, sessions_document, sessions_text, totals
-from relay.standing import Standing
-from relay.state import Link, RunState, Usage
+from relay.log.sessionreport import Happened, decode, encode
+from relay.log.state import Link, RunState, Usage
+from relay.people.accountstatus import Told, account_document, account_text
+from relay.people.standing import Standing
+from relay.runs.sessionstable import Total, sessions_document, sessions_text, totals
 from relay.status import AccountRow, View
 from tests.relay.cli import Desk
 from tests.relay.views import NOW, holder, state, trained, view

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from relay.clock import RealRuntime
-from relay.progress import Bar, Lines
-from relay.progresstext import IDLE_S
-from relay.transfers import EVERY_S, LONG_S, Moving, lines, showing, through
+from relay.display.progress import Bar, Lines
+from relay.display.progresstext import IDLE_S
+from relay.display.transfers import EVERY_S, LONG_S, Moving, lines, showing, through
 from relay.workload import Progress
 from storage.memory import MemoryStore
 from storage.parallel import begin

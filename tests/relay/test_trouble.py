@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import BadConfig, BadData, RelayError, StorageUnreachable, UploadFailed
-from relay.trouble import explained, speaking
+from relay.text.trouble import explained, speaking
 from storage import base
 from storage.memory import MemoryStore
 from storage.oserrors import translate

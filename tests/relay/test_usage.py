@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay import usage
-from relay.changes import By, Lease
-from relay.rules import apply
-from relay.state import MAX_INTERVALS, Usage
+from relay.log import usage
+from relay.log.changes import By, Lease
+from relay.log.rules import apply
+from relay.log.state import MAX_INTERVALS, Usage
 from tests.relay.runs import genesis, id_of
 
 NOW = 1.7e9

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.display.waiting import Countdown, bar_of, clock
 from relay.lease import Held
-from relay.state import Holder
-from relay.waiting import Countdown, bar_of, clock
+from relay.log.state import Holder
 from tests.relay.cli import Desk
 
 

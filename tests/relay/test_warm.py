@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from relay.checkpoints.warm import KEPT, WAIT_S, secret_of, sweep
 from relay.errors import BadConfig, Exit
+from relay.machine.signals import StopSignal
 from relay.names import CACHES
-from relay.signals import StopSignal
-from relay.warm import KEPT, WAIT_S, secret_of, sweep
 from storage.base import Denied, QuotaExceeded, Unavailable
 from storage.memory import MemoryStore
 from tests.relay.cli import Desk

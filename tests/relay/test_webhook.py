@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from relay import webhook
 from relay.clock import RealRuntime
 from relay.errors import BadConfig, StorageUnreachable
-from relay.redact import MASK, redact, secrets_of
-from relay.webhook import address_of, send
+from relay.planning import webhook
+from relay.planning.webhook import address_of, send
+from relay.text.redact import MASK, redact, secrets_of
 from tests.relay.cli import Desk
 
 SECRET = "T0SECRET9xyz"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.whereabouts import missing
+from relay.runs.whereabouts import missing
 from tests.relay.cli import Desk
 
 

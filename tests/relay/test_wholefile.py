@@ -1,4 +1,4 @@
-"""A file is replaced at once or stays as it was (relay/wholefile.py)."""
+"""A file is replaced at once or stays as it was (relay/machine/wholefile.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import BadConfig
-from relay.wholefile import hand_out, write_whole
+from relay.machine.wholefile import hand_out, write_whole
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(

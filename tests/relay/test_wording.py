@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.wording import clean, counted, escaped
+from relay.text.wording import clean, counted, escaped
 
 
 @given(st.text(), st.integers(1, 50))

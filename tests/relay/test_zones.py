@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from relay.errors import BadConfig
-from relay.zones import FORM, HERE, known_as, local, reader, reading_in, stamp, wall, zone_wanted
+from relay.text.zones import FORM, HERE, known_as, local, reader, reading_in, stamp, wall, zone_wanted
 from tests.relay.cli import Desk
 
 NOON = 1_795_867_200.0

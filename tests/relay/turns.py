@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from relay.handoff import Reader, Turn, propose
+from relay.log.state import Link, RunState
+from relay.people.quota import Quota
 from relay.policy import Providers, shipped
-from relay.quota import Quota
-from relay.state import Link, RunState
 from relay.status import AccountRow, View
 
 HOUR, DAY = 3600.0, 86400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relay.env import Machine
-from relay.state import Checkpoint, Holder, Link, RunState
+from relay.log.state import Checkpoint, Holder, Link, RunState
 from relay.status import AccountRow, View
 
 NOW = 1_736_951_400.0

@@ -15,15 +15,15 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from relay.accountstatus import Told, account_text
 from relay.commands.reports import status_line
-from relay.quota import Quota
+from relay.log.sessionreport import SessionReport, parse
+from relay.log.state import Link, RunState, Usage
+from relay.people.accountstatus import Told, account_text
+from relay.people.quota import Quota
+from relay.people.standing import Standing
 from relay.report import draw
-from relay.sessionreport import SessionReport, parse
-from relay.sessionstable import sessions_text
-from relay.sessiontext import markdown
-from relay.standing import Standing
-from relay.state import Link, RunState, Usage
+from relay.runs.sessionstable import sessions_text
+from relay.sessions.sessiontext import markdown
 from relay.status import AccountRow, View
 from tests.relay.cli import Desk
 from tests.relay.views import MACHINE, NOW, holder, trained, view

@@ -11,7 +11,7 @@ from contextlib import redirect_stderr
 
 from rich.console import Console
 
-from relay.progress import Bar, Display, Lines
+from relay.display.progress import Bar, Display, Lines
 from relay.workload import Progress
 
 Scene = tuple[str, Callable[["Stage"], None]]

@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
-from relay.accounttable import listing
-from relay.cells import in_ascii
+from relay.checking.doctor import Examination, Finding
 from relay.commands.reports import status_line
-from relay.crew import Crew, Wish
-from relay.doctor import Examination, Finding
 from relay.errors import BadConfig, LeaseHeld
 from relay.handoff import Reader, propose
 from relay.lease import Held, held_text
+from relay.log.state import Link
+from relay.machine.skew import ADVICE
 from relay.mishaps import explain
-from relay.paragraphs import folded
+from relay.people.accounttable import listing
+from relay.people.quota import Quota
 from relay.plan import Forecast, forecast
-from relay.plan_text import Look
-from relay.plan_text import draw as draw_plan
+from relay.planning.crew import Crew, Wish
+from relay.planning.plan_text import Look
+from relay.planning.plan_text import draw as draw_plan
 from relay.policy import shipped
-from relay.quota import Quota
 from relay.report import draw
-from relay.sessionstable import sessions_text
-from relay.skew import ADVICE
-from relay.state import Link
+from relay.runs.sessionstable import sessions_text
 from relay.status import AccountRow, View
-from relay.zones import reading_in
+from relay.text.cells import in_ascii
+from relay.text.paragraphs import folded
+from relay.text.zones import reading_in
 from storage.base import Denied, StoreError
 from tests.relay.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_progress

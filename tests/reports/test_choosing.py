@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from relay.checking.verify import verify
+from relay.checkpoints.restore import read_manifest
+from relay.checkpoints.retention import Keep
 from relay.errors import Exit
 from relay.ledger import RunLedger
-from relay.restore import read_manifest
-from relay.retention import Keep
-from relay.verify import verify
 from tests.relay.cli import Desk
 from tests.relay.sessions import PROJECT, RUN, Lab
 from tests.relay.toy import ToyWorkload, hash_of, state_at

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.checkpoints.outbox import Outbox
+from relay.checkpoints.packed import Packed
 from relay.errors import Exit
-from relay.outbox import Outbox
-from relay.packed import Packed
 from storage.base import Denied, QuotaExceeded, StoreError, Throttled, Unavailable
 from tests.relay.cli import Desk
 from tests.relay.sessions import Lab

@@ -8,24 +8,26 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from relay import fork, session, verify
+from relay import session
 from relay.accounts import Accounts
 from relay.budget import Limits
-from relay.changes import Resume
-from relay.context import Context, Outcome, Plan
+from relay.checking import verify
+from relay.checkpoints.outbox import outbox_of
+from relay.checkpoints.packing import Facts
+from relay.checkpoints.retention import Keep
 from relay.errors import RelayError
-from relay.heartbeat import request_stop
 from relay.ledger import RunLedger
-from relay.mark import FileMark
+from relay.log.changes import Resume
+from relay.log.heartbeat import request_stop
+from relay.log.mark import FileMark
+from relay.log.state import RunState
+from relay.machine.signals import StopSignal
 from relay.names import Names
-from relay.outbox import outbox_of
-from relay.owners import Inference
-from relay.packing import Facts
+from relay.people.owners import Inference
 from relay.policy import shipped
 from relay.registry import Registry
-from relay.retention import Keep
-from relay.signals import StopSignal
-from relay.state import RunState
+from relay.runs import fork
+from relay.sessions.context import Context, Outcome, Plan
 from storage.base import StoreError
 from storage.retry import RetryStore
 from tests.relay.fake_runtime import Process, World

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from relay.checking.verify import verify
 from relay.ledger import RunLedger
 from relay.registry import Registry
-from relay.verify import verify
 from tests.relay.fake_runtime import Process
 from tests.relay.sessions import PROJECT
 from tests.relay.toy import state_at

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
-from relay import archiving
 from relay.commands.clearing import clear, judge
-from relay.identity import Opened, Pair
-from relay.resting import WAIT_S
+from relay.log.resting import WAIT_S
+from relay.runs import archiving
+from relay.runs.identity import Opened, Pair
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Command, Fleet

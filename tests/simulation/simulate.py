@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from relay import rules
+from relay.log import rules
 from tests.relay.fake_runtime import World
 from tests.relay.sessions import PROJECT
 from tests.simulation import resting

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.checkpoints.retention import Keep
 from relay.errors import Exit
-from relay.retention import Keep
 from storage.base import Ref, Unavailable
 from tests.relay.sessions import Lab, down
 from tests.simulation.simulate import sharing, simulate

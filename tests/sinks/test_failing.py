@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.checkpoints.retention import Keep
 from relay.errors import Exit
-from relay.retention import Keep
 from relay.sinks.base import Sink, SinkOff, in_a_line, public, read_mark
 from relay.sinks.follow import END_S, TRIES
 from storage.base import Unavailable

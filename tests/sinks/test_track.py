@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import Exit
-from relay.secretchain import Chain
+from relay.settings.secretchain import Chain
 from tests.relay.cli import Desk
 from tests.sinks.readback import of_tensorboard
 
@@ -99,7 +99,7 @@ def test_what_hangs_in_a_tracker_s_library_does_not_keep_the_process(
     monkeypatch.setattr(
         "relay.commands.sessions.atexit.register", lambda do, *words: at_the_end.append(partial(do, *words))
     )
-    monkeypatch.setattr("relay.assembly.END_S", 0.05)
+    monkeypatch.setattr("relay.sessions.assembly.END_S", 0.05)
     forever = threading.Event()
     monkeypatch.setattr("relay.sinks.tensorboard.TensorBoard.begin", lambda *_: forever.wait())
     done = desk("run", "--run", "r", "--target-steps", "40", "--track", "tensorboard")

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import wandb
 
+from relay.checkpoints.retention import Keep
 from relay.dashboard.curves import curves
 from relay.dashboard.history import Commits
 from relay.dashboard.sessions import redone_steps, standing_steps
 from relay.errors import Exit
-from relay.retention import Keep
 from relay.sinks.choose import TITLES, Places
 from relay.sinks.feed import Feed
 from tests.relay.sessions import PROJECT, RUN, Lab, Session

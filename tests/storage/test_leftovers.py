@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relay.collect import sweep_parts
+from relay.checkpoints.collect import sweep_parts
 from relay.names import Names
 from storage.base import Unavailable
 from storage.leftovers import give_up, unfinished

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from relay import archiving, lease, resting, rules, session
-from relay.changes import Archive, By
-from relay.state import RunState
+from relay import lease, session
+from relay.log import resting, rules
+from relay.log.changes import Archive, By
+from relay.log.state import RunState
+from relay.runs import archiving
 from tests.simulation.mutations.base import Patches, mutation, patch, rule
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from relay import rules
+from relay.log import rules
 from tests.simulation.simulate import simulate
 from tests.simulation.trace import Violation
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay import collect, keeping, retention, rules
-from relay.collect import Housekeeper
-from relay.retention import Keep
-from relay.state import RunState
+from relay.checkpoints import collect, retention
+from relay.checkpoints.collect import Housekeeper
+from relay.checkpoints.retention import Keep
+from relay.log import keeping, rules
+from relay.log.state import RunState
 from tests.simulation.mutations.base import Patches, mutation, patch, rule
 from tests.simulation.mutations.scenes import (
     damaged_manifest,

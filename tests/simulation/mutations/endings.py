@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from relay import ends, session
-from relay.assembly import Parts
-from relay.ending import NotSent
-from relay.entrance import push_unsent
+from relay import session
 from relay.errors import BadData, Exit
+from relay.sessions import ends
+from relay.sessions.assembly import Parts
+from relay.sessions.ending import NotSent
+from relay.sessions.entrance import push_unsent
 from tests.simulation.fleet import Fleet
 from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.stage import Broken, calm_world, start

@@ -7,16 +7,19 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from relay import entrance, fork, keeping, restore
 from relay.checkpoint import Writer
-from relay.committer import Told
+from relay.checkpoints import restore
+from relay.checkpoints.committer import Told
+from relay.checkpoints.outbox import Outbox
+from relay.checkpoints.packed import Packed
+from relay.checkpoints.packing import put_manifest
+from relay.checkpoints.restore import Damaged
 from relay.errors import BadData
+from relay.log import keeping
+from relay.log.state import Checkpoint, RunState
 from relay.names import Names
-from relay.outbox import Outbox
-from relay.packed import Packed
-from relay.packing import put_manifest
-from relay.restore import Damaged
-from relay.state import Checkpoint, RunState
+from relay.runs import fork
+from relay.sessions import entrance
 from storage import transfer
 from storage.base import Ref, Store, Unavailable
 from storage.memory import MemoryStore
@@ -137,8 +140,8 @@ def _fork_shares() -> Patches:
                     break
         return files
 
-    from relay import packing
-    from relay.manifest import Manifest
+    from relay.checkpoints import packing
+    from relay.checkpoints.manifest import Manifest
 
     manifest = patch(packing, "Manifest", lambda **values: Manifest.model_construct(**values))
     return [patch(fork, "upload", upload), manifest]

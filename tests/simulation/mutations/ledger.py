@@ -7,16 +7,17 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from relay import keeping, lease, ledger, rules, session
-from relay.chain import Chain
-from relay.changes import By, Commit, Refused, held
+from relay import lease, ledger, session
 from relay.checkpoint import Writer
-from relay.entry import Entry
-from relay.heartbeat import Heartbeat
 from relay.lease import Lease, Watch
 from relay.ledger import RunLedger
-from relay.reader import Reader
-from relay.state import MAX_FAILURES, RunState
+from relay.log import keeping, rules
+from relay.log.chain import Chain
+from relay.log.changes import By, Commit, Refused, held
+from relay.log.entry import Entry
+from relay.log.heartbeat import Heartbeat
+from relay.log.reader import Reader
+from relay.log.state import MAX_FAILURES, RunState
 from storage.base import Exists, Unavailable
 from storage.log import Log, Lost, Won
 from storage.memory import MemoryStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from relay.retention import Keep
+from relay.checkpoints.retention import Keep
 from storage.base import Ref, Unavailable
 from tests.relay.sessions import PROJECT
 from tests.simulation.actor import Actor, Fate

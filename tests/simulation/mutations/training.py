@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay import session, training
+from relay import session
 from relay.checkpoint import Verdict
-from relay.committer import Committer, Item
+from relay.checkpoints.committer import Committer, Item
 from relay.errors import BadData
-from relay.incidents import _outlook
-from relay.training import Trainer
+from relay.sessions import training
+from relay.sessions.incidents import _outlook
+from relay.sessions.training import Trainer
 from tests.relay.toy import ToySnapshot
 from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.scenes import crash_again, other_device

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay import keeping, usage
-from relay.changes import By
-from relay.state import RunState, Usage
+from relay.log import keeping, usage
+from relay.log.changes import By
+from relay.log.state import RunState, Usage
 from tests.simulation.mutations.base import Patches, mutation, patch, rule
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from relay.accounts import Accounts
-from relay.changes import Lease
-from relay.heartbeat import place_of_beats, sign_of_life
-from relay.identity import begin_run, open_run
+from relay.log.changes import Lease
+from relay.log.heartbeat import place_of_beats, sign_of_life
+from relay.log.state import Holder
 from relay.names import Names
-from relay.owners import infer
+from relay.people.owners import infer
 from relay.policy import shipped
 from relay.registry import Registry
-from relay.state import Holder
+from relay.runs.identity import begin_run, open_run
 from storage.base import Denied, Ref
 from storage.memory import MemoryStore
 from tests.relay.runs import QuietRuntime, id_of, pair_of

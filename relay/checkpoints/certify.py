@@ -1,0 +1,43 @@
+"""P9's judgement of a session's first step: exact, not-exact or unknown, and why; reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relay.checkpoint import Verdict
+from relay.checkpoints.packing import Facts
+from relay.checkpoints.restore import Restored
+from relay.workload import StepDigest
+
+FIRST_SESSION = "the run's first session"
+SENT_AGAIN = "sent again from a machine that had a copy"
+"""Of a session that began with the state that its rewind had left: nothing was lost, nothing trained again."""
+
+
+def judge(verdict: Verdict, restored: Restored | None, mine: StepDigest, facts: Facts) -> None:
+    """Compare the first step with what the checkpoint promised and write the result into `verdict`."""
+    if restored is None:
+        verdict.why = verdict.why or FIRST_SESSION
+        return
+    promised = restored.checkpoint.next
+    if promised is None or promised.step != mine.step:
+        verdict.certified, verdict.why = "unknown", "the predecessor left no digest of this step"
+    elif restored.manifest.config_hash != facts.config_hash:
+        verdict.certified, verdict.why = "unknown", "the configuration is another one"
+    elif promised.path != mine.path[:200]:
+        verdict.certified, verdict.why = "unknown", f"another path: {promised.path} then, {mine.path} now"
+    elif promised.digest == mine.digest:
+        verdict.certified, verdict.why = "exact", ""
+    else:
+        verdict.certified, verdict.why = "not-exact", difference(restored.manifest.fingerprint, facts.fingerprint)
+    verdict.why = verdict.why[:200]
+
+
+def difference(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """What changed between two fingerprints, in one line."""
+    changed = [
+        f"{name} {then.get(name, 'absent')} -> {now.get(name, 'absent')}"
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
+    return "; ".join(changed) or "same environment: damage in memory, or an operation that is not deterministic"

@@ -1,0 +1,102 @@
+"""A checkpoint's list of files, validated as if a stranger wrote it; knows nothing of transfer or of the ledger."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from relay.log.canonical import NotCanonical, loads
+from relay.log.fields import Digest, Epoch, Metrics, Name, Step, Strict, Text
+from relay.log.state import NextDigest
+from relay.names import Names
+
+MAX_BYTES = 1_000_000
+MAX_FILES = 1_000
+MANIFEST = "manifest.json"
+
+FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+Place = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,400}$")]
+"""A key or a Ref: never changed, refused if it is too long or not printable ASCII."""
+
+
+class BadManifest(ValueError):
+    """The bytes are not a manifest of this checkpoint; one line saying why."""
+
+
+class FileEntry(Strict):
+    """One file of a checkpoint."""
+
+    name: FileName
+    ref: Place
+    """The store's Ref."""
+    key: Place
+    """Full name in the store."""
+    size: Annotated[int, Field(ge=0, lt=2**50)]
+    sha256: Digest
+
+
+class Manifest(Strict):
+    """Everything a reader needs to fetch and check a checkpoint (P6, P11)."""
+
+    format: Literal[1] = 1
+    project: Name
+    run: Name
+    step: Step
+    epoch: Epoch
+    state_hash: Digest
+    files: Annotated[tuple[FileEntry, ...], Field(max_length=MAX_FILES)]
+    config_hash: Digest
+    fingerprint: dict[Annotated[str, Field(max_length=60)], Text]
+    code_version: Text
+    next: NextDigest | None = None
+    metrics: Metrics = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names_are_ours(self) -> Manifest:
+        folded = [entry.name.casefold() for entry in self.files]
+        if len(set(folded)) != len(folded) or MANIFEST in folded:
+            raise ValueError("file names are not unique")
+        names = Names(self.project, self.run)
+        for entry in self.files:
+            place = names.parse_checkpoint(entry.key)
+            if place is None or place[2] != entry.name:
+                raise ValueError(f"{entry.key!r} is not a file of run {self.project}/{self.run}")
+        return self
+
+    def borrowed(self) -> tuple[FileEntry, ...]:
+        """Files of an earlier checkpoint of this run."""
+        own = Names(self.project, self.run).checkpoint(self.step, self.epoch)
+        return tuple(entry for entry in self.files if not entry.key.startswith(own))
+
+
+def encode(manifest: Manifest) -> bytes:
+    """JSON bytes, at most `MAX_BYTES`; ValueError beyond."""
+    data = manifest.model_dump_json(indent=1).encode()
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"manifest of {len(data)} bytes, at most {MAX_BYTES} are allowed")
+    return data
+
+
+def decode(
+    data: bytes, *, project: str, run: str, step: int, epoch: int, base: tuple[int, int] | None = None
+) -> Manifest:
+    """Parse and check that it is the manifest of exactly this checkpoint. Raises BadManifest.
+
+    base: the checkpoint that it may borrow files from, as the ledger says; every other file is its own.
+    """
+    try:
+        loads(data, MAX_BYTES)
+        manifest = Manifest.model_validate_json(data)
+    except NotCanonical as error:
+        raise BadManifest(f"manifest: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadManifest(f"manifest is not valid: {'.'.join(map(str, first['loc']))} {first['msg']}") from error
+    if (manifest.project, manifest.run, manifest.step, manifest.epoch) != (project, run, step, epoch):
+        raise BadManifest(f"manifest is of {manifest.project}/{manifest.run} step_{manifest.step}.e{manifest.epoch}")
+    lender = Names(project, run).checkpoint(*base) if base else None
+    for entry in manifest.borrowed():
+        if lender is None or not entry.key.startswith(lender):
+            raise BadManifest(f"manifest names {entry.key}, a file of another checkpoint")
+    return manifest

@@ -1,0 +1,239 @@
+"""A log whose entries carry a computed state: read it, append to it; knows nothing of what the states mean (P2, P4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic
+
+from pydantic import BaseModel
+
+from relay.clock import Runtime
+from relay.errors import BadData, StorageUnreachable, UploadFailed
+from relay.log.canonical import digest
+from relay.log.changes import By, Refused
+from relay.log.entry import Entry, NotAnEntry, encode
+from relay.log.mark import Judged, Mark, NoMark
+from relay.log.reader import Damage, Machine, Point, Reader, S, Slot, hole
+from relay.text.trouble import speaking
+from storage.base import OutcomeUnknown, Store, StoreError
+from storage.log import Log, Won
+
+Change = Mapping[str, Any] | BaseModel
+
+STRIDE = 64
+"""Slots read one by one from a remembered view; beyond that only the newest are read."""
+JUDGED = 256
+"""Slots that a session judges at most before it writes (docs/decisions/0002-judgements.md)."""
+REBASES = 1000
+"""Slots lost in a row before giving up; each means that somebody else went on."""
+HINT_EVERY = 16
+"""Slots between two published hints."""
+
+
+@dataclass(frozen=True)
+class View(Generic[S]):
+    """A log as far as it has been read. Immutable: threads may share it."""
+
+    seq: int
+    """The tail: the newest occupied slot, valid or void."""
+    digest: str
+    """Of the raw bytes in slot `seq`: the parent of the next entry."""
+    state: S
+    entry: Entry
+    """The newest valid entry; `entry.seq < seq` if void ones follow it."""
+    damage: tuple[Damage, ...] = ()
+    """What was wrong with the slots that were read to get here."""
+
+
+@dataclass
+class Intent(Generic[S]):
+    """One wish to change the state; it lands at most once, however often it is sent (P2)."""
+
+    nonce: str
+    tried_on: Point[S] | None = field(default=None, repr=False)
+    """Where it was first tried: every later slot is searched for the nonce before it is sent again."""
+    landed: bool = False
+
+
+class Unsettled(UploadFailed):
+    """The store never said whether an entry landed. Hand `intent` to the next `append` of the same change."""
+
+    def __init__(self, message: str, intent: Intent[Any]) -> None:
+        super().__init__(message)
+        self.intent = intent
+
+
+class AlreadyBegun(Exception):
+    """A genesis found that the log has one."""
+
+
+class Chain(Generic[S]):
+    """The log under `prefix` of a store, read as states of a machine."""
+
+    def __init__(self, store: Store, prefix: str, machine: Machine[S], runtime: Runtime) -> None:
+        self.store = store
+        self.machine = machine
+        self.runtime = runtime
+        self.log = Log(store, prefix, sleep=runtime.sleep)
+        self.reader = Reader(self.log, machine)
+        self.mark: Mark = NoMark()
+        """Where `judge` begins, and what it leaves for the next one."""
+        self._known: Point[S] = Point()
+        self._judged = False
+
+    def intent(self) -> Intent[S]:
+        """A fresh intent, for a caller that may have to send it twice."""
+        return Intent(self.runtime.token())
+
+    def read(self) -> View[S] | None:
+        """The newest view, or None if the log is empty. A bounded number of reads, few after the first.
+
+        Raises BadData (65) naming the slot for a hole, a lost entry or a log without any valid entry;
+        StorageUnreachable (69); NewerFormat (78).
+        """
+        with speaking(self.store):
+            point = self._newest()
+        return self._remember(point)
+
+    def judge(self) -> None:
+        """Judge every slot from the mark, or else the newest JUDGED, and from now on every later one. At most once.
+
+        Forged entries can fit each other, so a cheap reading may believe what whoever has read along calls void. A
+        session that writes looks further back. One read per slot, so that a lease on a long log stays quick.
+        Raises as `read` does.
+        """
+        if self._judged:
+            return
+        with speaking(self.store):
+            tail = self._tail()
+            point = self.reader.through(self._marked(tail), tail)
+        self._judged, self._known = True, point
+        if point.entry is not None:
+            self.mark.keep(Judged(seq=point.entry.seq, digest=digest(encode(point.entry))))
+
+    def append(
+        self,
+        kind: str,
+        build: Callable[[S | None], Change],
+        *,
+        session: str,
+        account: str | None = None,
+        epoch: Callable[[S | None], int] = lambda _: 0,
+        intent: Intent[S] | None = None,
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> View[S]:
+        """Land one change on the newest state; `build(state)` is called again on every rebase and may raise.
+
+        Returns the view at the landed entry, or a later one. Raises what `build` raises, Refused (65),
+        Unsettled (74), StorageUnreachable (69: nothing was written), and what `read` raises.
+        """
+        intent = intent or self.intent()
+
+        def entry_on(point: Point[S]) -> Entry:
+            by = By(session, account, epoch(point.state), self.store.now())
+            return self._compose(point, kind, build(point.state), by, intent.nonce)
+
+        with speaking(self.store):
+            point = self._catch_up(intent.tried_on, intent) if intent.tried_on else self._newest()
+            for _ in range(REBASES):
+                if intent.landed:
+                    break
+                point = self._attempt(point, entry_on(point), intent, give_up)
+            else:
+                raise StorageUnreachable(f"{self.store.address}: {REBASES} others wrote first. Run again later.")
+        view = self._remember(point)
+        assert view is not None
+        return view
+
+    def entries(self, start: int, stop: int) -> Iterator[Slot]:
+        """The raw slots start … stop-1, unjudged. Raises as `read` does."""
+        for seq in range(start, stop):
+            with speaking(self.store):
+                slot = self.reader.slot(seq)
+            yield slot
+
+    def walk(self, tail: int) -> Iterator[Point[S]]:
+        """Every slot from 0 to `tail`, judged in order; each point's `damage` is that slot's own. For `verify`."""
+        point: Point[S] = Point()
+        for slot in self.entries(0, tail + 1):
+            with speaking(self.store):
+                point = self.reader.follow(replace(point, damage=()), slot)
+            yield point
+
+    def _newest(self) -> Point[S]:
+        known, tail = self._known, self._tail()
+        if not self._judged and (known.seq < 0 or tail - known.seq > STRIDE):
+            return self.reader.newest(tail) if tail >= 0 else known
+        return self.reader.through(known, tail)
+
+    def _tail(self) -> int:
+        if self._known.seq >= 0:
+            return self.log.tail(self._known.seq)
+        hint = self.log.hint()
+        tail = self.log.tail(hint.seq if hint else None)
+        if lost := self.log.gaps(tail):  # a bisection can step over a hole; a listing cannot (I1)
+            raise BadData(hole(self.log, lost[0]))
+        return tail
+
+    def _marked(self, tail: int) -> Point[S]:
+        """Where judging begins: this machine's mark if it is this log's, or JUDGED slots below the tail."""
+        judged = self.mark.recall()
+        point = self.reader.claimed(judged.seq) if judged and tail - JUDGED <= judged.seq <= tail else None
+        if judged and point and point.digest == judged.digest:
+            return point
+        return self.reader.newest(tail - JUDGED) if tail > JUDGED else Point()
+
+    def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
+        """Forward slot by slot from where the intent was tried, looking for it: it may have landed unseen."""
+        for seq in range(point.seq + 1, self.log.tail(point.seq if point.seq >= 0 else None) + 1):
+            point = self.reader.follow(point, self.reader.slot(seq))
+            if point.base == seq and point.entry and point.entry.nonce == intent.nonce:
+                intent.landed = True
+        return point
+
+    def _attempt(self, point: Point[S], entry: Entry, intent: Intent[S], give_up: Callable[[], bool]) -> Point[S]:
+        """Send an entry to the slot after `point`: the point at it, or the newest one after somebody else won."""
+        intent.tried_on = intent.tried_on or point
+        try:
+            data = encode(entry)
+            self.log.check_end(point.seq)
+            outcome = self.log.append(entry.seq, data, give_up=give_up)
+        except NotAnEntry as error:
+            raise Refused(f"{self.store.address}: refused to write {error}.") from error
+        except OutcomeUnknown as error:
+            raise Unsettled(str(error), intent) from error
+        if not isinstance(outcome, Won):
+            return self._catch_up(point, intent)
+        intent.landed = True
+        if entry.seq % HINT_EVERY == 0:
+            with suppress(StoreError):
+                self.log.publish_hint(entry.seq, digest(data))
+        return Point(entry.seq, digest(data), self.machine.parse(entry.state), entry, point.damage)
+
+    def _compose(self, point: Point[S], kind: str, change: Change, by: By, nonce: str) -> Entry:
+        plain = change.model_dump(mode="json") if isinstance(change, BaseModel) else dict(change)
+        voids = range(point.base + 1, point.seq + 1)
+        state = self.machine.apply(point.state, kind, plain, by, tuple(voids))
+        return Entry(
+            format=self.machine.format_of(state),
+            seq=point.seq + 1,
+            base=point.base,
+            parent=point.digest,
+            nonce=nonce,
+            kind=kind,
+            session=by.session,
+            account=by.account,
+            epoch=by.epoch,
+            at=by.at,
+            change=plain,
+            state=state.model_dump(mode="json"),
+        )
+
+    def _remember(self, point: Point[S]) -> View[S] | None:
+        if point.seq > self._known.seq:
+            self._known = point
+        if point.state is None or point.entry is None:
+            return None
+        return View(point.seq, point.digest, point.state, point.entry, point.damage)

@@ -1,0 +1,62 @@
+"""Remembers on this machine how far a log has been judged, so that the next session need not begin at its genesis."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from relay.log.canonical import dumps
+from relay.log.fields import Digest, Step, Strict
+from relay.machine.wholefile import write_whole
+
+MAX_BYTES = 1_000
+
+
+class Judged(Strict):
+    """A valid entry: every slot up to it was judged. Its digest ties it to the log it was read from."""
+
+    seq: Step
+    digest: Digest
+
+
+class Mark(Protocol):
+    """Where a judged entry is kept."""
+
+    def recall(self) -> Judged | None:
+        """The newest one kept, if any."""
+
+    def keep(self, judged: Judged) -> None:
+        """Keep it, or fail silently: without it a session only reads more."""
+
+
+class NoMark:
+    """Keeps nothing: every session judges the log from its genesis."""
+
+    def recall(self) -> Judged | None:
+        return None
+
+    def keep(self, judged: Judged) -> None:
+        return None
+
+
+class FileMark:
+    """A small file in the run's folder under `sync/`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def recall(self) -> Judged | None:
+        """None also if the file is not what `keep` writes."""
+        try:
+            with self._path.open("rb") as file:
+                return Judged.model_validate_json(file.read(MAX_BYTES))
+        except (OSError, ValidationError):
+            return None
+
+    def keep(self, judged: Judged) -> None:
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path, dumps(judged.model_dump(mode="json")))

@@ -1,0 +1,287 @@
+"""How each kind of entry changes a run's state: pure functions, each touching only its own fields; reads no clock.
+
+state(n) = apply(state(n-1), change). A change the rules refuse makes its entry void (P4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from relay.log import keeping, usage
+from relay.log.changes import (
+    Archive,
+    By,
+    Delete,
+    Genesis,
+    Lease,
+    Noted,
+    Refused,
+    Release,
+    Resume,
+    TookOver,
+    Unarchive,
+    held,
+    parse_change,
+    with_incident,
+)
+from relay.log.resting import deletable_at
+from relay.log.state import (
+    MAX_ACCOUNTS,
+    MAX_FAILURES,
+    MAX_LINKS,
+    Failure,
+    History,
+    Holder,
+    Link,
+    RunState,
+)
+from relay.names import Names
+
+ADVICE = {
+    "non-finite": "Lower the learning rate or change the seed, and fork from an earlier checkpoint.",
+    "out-of-memory": "Use a device with more memory, or fork with a smaller batch_size.",
+}
+
+PINNED = ("project", "run", "run_id", "ledger_store", "checkpoint_store", "config_hash", "created", "origin")
+"""What the genesis says of a run and no later entry changes."""
+
+
+def apply(state: RunState | None, kind: str, change: Mapping[str, Any], by: By, voids: Sequence[int] = ()) -> RunState:
+    """The state after a change. `voids` are the slots between the entry and the last valid one: an incident (P4).
+
+    Raises Refused (exit 65) if the change is malformed or not allowed in this state to this session.
+    """
+    parsed = parse_change(kind, change)
+    if isinstance(parsed, Genesis):
+        return _noted_voids(_genesis(state, parsed, by), by, voids)
+    if state is None:
+        raise Refused(f"{kind}: this run has not begun")
+    _check_rest(state, kind)
+    after = _RULES[kind](_noted_voids(state, by, voids), parsed, by)
+    return after.model_copy(update={"updated": by.at})
+
+
+def succeeds(before: RunState, after: RunState) -> None:
+    """Raises Refused if `after` can never follow `before`, whatever entries were lost between them.
+
+    The step falls only by a rewind, which leaves the old head marked as damaged.
+    """
+    if any(getattr(before, name) != getattr(after, name) for name in PINNED):
+        raise Refused("its state is of another run")
+    if after.epoch < before.epoch:
+        raise Refused(f"its epoch {after.epoch} comes before epoch {before.epoch}")
+    old_head = after.checkpoint(before.head.key) if before.head else None
+    if after.step < before.step and not (old_head and old_head.damaged):
+        raise Refused(f"its step {after.step} comes before step {before.step}")
+    if before.deleted != after.deleted and before.deleted is not None:
+        raise Refused("its run was deleted before")
+
+
+def links_to_archive(state: RunState) -> tuple[Link, ...]:
+    """The links that the next lease must move to a history object; mostly none."""
+    return state.links[: MAX_LINKS // 2] if len(state.links) >= MAX_LINKS else ()
+
+
+def _genesis(state: RunState | None, change: Genesis, by: By) -> RunState:
+    if state is not None:
+        raise Refused("genesis: this run has begun already")
+    if by.epoch:
+        raise Refused("genesis: a run begins in epoch 0")
+    if (change.head is None) != (change.origin is None):
+        raise Refused("genesis: a fork has both an origin and a checkpoint, any other run neither")
+    head = change.head
+    if head:
+        keeping.check_place(Names(change.project, change.run), head, epoch=0)
+        if head.borrows:
+            raise Refused("genesis: a fork shares nothing with its parent")
+        head = head.model_copy(update={"committed_at": by.at})
+    return RunState(
+        project=change.project,
+        run=change.run,
+        run_id=change.run_id,
+        ledger_store=change.ledger_store,
+        checkpoint_store=change.checkpoint_store,
+        config_hash=change.config_hash,
+        created=by.at,
+        updated=by.at,
+        origin=change.origin,
+        step=head.step if head else 0,
+        head=head,
+        retained=(head,) if head else (),
+        best=head.key if head and head.metric is not None else None,
+    )
+
+
+def _lease(state: RunState, change: Lease, by: By) -> RunState:
+    if state.halted:
+        raise Refused(f"lease: the run is halted: {state.halted}")
+    if by.account is None:
+        raise Refused("lease: no account")
+    if by.epoch != state.epoch + 1:
+        raise Refused(f"lease: epoch {by.epoch} does not follow {state.epoch}")
+    state = _archived(_buried(state, change.took_over, by, "lease"), change.history)
+    if by.account not in state.usage and len(state.usage) >= MAX_ACCOUNTS:
+        raise Refused(f"lease: {MAX_ACCOUNTS} accounts have trained in this run; fork it to go on with more")
+    link = Link(
+        epoch=by.epoch,
+        account=by.account,
+        from_step=state.step,
+        to_step=state.step,
+        started=by.at,
+        gpu=change.gpu,
+    )
+    holder = Holder(
+        session=by.session,
+        account=by.account,
+        epoch=by.epoch,
+        since=by.at,
+        ttl_s=change.ttl_s,
+        latest_end=change.latest_end,
+        target_steps=change.target_steps,
+        beat=change.beat,
+    )
+    return state.model_copy(
+        update={
+            "epoch": by.epoch,
+            "holder": holder,
+            "target_steps": change.target_steps,
+            "links": (*state.links, link),
+            "links_total": state.links_total + 1,
+            "usage": usage.started(state.usage, by.account),
+            "gpus": usage.known(state.gpus, change.gpu),
+            "next": None,
+        }
+    )
+
+
+def _buried(state: RunState, gone: TookOver | None, by: By, kind: str) -> RunState:
+    """The holder that never released is ended, and its time counted by whoever takes over (P12)."""
+    holder = state.holder
+    if (gone.epoch if gone else None) != (holder.epoch if holder else None):
+        raise Refused(f"{kind}: says it takes over from another session than the holder")
+    if holder is None or gone is None:
+        return state
+    given = max(gone.seconds, state.links[-1].seconds)  # its newest commit is a sign of life too
+    state = _ended(state, holder, given, gone.reason, by.at)
+    return state.model_copy(update={"deaths": state.deaths + 1})
+
+
+def _ended(state: RunState, holder: Holder, seconds: float, why: str, at: float) -> RunState:
+    """No holder; the open link closed; the session's time in the account's usage."""
+    last = state.links[-1].model_copy(update={"seconds": seconds, "ended": at, "end": why})
+    return state.model_copy(
+        update={
+            "holder": None,
+            "links": (*state.links[:-1], last),
+            "usage": usage.ended(state.usage, holder.account, holder.since, seconds, at, usage.place_of_gpu(state)),
+        }
+    )
+
+
+def _archived(state: RunState, history: History | None) -> RunState:
+    moved = links_to_archive(state)
+    if bool(moved) != (history is not None):
+        raise Refused("lease: the oldest links go to a history object exactly when the state is full of them")
+    if history is None:
+        return state
+    if history.links != state.links_total - len(state.links) + len(moved):
+        raise Refused("lease: the history object does not hold the links that leave the state")
+    return state.model_copy(update={"links": state.links[len(moved) :], "history": history})
+
+
+def _release(state: RunState, change: Release, by: By) -> RunState:
+    holder = held(state, by, "release")
+    ended = _ended(state, holder, change.seconds, change.reason, by.at)
+    return ended.model_copy(update={"next": change.next})
+
+
+def _incident(state: RunState, change: Noted, by: By) -> RunState:
+    if by.epoch != state.epoch:
+        raise Refused(f"incident: epoch {by.epoch} is not the run's epoch {state.epoch}")
+    noted = with_incident(state, by, change.cause, change.text, change.step)
+    if change.failure is None:
+        return noted
+    held(state, by, "incident")
+    return _failed(noted, change.failure)
+
+
+def _failed(state: RunState, failure: Failure) -> RunState:
+    """P10: exact resume makes failures exact too, so the second equal one will not be the last."""
+    if not any(_same(failure, earlier) for earlier in state.failures):
+        return state.model_copy(update={"failures": (*state.failures, failure)[-MAX_FAILURES:]})
+    advice = ADVICE.get(failure.cause, "Change what fails: the code, the device or the configuration (a fork).")
+    text = (
+        f"The same failure ({failure.cause} at step {failure.step}) happened twice without a commit between. {advice} "
+        f"Or try again as it is: resume --anyway."
+    )
+    return state.model_copy(update={"halted": text})
+
+
+def _same(one: Failure, other: Failure) -> bool:
+    """Two failures since one commit. A NaN is seen at the next snapshot, wherever that happens to be, so its step
+    says nothing."""
+    if one.cause == other.cause == "non-finite":
+        other = other.model_copy(update={"step": one.step})
+    return one == other
+
+
+def _resume(state: RunState, change: Resume, by: By) -> RunState:
+    if state.halted is None:
+        raise Refused("resume: the run is not halted")
+    cleared = state.model_copy(update={"halted": None, "failures": ()})
+    return with_incident(cleared, by, "resumed", change.why)
+
+
+def _check_rest(state: RunState, kind: str) -> None:
+    """While a run rests nothing changes it but what ends that; a deleted one is changed by nothing."""
+    if state.deleted is not None:
+        raise Refused(f"{kind}: the run was deleted")
+    if state.archived is not None and kind not in ("unarchive", "delete"):
+        raise Refused(f"{kind}: the run is archived")
+
+
+def _archive(state: RunState, change: Archive, by: By) -> RunState:
+    if by.epoch != state.epoch:
+        raise Refused(f"archive: epoch {by.epoch} is not the run's epoch {state.epoch}")
+    ended = _buried(state, change.took_over, by, "archive")
+    noted = with_incident(ended, by, "archived", change.why or "Archived by hand.")
+    return noted.model_copy(update={"archived": by.at})
+
+
+def _unarchive(state: RunState, change: Unarchive, by: By) -> RunState:
+    if state.archived is None:
+        raise Refused("unarchive: the run is not archived")
+    return with_incident(state, by, "unarchived", "May train again.").model_copy(update={"archived": None})
+
+
+def _delete(state: RunState, change: Delete, by: By) -> RunState:
+    """The step stays as it was: it never goes back (I6)."""
+    ready = deletable_at(state)
+    if ready is None or by.at < ready:
+        raise Refused("delete: the run has not been archived for long enough")
+    nothing: dict[str, Any] = {"head": None, "retained": (), "retired": (), "best": None}
+    return state.model_copy(update={**nothing, "deleted": by.at})
+
+
+def _noted_voids(state: RunState, by: By, voids: Sequence[int]) -> RunState:
+    if not voids:
+        return state
+    text = f"The entry in slot {voids[0]} was void and changed nothing."
+    if len(voids) > 1:
+        text = f"The entries in slots {voids[0]} to {voids[-1]} were void and changed nothing."
+    return with_incident(state, by, "void-entry", text)
+
+
+_RULES: Mapping[str, Callable[[RunState, Any, By], RunState]] = {
+    "lease": _lease,
+    "commit": keeping.commit,
+    "retire": keeping.retire,
+    "rewind": keeping.rewind,
+    "release": _release,
+    "incident": _incident,
+    "resume": _resume,
+    "archive": _archive,
+    "unarchive": _unarchive,
+    "delete": _delete,
+}

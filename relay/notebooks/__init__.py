@@ -1,0 +1,1 @@
+"""The notebooks and what their cells call, inside the kernel; knows no step of training."""

@@ -1,0 +1,74 @@
+"""Which state an account is in: what was declared of it, what ends by itself, what follows; reads no clock, no store.
+
+| state | set | ends |
+|---|---|---|
+| ready | `accounts mark ID ready` | |
+| active | it holds a lease that has not run out, in any run | with the lease |
+| cooling | its hours are used, as measured, read or said | at the reset |
+| paused | `accounts pause` | by hand, or at `--until` |
+| quota_exceeded | the provider refused a session | at the next reset, at `--until`, or by hand |
+| blocked | the provider suspended it | by hand only |
+| damaged | its object is missing or changed in the store | with `register ID LABEL`, or the object |
+| unconfirmed | its provider asks for its person's word for the run, and it is missing | with `accounts confirm ID` |
+| retired | its person has left; it counts for the policy for ever | by hand |
+| forgotten | its person wants nothing kept | when that person registers it again |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay.people.quota import Quota
+from relay.registry import Row
+from relay.text.advice import command
+
+ENDLESS = ("blocked", "retired", "forgotten")
+"""No time ends these."""
+
+
+@dataclass(frozen=True)
+class Effective:
+    """The state now."""
+
+    state: str
+    until: float | None = None
+    """When it ends by itself, store's clock; None: by hand, or with the lease."""
+    why: str = ""
+
+
+def effective(
+    account: str,
+    row: Row,
+    quota: Quota | None,
+    training: bool,
+    now: float,
+    *,
+    confirmed: bool = True,
+    readable: bool = True,
+) -> Effective:
+    """The state at `now` (unix seconds, store's clock): training first, then whether its object can be read, what was
+    declared, its person's word, the hours. `confirmed`: whether the word is given or not needed."""
+    if training:
+        return Effective("active", None, "it holds a lease")
+    if not readable and row.state not in ENDLESS:
+        again = f"put it back with `{command(f'register {account} LABEL')}`, or from a backup of the storage"
+        return Effective("damaged", None, f"its object is missing or was changed; {again}")
+    until = None if row.state in ENDLESS else row.until
+    if row.state != "ready" and (until is None or until > now):
+        return Effective(row.state, until, f"declared; {_ends(account, row.state, until)}")
+    if not confirmed:
+        word = f"its person may say so with `{command(f'accounts confirm {account}')}`"
+        return Effective("unconfirmed", None, f"its person has not confirmed to be a co-author of this run; {word}")
+    if quota is not None and quota.left_s <= 0:
+        more = f"`{command(f'accounts quota {account} --left')} HOURS` says that there are more"
+        back = "they come back at the reset" if quota.resets_at else more
+        return Effective("cooling", quota.resets_at, f"its hours are used ({quota.source}); {back}")
+    return Effective("ready")
+
+
+def _ends(account: str, state: str, until: float | None) -> str:
+    if until is not None:
+        return "it ends by itself"
+    if state == "forgotten":
+        return "only its person may register it again"
+    return f"it ends with `{command(f'accounts mark {account} ready')}`"

@@ -1,0 +1,43 @@
+"""Who is behind a label on this very machine: login name, environment, or a random name kept here; verifies nobody."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from relay.clock import Runtime
+from relay.people.owners import Inference, infer, machine_owner, unnamed
+from relay.policy import shipped
+
+
+def infer_account(
+    label: str, owner: str | None, provider: str | None, environ: Mapping[str, str], runtime: Runtime
+) -> Inference:
+    """Owner and provider; where nothing names a person, this machine's own random name."""
+    found = infer(label, owner, provider, environ, login_name(), shipped())
+    if found.owner is not None:
+        return found
+    advice = "set your name with --owner or RELAY_OWNER"
+    try:
+        return replace(
+            found, owner=machine_owner(config_folder(environ), runtime), owner_from=f"this machine; {advice}"
+        )
+    except OSError:
+        where = f"nothing, and this machine cannot keep one; {advice}"
+        return replace(found, owner=unnamed(runtime), owner_from=where)
+
+
+def config_folder(environ: Mapping[str, str]) -> Path:
+    """This machine's config folder."""
+    home = Path(environ.get("HOME") or Path.home())
+    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "trm-relay"
+
+
+def login_name() -> str:
+    """The login name; empty where the system has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return ""

@@ -1,0 +1,107 @@
+"""What planning knows of accounts and of the run, as numbers; reads no store, draws no chance, decides nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+
+from relay.people.availability import Windows
+from relay.people.periods import NEVER, Periods
+
+USEFUL_S = 600.0
+"""A shorter session is not begun, unless the account's longest is shorter still."""
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Steps per second from lease to release, one for each measured session."""
+
+    samples: tuple[float, ...]
+    draws: int = 0
+    """How many of them one simulated calendar draws anew, with replacement: as many as were measured, so that few
+    measurements give a wide range. 1: nobody measured; each calendar believes one of the claims throughout."""
+
+    @property
+    def usual(self) -> float:
+        """The median."""
+        return median(self.samples)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One account that can be planned: its speed is known, or assumed and said to be."""
+
+    id: str
+    speeds: Speeds
+    session_s: float
+    """Longest session, from machine start to its end."""
+    weekly_s: float | None = None
+    """Hours of one period; None: no limit."""
+    left_s: float | None = None
+    """Left of the present period; None: all of it."""
+    resets: Periods = NEVER
+    windows: Windows = field(default_factory=Windows)
+    given_s: float = 0.0
+    sessions: int = 0
+    fills: bool = False
+    """Whether the provider allows "these hours are about to be lost" as a reason."""
+    not_before: float = 0.0
+    """Cooling, blocked or busy elsewhere until then."""
+    kind: str = ""
+    """Provider and GPU, for people."""
+
+    @property
+    def useful_s(self) -> float:
+        """The shortest session worth asking for."""
+        return min(USEFUL_S, self.session_s)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The order of turns (docs/decisions/0009-next-and-plan.md); the smallest goes first."""
+
+    saves: bool
+    hours: int
+    """Whole hours given so far: within one hour, people are even."""
+    speed: float
+    seconds: float
+    sessions: int
+    id: str
+
+    @property
+    def key(self) -> tuple[bool, int, float, float, int, str]:
+        """Hours about to be lost; least given, by the hour; fastest; least given; fewest sessions; the id."""
+        return (not self.saves, self.hours, -self.speed, self.seconds, self.sessions, self.id)
+
+
+@dataclass(frozen=True)
+class OpenSession:
+    """Who trains now, and for how long at most."""
+
+    account: str
+    ends_at: float
+
+
+@dataclass(frozen=True)
+class Course:
+    """The run as planning sees it; times are unix seconds, durations seconds."""
+
+    now: float
+    step: int
+    target: int
+    members: tuple[Member, ...]
+    gaps: tuple[float, ...]
+    """Between the end of one session and the start of the next, somebody being free to begin."""
+    startup_s: float
+    """From machine start to the first step: set-up, imports, data, compiling."""
+    interval_s: float
+    """Between commits: a session that dies loses what came after its last."""
+    died: int = 0
+    lived: int = 0
+    """Measured sessions that died, and that did not."""
+    failure_rate: float | None = None
+    """Share of sessions that die, if somebody set it."""
+    ttl_s: float = 180.0
+    """How long the lease of a dead session bars others."""
+    open: OpenSession | None = None

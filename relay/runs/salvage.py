@@ -1,0 +1,64 @@
+"""What can still be read of a run whose ledger has lost an entry: enough to fork from, never enough to write on.
+
+A hole stops every session (I1). But each entry carries the whole small state, and each checkpoint it names is proved
+by its own hashes, so the newest intact entries still lead to every checkpoint that the run retained.
+"""
+
+from __future__ import annotations
+
+from relay.errors import BadData
+from relay.ledger import Point, RunLedger, View
+from relay.log.canonical import dumps
+from relay.log.chain import JUDGED
+from relay.log.changes import Genesis
+from relay.log.state import RunState
+from relay.text.trouble import speaking
+from storage.slots import listed
+
+
+def salvage(ledger: RunLedger) -> View | None:
+    """The state after the newest slots, judged from the oldest intact one that no hole parts from them.
+
+    None if nothing intact is there. Raises StorageUnreachable (69), NewerFormat (78).
+    """
+    with speaking(ledger.store):
+        tail = max(listed(ledger.store, ledger.names.ledger), default=-1)
+        start = _oldest_intact(ledger, tail)
+        point = ledger.chain.reader.through(start, tail) if start else None
+    if point is None or point.state is None or point.entry is None:
+        return None
+    if (point.state.project, point.state.run) != (ledger.names.project, ledger.names.run):
+        return None
+    return View(point.seq, point.digest, point.state, point.entry, point.damage)
+
+
+def pinned_config(ledger: RunLedger) -> dict[str, object]:
+    """The settings in slot 0. Raises BadData (65) if that slot is lost or damaged."""
+    with speaking(ledger.store):
+        entry = ledger.chain.reader.slot(0).entry
+    if entry is None or entry.kind != "genesis":
+        raise BadData(
+            f"{ledger.store.address}: {ledger.chain.log.name(0)}, which holds the settings that the run was begun "
+            f"with, is damaged. Nothing was changed. Restore that file from a backup of the storage."
+        )
+    return dict(Genesis.model_validate_json(dumps(entry.change)).config)
+
+
+def can_fork(ledger: RunLedger) -> bool:
+    """Whether the settings that a fork goes by are there. Raises StorageUnreachable (69)."""
+    try:
+        pinned_config(ledger)
+    except BadData:
+        return False
+    return True
+
+
+def _oldest_intact(ledger: RunLedger, tail: int) -> Point[RunState] | None:
+    """Downwards from the tail to the first hole, JUDGED slots at most."""
+    found = None
+    for seq in range(tail, max(-1, tail - JUDGED), -1):
+        try:
+            found = ledger.chain.reader.claimed(seq) or found
+        except BadData:
+            break
+    return found

@@ -1,0 +1,51 @@
+"""Failures of training as ledger entries with a signature, so that the same one twice halts the run (P10)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from relay.checkpoints.packing import Facts
+from relay.errors import BadData, RelayError
+from relay.lease import Lease
+from relay.log.canonical import digest, dumps
+from relay.log.changes import Noted
+from relay.log.state import Failure, RunState
+from relay.sessions.training import NonFinite
+
+
+class Recorded(BadData):
+    """Training failed, and the ledger says so under this session's lease: that is its end, whatever came after."""
+
+
+def failure(facts: Facts, cause: str, step: int) -> Failure:
+    """What failed, where, in what surroundings."""
+    surroundings = digest(dumps(dict(facts.fingerprint)))
+    return Failure(cause=cause, step=step, config_hash=facts.config_hash, fingerprint=surroundings)
+
+
+def record_non_finite(lease: Lease, facts: Facts, found: NonFinite) -> Recorded:
+    """Record it and return the error to raise (65). Raises what `Lease.append` raises."""
+    text = f"At step {found.step} {found.reason}. The state was not committed."
+    state = lease.note(
+        Noted(cause="non-finite", text=text, step=found.step, failure=failure(facts, "non-finite", found.step))
+    )
+    return Recorded(f"{text} The durable step is {state.step:,}. {_outlook(state)}")
+
+
+def record_crash(lease: Lease, facts: Facts, error: Exception, step: int) -> None:
+    """Record what the training loop raised, by its kind only: a message may hold paths and names (P4)."""
+    cause = "out-of-memory" if _out_of_memory(error) else "crash"
+    text = f"{type(error).__name__} after step {step}."
+    with suppress(RelayError):  # the crash itself is what people must see
+        lease.note(Noted(cause=cause, text=text, step=step, failure=failure(facts, cause, step)))
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """MemoryError, or an accelerator library's own kind of it."""
+    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__
+
+
+def _outlook(state: RunState) -> str:
+    if state.halted is not None:
+        return f"The run is halted now: {state.halted}"
+    return "The next session tries once more from there; the same failure again halts the run."

@@ -24,7 +24,8 @@ WHOLE = tuple(
     for name in (
         *("acceptance", "damage", "dashboard", "model", "pictures", "processes", "reports", "simulation", "sinks"),
         *("storage/dropbox", "storage/drive", "storage/s3", "trm_kernels"),
-        *("relay/test_faults.py", "relay/test_lending.py", "relay/test_repair.py", "relay/test_repair_page.py"),
+        *("relay/sessions/test_faults.py", "relay/checkpoints/test_lending.py"),
+        *("relay/checking/test_repair.py", "relay/checking/test_repair_page.py"),
         *("trm/test_sharedtable.py", "trm/test_sharedtable_bases.py", "trm/test_sharedtable_choice.py"),
         *("trm/test_sharedtable_refused.py", "trm/test_examples.py", "trm/test_split.py", "test_documentation.py"),
     )

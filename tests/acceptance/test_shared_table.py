@@ -10,8 +10,8 @@ import pytest
 from relay.checkpoints.retention import GRACE_S, Keep
 from relay.errors import Exit
 from relay.workload import Borrower
-from tests.relay.sessions import Lab, Session
-from tests.relay.test_restore import flip
+from tests.relay.checkpoints.test_restore import flip
+from tests.relay.lab import Lab, Session
 from tests.trm.tables import ManyPuzzles
 from trm import sharedtable
 from trm.sharedtable import table_file
@@ -91,7 +91,7 @@ def test_a_fork_holds_its_own_table(lab: Lab) -> None:
     from relay.ledger import RunLedger
     from relay.names import Names
     from relay.runs.fork import Branch, copy_checkpoint
-    from tests.relay.sessions import PROJECT, genesis
+    from tests.relay.lab import PROJECT, genesis
 
     lab.run(session(lab, 20))
     ledger = RunLedger(lab.shared, PROJECT, "chain", lab.world.process())

@@ -7,7 +7,7 @@ from typing import Any
 from relay.ledger import MACHINE, RunLedger
 from relay.log.entry import Entry, decode
 from storage.memory import MemoryStore
-from tests.relay.runs import PROJECT, RUN, Client, QuietRuntime, begun, raw
+from tests.relay.making import PROJECT, RUN, Client, QuietRuntime, begun, raw
 
 
 def reader(store: Any) -> RunLedger:

@@ -9,7 +9,7 @@ from relay.errors import Exit
 from relay.names import CACHES
 from storage.base import QuotaExceeded
 from tests.relay.compiled import GOOD, NAME, SECRET, session, signed, told
-from tests.relay.sessions import Lab
+from tests.relay.lab import Lab
 
 HOSTILE = {
     "another team's key": (signed(GOOD, secret=b"f" * 32), "signature"),

@@ -18,7 +18,7 @@ from storage.base import Ref
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
 from tests.damage.ledgers import entry, reader, worked
-from tests.relay.runs import NAMES, Client, checkpoint, follower, forged, id_of, overwrite, raw
+from tests.relay.making import NAMES, Client, checkpoint, follower, forged, id_of, overwrite, raw
 
 
 def everybody(store: MemoryStore, *others: RunLedger) -> View:

@@ -17,7 +17,7 @@ from relay.log.entry import MAX_BYTES, Entry
 from relay.log.state import RunState
 from relay.names import Names
 from tests.damage.scene import NAMES, OTHER, PROJECT, Picture, Scene, slot
-from tests.relay.runs import follower, forged
+from tests.relay.making import follower, forged
 
 NUMBERS: tuple[Any, ...] = (
     0,

@@ -16,7 +16,7 @@ from relay.log.state import RunState, Usage
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore
 from tests.damage.ledgers import entry, reader, worked
-from tests.relay.runs import Client, follower, forged, overwrite, raw
+from tests.relay.making import Client, follower, forged, overwrite, raw
 
 EMPTIED = {"step": 0, "head": None, "retained": (), "holder": None, "best": None, "epoch": 0}
 IMPOSSIBLE: dict[str, dict[str, Any]] = {

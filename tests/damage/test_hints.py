@@ -11,7 +11,7 @@ from relay.log.canonical import ZEROS
 from storage.memory import MemoryStore
 from tests.damage.harms import HARMS, HOSTILE_JSON
 from tests.damage.ledgers import reader, worked
-from tests.relay.runs import NAMES
+from tests.relay.making import NAMES
 
 HINT = NAMES.ledger.removesuffix("/") + ".hint"
 

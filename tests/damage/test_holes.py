@@ -7,7 +7,7 @@ import pytest
 from relay.errors import BadData, Exit
 from relay.log.canonical import ZEROS
 from tests.damage.ledgers import reader, worked
-from tests.relay.runs import NAMES, Client, overwrite, raw
+from tests.relay.making import NAMES, Client, overwrite, raw
 
 
 def test_i1_a_hole_is_damage_never_a_tail() -> None:

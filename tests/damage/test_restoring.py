@@ -22,7 +22,7 @@ from relay.log.state import Checkpoint, RunState
 from storage.memory import MemoryStore
 from tests.damage.harms import HOSTILE_JSON
 from tests.damage.scene import NAMES, PROJECT, Picture
-from tests.relay.runs import QuietRuntime
+from tests.relay.making import QuietRuntime
 from tests.relay.toy import ToyWorkload
 
 HEAD = NAMES.checkpoint(30, 3)

@@ -6,7 +6,7 @@ import pytest
 
 from relay.errors import Exit
 from tests.damage.harms import HARMS, HOSTILE_JSON
-from tests.relay.sessions import PROJECT, RUN, Lab
+from tests.relay.lab import PROJECT, RUN, Lab
 from tests.relay.toy import hash_of, state_at
 
 LEDGER = f"runs/{PROJECT}/{RUN}/ledger/"

@@ -17,7 +17,7 @@ from safetensors.torch import load, load_file, save_file
 
 from relay.errors import Exit
 from tests.damage.harms import HOSTILE_JSON, PICKLE, ZSTD_BOMB
-from tests.relay.sessions import Lab
+from tests.relay.lab import Lab
 from tests.trm.small import small
 from trm.export import export_folder
 from trm.workload import TrmWorkload

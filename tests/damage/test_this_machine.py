@@ -12,7 +12,7 @@ from relay.checkpoints.outbox import Outbox
 from relay.errors import Exit
 from relay.log.mark import FileMark, Judged
 from tests.damage.harms import HARMS, HOSTILE_JSON, PICKLE, Harm, flipped
-from tests.relay.sessions import Lab, down
+from tests.relay.lab import Lab, down
 from tests.relay.toy import hash_of, state_at
 
 UNSENT = (40, 1)

@@ -25,7 +25,7 @@ from relay.policy import shipped
 from relay.runs.identity import Pair, begin_run
 from storage.base import Store, open_store
 from storage.wrapper import Wrapper
-from tests.relay.runs import QuietRuntime, id_of
+from tests.relay.making import QuietRuntime, id_of
 
 PROJECT, RUN = "sudoku_pretrain_multiaccount", "sudoku_rotation"
 TARGET = 50_000

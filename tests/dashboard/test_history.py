@@ -17,7 +17,7 @@ from relay.log.entry import decode
 from storage.base import Ref, Unavailable
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
-from tests.relay.runs import NAMES, Client, begun, checkpoint, forged, overwrite, raw
+from tests.relay.making import NAMES, Client, begun, checkpoint, forged, overwrite, raw
 
 
 def commit(client: Client, step: int, **more: Any) -> None:

@@ -19,7 +19,7 @@ from relay.dashboard.poller import LOCAL, REMOTE, SOON_S, UNWATCHED_S, Pace, Pol
 from relay.dashboard.server import HOST, MOST_WATCHERS, application, listening, news
 from relay.errors import UsageError
 from storage.base import Unavailable
-from tests.relay.runs import QuietRuntime
+from tests.relay.making import QuietRuntime
 from tests.relay.views import trained, view
 
 FIRST = document(Seen(view(trained())))

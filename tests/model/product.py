@@ -11,7 +11,7 @@ from relay.log.changes import By, Commit, Lease, Refused, Release, Retire, Rewin
 from relay.log.rules import apply
 from relay.log.state import Checkpoint, Holder, Link, Retired, RunState
 from storage.base import Ref, Stat
-from tests.relay.runs import NAMES, checkpoint, genesis, id_of
+from tests.relay.making import NAMES, checkpoint, genesis, id_of
 
 NOBODY, ME, OTHER = -1, -2, -3
 """The holder as one session sees it."""

@@ -16,7 +16,7 @@ from tests.model import product
 from tests.model.product import NOBODY, OTHER, Change, File, View
 from tests.model.step import Step
 from tests.model.world import World
-from tests.relay.runs import NAMES, Client
+from tests.relay.making import NAMES, Client
 
 
 class Patchy(MemoryStore):

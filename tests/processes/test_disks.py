@@ -23,7 +23,7 @@ CHUNKS = 4 * (8 << 20)
 """What four transfers hold in memory (storage/transfer.py)."""
 OWN = 24 * MB
 """Of the interpreter and its allocator, which on a busy machine frees a block of 16 MB late. How many snapshots are
-alive is counted in tests/relay/test_faults.py."""
+alive is counted in tests/relay/sessions/test_faults.py."""
 Kind = Literal["disk", "limit"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from relay.checkpoints.warm import WarmStart, signature
 from relay.names import CACHES
 from relay.sessions.startup import Startup
-from tests.relay.sessions import Lab, Session
+from tests.relay.lab import Lab, Session
 from tests.relay.toy import ToyWorkload
 
 SECRET = b"0123456789abcdef0123456789abcdef"

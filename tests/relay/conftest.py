@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.relay.cli import Desk
-from tests.relay.sessions import Lab
+from tests.relay.lab import Lab
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from relay.log.sessionreport import SessionReport, decode
-from tests.relay.runs import NAMES
-from tests.relay.sessions import PROJECT, RUN, Lab
+from tests.relay.lab import PROJECT, RUN, Lab
+from tests.relay.making import NAMES
 
 
 def stored(lab: Lab, epoch: int = 1) -> SessionReport | None:

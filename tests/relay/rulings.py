@@ -13,7 +13,7 @@ from relay.log.rules import apply
 from relay.log.state import (
     RunState,
 )
-from tests.relay.runs import checkpoint, genesis, id_of
+from tests.relay.making import checkpoint, genesis, id_of
 
 NOW = 1.7e9
 

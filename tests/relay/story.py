@@ -11,7 +11,7 @@ from relay.log.rules import apply
 from relay.log.state import Checkpoint, RunState
 from relay.names import Names
 from storage.base import Stat
-from tests.relay.sessions import PROJECT, RUN, genesis
+from tests.relay.lab import PROJECT, RUN, genesis
 
 NAMES = Names(PROJECT, RUN)
 HASH = "a" * 64

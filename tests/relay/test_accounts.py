@@ -9,7 +9,7 @@ from relay.people.account import Reading, confirmed, in_team
 from relay.people.quota import left
 from relay.policy import shipped
 from storage.memory import MemoryStore
-from tests.relay.people import accounts, register
+from tests.relay.registering import accounts, register
 
 
 def test_the_guide_s_lines_register_as_written() -> None:

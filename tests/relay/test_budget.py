@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.budget import BELIEVED, SAMPLES, Budget, Limits, Measured
-from tests.relay.sessions import Lab
+from tests.relay.lab import Lab
 from tests.relay.toy import ToyWorkload
 
 seconds = st.floats(0.001, 100)

@@ -10,7 +10,7 @@ from relay.log.heartbeat import request_stop
 from relay.log.state import Holder
 from relay.session import run_session
 from relay.sessions.context import Context, Outcome
-from tests.relay.sessions import PROJECT, FakeLocks, Lab, Session, down
+from tests.relay.lab import PROJECT, FakeLocks, Lab, Session, down
 from tests.relay.toy import ToyWorkload, hash_of, state_at
 
 TTL = 180.0

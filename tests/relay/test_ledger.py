@@ -15,7 +15,7 @@ from relay.log.changes import Commit, Lease, Noted, Refused
 from relay.log.state import MAX_LINKS, RunState
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore
-from tests.relay.runs import (
+from tests.relay.making import (
     NAMES,
     PROJECT,
     RUN,

@@ -11,7 +11,7 @@ from relay.log.rules import apply, links_to_archive
 from relay.log.state import History, NextDigest
 from storage.memory import MemoryStore
 from storage.wrapper import CountingStore
-from tests.relay.runs import (
+from tests.relay.making import (
     NAMES,
     PROJECT,
     RUN,

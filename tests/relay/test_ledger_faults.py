@@ -13,7 +13,7 @@ from relay.log.state import RunState
 from storage.base import Denied, Unavailable
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
-from tests.relay.runs import (
+from tests.relay.making import (
     PROJECT,
     RUN,
     Client,

@@ -25,7 +25,7 @@ from relay.registry import (
     apply,
 )
 from storage.memory import MemoryStore
-from tests.relay.runs import QuietRuntime, id_of
+from tests.relay.making import QuietRuntime, id_of
 
 BY = By(id_of(1), None, 0, 1.7e9)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from relay.checkpoints.retention import Keep
 from relay.errors import Exit
-from tests.relay.sessions import Lab
+from tests.relay.lab import Lab
 from tests.relay.toy import ToyWorkload, hash_of, state_at
 
 

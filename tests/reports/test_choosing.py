@@ -12,7 +12,7 @@ from relay.checkpoints.retention import Keep
 from relay.errors import Exit
 from relay.ledger import RunLedger
 from tests.relay.cli import Desk
-from tests.relay.sessions import PROJECT, RUN, Lab
+from tests.relay.lab import PROJECT, RUN, Lab
 from tests.relay.toy import ToyWorkload, hash_of, state_at
 
 

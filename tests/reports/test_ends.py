@@ -11,9 +11,9 @@ from relay.checkpoints.outbox import Outbox
 from relay.checkpoints.packed import Packed
 from relay.errors import Exit
 from storage.base import Denied, QuotaExceeded, StoreError, Throttled, Unavailable
+from tests.relay.checkpoints.test_outbox import keep, story
 from tests.relay.cli import Desk
-from tests.relay.sessions import Lab
-from tests.relay.test_outbox import keep, story
+from tests.relay.lab import Lab
 from tests.relay.toy import ToyWorkload, hash_of, state_at
 
 SECRETS = {

@@ -31,7 +31,7 @@ from relay.sessions.context import Context, Outcome, Plan
 from storage.base import StoreError
 from storage.retry import RetryStore
 from tests.relay.fake_runtime import Process, World
-from tests.relay.sessions import CONFIG_HASH, PROJECT, FakeLocks, genesis
+from tests.relay.lab import CONFIG_HASH, PROJECT, FakeLocks, genesis
 from tests.simulation import resting
 from tests.simulation.actor import Actor
 from tests.simulation.fates import draw_fate

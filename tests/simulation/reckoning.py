@@ -6,7 +6,7 @@ from relay.checking.verify import verify
 from relay.ledger import RunLedger
 from relay.registry import Registry
 from tests.relay.fake_runtime import Process
-from tests.relay.sessions import PROJECT
+from tests.relay.lab import PROJECT
 from tests.relay.toy import state_at
 from tests.simulation.fleet import Fleet, Order
 from tests.simulation.oracle import Run

@@ -12,7 +12,7 @@ from unittest import mock
 
 from relay.log import rules
 from tests.relay.fake_runtime import World
-from tests.relay.sessions import PROJECT
+from tests.relay.lab import PROJECT
 from tests.simulation import resting
 from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Fleet, Machine, Order, Pace

@@ -12,7 +12,7 @@ import pytest
 from relay.checkpoints.retention import Keep
 from relay.errors import Exit
 from storage.base import Ref, Unavailable
-from tests.relay.sessions import Lab, down
+from tests.relay.lab import Lab, down
 from tests.simulation.simulate import sharing, simulate
 from tests.simulation.trace import Summary
 

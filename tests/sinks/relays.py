@@ -15,7 +15,7 @@ from relay.sinks.choose import Places
 from relay.sinks.feed import Feed
 from relay.sinks.follow import Trackers, Wanted
 from relay.sinks.line import Line, Point, points_of
-from tests.relay.sessions import PROJECT, RUN, Lab, Session
+from tests.relay.lab import PROJECT, RUN, Lab, Session
 from tests.sinks.readback import Rows
 
 

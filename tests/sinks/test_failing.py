@@ -13,7 +13,7 @@ from relay.errors import Exit
 from relay.sinks.base import Sink, SinkOff, in_a_line, public, read_mark
 from relay.sinks.follow import END_S, TRIES
 from storage.base import Unavailable
-from tests.relay.sessions import PROJECT, RUN, Lab, Session
+from tests.relay.lab import PROJECT, RUN, Lab, Session
 from tests.sinks.relays import Kept, truth, with_sink
 
 

@@ -17,7 +17,7 @@ from relay.dashboard.sessions import redone_steps, standing_steps
 from relay.errors import Exit
 from relay.sinks.choose import TITLES, Places
 from relay.sinks.feed import Feed
-from tests.relay.sessions import PROJECT, RUN, Lab, Session
+from tests.relay.lab import PROJECT, RUN, Lab, Session
 from tests.sinks.readback import Rows, of_tensorboard, of_trackio, of_wandb
 from tests.sinks.relays import Kept, committed, ledger_of, tracked, truth
 

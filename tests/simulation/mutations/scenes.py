@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 from relay.checkpoints.retention import Keep
 from storage.base import Ref, Unavailable
-from tests.relay.sessions import PROJECT
+from tests.relay.lab import PROJECT
 from tests.simulation.actor import Actor, Fate
 from tests.simulation.fleet import Fleet, Order
 from tests.simulation.mutations.stage import Broken, calm_world, start, train, waits

@@ -15,7 +15,7 @@ from relay.registry import Registry
 from relay.runs.identity import begin_run, open_run
 from storage.base import Denied, Ref
 from storage.memory import MemoryStore
-from tests.relay.runs import QuietRuntime, id_of, pair_of
+from tests.relay.making import QuietRuntime, id_of, pair_of
 from tests.storage.drive.stores import Drive
 
 NAMES = Names("p", "r")

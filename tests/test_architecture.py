@@ -1,13 +1,17 @@
-"""The shape of the code: import direction, sizes, docstrings, and what may not be imported where."""
+"""The shape of the code: import direction, groups, sizes, docstrings, and what may not be imported where."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import graphlib
 import statistics
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("storage", "relay", "trm")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+GROUPS = {path.parent.name for path in (ROOT / "relay").glob("*/__init__.py")}
+MOST_BESIDE = 40
+"""Modules in one folder; more are a heap, in which nobody finds the one that they look for."""
 ALLOWED = {"storage": {"storage"}, "trm": {"trm"}, "relay": {"relay", "storage"}}
 
 
@@ -26,6 +33,8 @@ class Facts:
     lines: int
     imports: frozenset[str]
     """Top-level packages that it imports, anywhere in it."""
+    modules: frozenset[str]
+    """The same with whole names, and with what is taken from each: `relay.log.state.RunState`."""
     functions: tuple[tuple[int, str], ...]
     """Lines and place of each."""
     calls: tuple[str, ...]
@@ -36,15 +45,15 @@ class Facts:
 def facts(path: Path) -> Facts:
     text = path.read_text()
     tree = ast.parse(text)
-    imports: set[str] = set()
+    modules: set[str] = set()
     functions: list[tuple[int, str]] = []
     calls: list[str] = []
     for node in ast.walk(tree):
         match node:
             case ast.Import(names):
-                imports |= {alias.name.split(".")[0] for alias in names}
-            case ast.ImportFrom(str(module), _, 0 | None):
-                imports.add(module.split(".")[0])
+                modules |= {alias.name for alias in names}
+            case ast.ImportFrom(str(module), names, 0 | None):
+                modules |= {f"{module}.{alias.name}" for alias in names}
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 end = node.end_lineno or node.lineno
                 functions.append((end - node.lineno + 1, f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"))
@@ -52,7 +61,9 @@ def facts(path: Path) -> Facts:
                 calls.append(name)
             case ast.Call(ast.Attribute(ast.Name(module), name)):
                 calls.append(f"{module}.{name}")
-    return Facts(ast.get_docstring(tree), len(text.splitlines()), frozenset(imports), tuple(functions), tuple(calls))
+    imports = frozenset(name.split(".")[0] for name in modules)
+    lines = len(text.splitlines())
+    return Facts(ast.get_docstring(tree), lines, imports, frozenset(modules), tuple(functions), tuple(calls))
 
 
 def is_backend(path: Path) -> bool:
@@ -76,6 +87,39 @@ def test_imports_point_one_way(path: Path) -> None:
     ours = facts(path).imports & set(PACKAGES)
     extra = {"trm"} if path == ROOT / "relay" / "cli.py" else set()
     assert ours <= ALLOWED[package] | extra
+
+
+def circle(imported: Mapping[str, Iterable[str]]) -> list[str]:
+    """Groups each of which imports the next, the last the first; empty if there are none such."""
+    try:
+        graphlib.TopologicalSorter(imported).prepare()
+    except graphlib.CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
+
+
+def test_a_circle_of_groups_is_seen_and_named_in_its_order() -> None:
+    assert circle({"runs": ["log"], "sessions": ["runs", "log"]}) == []
+    found = circle({"runs": ["log"], "log": ["people"], "people": ["runs"], "text": []})
+    assert " ".join(found) in {"runs log people runs", "log people runs log", "people runs log people"}
+
+
+def test_the_relay_s_groups_import_each_other_one_way() -> None:
+    """Of modules at the top of relay/, which name what the groups hold and are named by them, nothing is asked."""
+    because: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
+    for path in SOURCES:
+        package, group, *_ = path.relative_to(ROOT).parts
+        for name in facts(path).modules if package == "relay" and group in GROUPS else ():
+            _, other, *_ = [*name.split("."), ""]
+            if name.startswith("relay.") and other in GROUPS - {group}:
+                because[group][other] = f"{path.relative_to(ROOT)} imports {name}"
+    found = circle(because)
+    assert not found, f"a circle: {' -> '.join(found)}; " + "; ".join(because[a][b] for a, b in pairwise(found))
+
+
+def test_no_folder_is_a_heap() -> None:
+    beside = Counter(str(path.parent.relative_to(ROOT)) for path in SOURCES if path.name != "__init__.py")
+    assert not {folder: count for folder, count in beside.items() if count > MOST_BESIDE}, "divide it by idea"
 
 
 @pytest.mark.parametrize("package", ["relay", "storage"])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def test_a_full_disk_or_a_closed_descriptor_under_the_output_ends_no_session(fie
 @contextmanager
 def on_a_terminal(
     field: Field, target: int, *, outlives: bool = False
-) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+) -> Iterator[tuple[subprocess.Popen[bytes], FileIO]]:
     """A session whose controlling terminal is ours to close; with `outlives` it was started as nohup does."""
     mine, theirs = os.openpty()
 
@@ -85,23 +86,24 @@ def on_a_terminal(
         preexec_fn=settle,
     )
     os.close(theirs)
-    try:
-        yield process, mine
-    finally:
-        process.kill()
-        process.wait()
+    with FileIO(mine) as terminal:
+        try:
+            yield process, terminal
+        finally:
+            process.kill()
+            process.wait()
 
 
-def read_until(terminal: int, words: bytes) -> None:
+def read_until(terminal: FileIO, words: bytes) -> None:
     raw = b""
     while words not in raw:
-        raw += os.read(terminal, 65_536)
+        raw += terminal.read(65_536)
 
 
 def test_a_terminal_that_closes_ends_the_session_with_a_commit(field: Field) -> None:
     with on_a_terminal(field, 10**6) as (process, terminal):
         read_until(terminal, b"is committed")
-        os.close(terminal)
+        terminal.close()
         assert process.wait(60) == 143
     assert_handed_over(field, 11)
     assert field.assert_whole().links[-1].end == "terminated (SIGTERM)"
@@ -110,6 +112,6 @@ def test_a_terminal_that_closes_ends_the_session_with_a_commit(field: Field) -> 
 def test_a_session_under_nohup_outlives_its_terminal(field: Field) -> None:
     with on_a_terminal(field, 150, outlives=True) as (process, terminal):
         read_until(terminal, b"is committed")
-        os.close(terminal)
+        terminal.close()
         assert process.wait(90) == 0
     assert_handed_over(field, 150)

@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent.parent
 CHILD = """
 import sys, time, torch
 from trm.model import Sizes
-from trm.tasks import preset
+from trm.presets import preset
 from trm.data.dataset import Dataset
 from trm.train import EagerStep, TrainState
 task, steps = sys.argv[1], int(sys.argv[2])

@@ -11,7 +11,7 @@ import argparse
 import time
 from pathlib import Path
 
-from trm.tasks import preset, target_steps
+from trm.presets import preset, target_steps
 from trm.workload import TrmWorkload
 
 

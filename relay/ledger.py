@@ -10,12 +10,12 @@ from relay.clock import Runtime
 from relay.errors import BadConfig, BadData, Fenced
 from relay.log import rules
 from relay.log.canonical import digest, dumps
-from relay.log.chain import AlreadyBegun, Chain, Change, Intent, Unsettled
+from relay.log.chain import AlreadyBegun, Chain, Change, Intent
 from relay.log.chain import View as AnyView
 from relay.log.changes import KINDS, Genesis
-from relay.log.entry import FORMAT, USUAL, NewerFormat
+from relay.log.entry import FORMAT, USUAL
 from relay.log.fields import Strict
-from relay.log.reader import Damage, Machine, Point, Slot
+from relay.log.reader import Machine, Point, Slot
 from relay.log.resting import stopped
 from relay.log.state import History, Link, RunState
 from relay.names import Names
@@ -33,8 +33,6 @@ def _format_of(state: RunState) -> int:
 MACHINE = Machine(
     kinds=frozenset(KINDS), model=RunState, apply=rules.apply, succeeds=rules.succeeds, format_of=_format_of
 )
-
-__all__ = ["Damage", "Intent", "NewerFormat", "Point", "RunLedger", "Slot", "Unsettled", "View"]
 
 
 class Archive(Strict):

@@ -1,4 +1,4 @@
-"""Weights in and out under the reference's names, as safetensors; knows no optimizer and never unpickles."""
+"""Weights in under the reference's names, as safetensors; knows no optimizer and never unpickles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor
 
 from trm.act import TRM
@@ -16,12 +15,6 @@ from trm.train import TrainState
 COMPILED = "_orig_mod."
 _WRAPPERS = (COMPILED, "model.")
 """Prefixes torch.compile and the reference's loss head put in front of a name."""
-
-
-def export_weights(state: TrainState, path: Path, ema: bool = True) -> None:
-    """Write model.inner.* to a safetensors file: the EMA (puzzle table and initial states raw) or the raw weights."""
-    weights = state.model.state_dict() | (state.eval_weights() if ema else {})
-    save_file({f"model.{name}": value.detach().cpu().clone() for name, value in weights.items()}, path)
 
 
 def plain_name(name: str) -> str:

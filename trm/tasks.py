@@ -18,15 +18,13 @@ from trm.data.files import Tell
 from trm.data.folders import Part, Puzzles, is_folder, write_part
 from trm.data.games import MAZE, Game, sudoku_game
 from trm.data.sudoku import read_csv, write_csv
-from trm.presets import BOX, PRESETS, TaskError, preset, target_steps
+from trm.presets import BOX, TaskError, preset
 from trm.rng import Stream
 
 Tokens = tuple[Tensor, Tensor]
 """(inputs, labels), uint8 (N, cells)."""
 Variants = Tokens | Puzzles
 """Perhaps with groups of variants."""
-
-__all__ = ["PRESETS", "Datasets", "TaskError", "load_data", "preset", "split", "target_steps"]
 
 GENERATED, HUB = "generated", "hub"
 VALID_ROWS, TEST_ROWS = 500, 1000

@@ -148,7 +148,7 @@ def keeping(address: str) -> Iterator[Finding]:
         )
 
 
-def disk(subject: str, path: Path, needed: int, what: str) -> Iterator[Finding]:
+def disk(path: Path, needed: int, what: str) -> Iterator[Finding]:
     """Free space where `path` is or will be, against the bytes `needed` there; nothing where the system is silent."""
     there = next((folder for folder in (path, *path.parents) if folder.is_dir()), None)
     if there is None:
@@ -159,7 +159,7 @@ def disk(subject: str, path: Path, needed: int, what: str) -> Iterator[Finding]:
         return
     text = f"{_size(free)} free for {what}, which may need {_size(needed)}"
     advice = "" if free >= needed else f"Free some space on the disk of {there}."
-    yield Finding(subject, free >= needed, text, advice)
+    yield Finding("disk", free >= needed, text, advice)
 
 
 def keepable(folder: Path) -> Iterator[Finding]:

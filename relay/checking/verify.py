@@ -13,8 +13,9 @@ from relay.checkpoints.manifest import FileEntry
 from relay.checkpoints.restore import Damaged, own_ref, read_manifest, retained
 from relay.clock import Runtime
 from relay.errors import BadData
-from relay.ledger import Point, RunLedger
+from relay.ledger import RunLedger
 from relay.log.chain import Chain
+from relay.log.reader import Point
 from relay.log.state import Checkpoint, RunState
 from relay.names import Names
 from relay.registry import Registry

@@ -11,7 +11,8 @@ from relay.accounts import Accounts
 from relay.commands.common import App
 from relay.config import Resolved
 from relay.errors import BadData
-from relay.ledger import NewerFormat, RunLedger
+from relay.ledger import RunLedger
+from relay.log.entry import NewerFormat
 from relay.log.heartbeat import sign_of_life
 from relay.log.state import RunState
 from relay.machine.skew import timed

@@ -9,7 +9,8 @@ import typer
 from relay.commands.common import ConfigOption, JsonOption, emit, speaks_utf8, surroundings
 from relay.commands.reading import open_stores, standing
 from relay.errors import BadData
-from relay.ledger import NewerFormat, RunLedger
+from relay.ledger import RunLedger
+from relay.log.entry import NewerFormat
 from relay.names import CHECKPOINTS
 from relay.runs.identity import Pair, check_expected
 from relay.runs.runstable import RunLine, document, table

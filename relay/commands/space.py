@@ -30,7 +30,7 @@ def of_disks(resolved: Resolved[Any], state: RunState | None) -> Iterator[examin
     """Room on this machine and, where it is a folder, in the store."""
     settings, each = resolved.settings, state.whole_bytes(state.head) if state and state.head else 0
     sync = resolved.path(settings.sync_dir)
-    yield from examine.disk("disk", sync, max(LEAST, checkup.COPIES_HERE * each), f"{settings.sync_dir}/")
+    yield from examine.disk(sync, max(LEAST, checkup.COPIES_HERE * each), f"{settings.sync_dir}/")
     yield from of_store(resolved, state)
 
 
@@ -39,7 +39,7 @@ def of_store(resolved: Resolved[Any], state: RunState | None) -> Iterator[examin
     each = state.head.bytes if state and state.head else 0
     folder = folder_of(resolved.checkpoint_url.partition(FRAGMENT)[0])
     if folder is not None:
-        yield from examine.disk("disk", folder, max(LEAST, 2 * each), "the store")
+        yield from examine.disk(folder, max(LEAST, 2 * each), "the store")
 
 
 def making_room(run: str, full: bool) -> str:

@@ -16,7 +16,6 @@ from relay.runs.sessionstable import totals
 from relay.text.wording import printable
 
 MOST_SESSIONS = 500
-PLANNED = frozenset({"budget used", "asked to stop", "spot notice"})
 BROKEN_OFF = ("terminated", "interrupted")
 
 

@@ -7,10 +7,11 @@ by its own hashes, so the newest intact entries still lead to every checkpoint t
 from __future__ import annotations
 
 from relay.errors import BadData
-from relay.ledger import Point, RunLedger, View
+from relay.ledger import RunLedger, View
 from relay.log.canonical import dumps
 from relay.log.chain import JUDGED
 from relay.log.changes import Genesis
+from relay.log.reader import Point
 from relay.log.state import RunState
 from relay.text.trouble import speaking
 from storage.slots import listed

@@ -9,8 +9,6 @@ from storage.drive.client import Client
 from storage.drive.place import ID
 
 BATCH = 20
-MOST = 1000
-"""Google generates no more in one request (drive.v3.json: files.generateIds, count)."""
 
 
 class Ids:
@@ -29,7 +27,7 @@ class Ids:
             return self._stock.pop()
 
     def many(self, count: int) -> list[Ref]:
-        """Fresh ids, at most MOST. Raises StoreError."""
+        """Fresh ids, of which Google generates at most 1000 in one request (generateIds). Raises StoreError."""
         answer = self._client.ask(
             "asking for ids", lambda drive: drive.files().generateIds(count=count, space="drive", type="files")
         )

@@ -14,9 +14,9 @@ from relay.log.changes import Rewind
 from relay.log.mark import FileMark
 from relay.log.state import RunState, Usage
 from storage.memory import MemoryStore
-from storage.wrapper import CountingStore
 from tests.damage.ledgers import entry, reader, worked
 from tests.relay.making import Client, follower, forged, overwrite, raw
+from tests.storage.counting import CountingStore
 
 EMPTIED = {"step": 0, "head": None, "retained": (), "holder": None, "best": None, "epoch": 0}
 IMPOSSIBLE: dict[str, dict[str, Any]] = {

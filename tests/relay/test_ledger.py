@@ -14,7 +14,6 @@ from relay.ledger import RunLedger
 from relay.log.changes import Commit, Lease, Noted, Refused
 from relay.log.state import MAX_LINKS, RunState
 from storage.memory import MemoryStore
-from storage.wrapper import CountingStore
 from tests.relay.making import (
     NAMES,
     PROJECT,
@@ -28,6 +27,7 @@ from tests.relay.making import (
     raw,
     seqs,
 )
+from tests.storage.counting import CountingStore
 
 
 def test_a_run_is_begun_once_and_its_config_is_pinned() -> None:

@@ -10,7 +10,6 @@ from relay.log.entry import MAX_BYTES, decode, encode
 from relay.log.rules import apply, links_to_archive
 from relay.log.state import History, NextDigest
 from storage.memory import MemoryStore
-from storage.wrapper import CountingStore
 from tests.relay.making import (
     NAMES,
     PROJECT,
@@ -25,6 +24,7 @@ from tests.relay.making import (
     overwrite,
     raw,
 )
+from tests.storage.counting import CountingStore
 
 
 def long_log(inner: MemoryStore, length: int) -> None:

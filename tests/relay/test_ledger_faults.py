@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from relay.errors import Exit, Fenced, StorageUnreachable
-from relay.ledger import Intent, RunLedger, Unsettled
+from relay.ledger import RunLedger
+from relay.log.chain import Intent, Unsettled
 from relay.log.changes import Noted
 from relay.log.state import RunState
 from storage.base import Denied, Unavailable

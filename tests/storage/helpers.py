@@ -8,7 +8,7 @@ from storage.local import LocalStore
 from storage.log import Log
 from storage.memory import MemoryStore
 from storage.transfer import Uploaded, Wanted
-from storage.wrapper import CountingStore
+from tests.storage.counting import CountingStore
 from tests.storage.faulty import FaultyStore
 
 NAMES = ["model.safetensors", "carry.safetensors", "empty.json", "deep/er/x"]

@@ -29,7 +29,8 @@ from storage.base import (
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.transfer import Wanted, download, upload
-from storage.wrapper import CountingStore, Wrapper
+from storage.wrapper import Wrapper
+from tests.storage.counting import CountingStore
 from tests.storage.faulty import FaultyStore
 from tests.storage.helpers import NAMES, contents, wanted
 

@@ -10,7 +10,7 @@ from storage.base import Unavailable
 from storage.leftovers import give_up, unfinished
 from storage.memory import MemoryStore
 from storage.retry import RetryStore
-from storage.wrapper import CountingStore
+from tests.storage.counting import CountingStore
 
 NAMES = Names("p", "r")
 

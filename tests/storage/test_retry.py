@@ -10,7 +10,8 @@ import pytest
 from storage.base import Denied, Exists, Missing, QuotaExceeded, Store, StoreError, Unavailable
 from storage.memory import MemoryStore
 from storage.retry import RetryStore
-from storage.wrapper import CountingStore, Wrapper
+from storage.wrapper import Wrapper
+from tests.storage.counting import CountingStore
 from tests.storage.faulty import FaultyStore
 
 VERBS: dict[str, Callable[[Store], object]] = {

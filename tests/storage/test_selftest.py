@@ -11,7 +11,8 @@ import pytest
 from storage.base import BadAddress, BlockHash, Denied, Exists, Ref, Stat, Unavailable
 from storage.memory import MemoryStore
 from storage.selftest import self_test
-from storage.wrapper import CountingStore, Wrapper
+from storage.wrapper import Wrapper
+from tests.storage.counting import CountingStore
 from tests.storage.faulty import FaultyStore
 
 RACE = threading.Barrier(8)

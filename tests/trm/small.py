@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trm.config import TrainConfig
-from trm.tasks import preset
+from trm.presets import preset
 
 
 def small(**changes) -> TrainConfig:

@@ -11,7 +11,7 @@ from trm.config import TrainConfig
 from trm.data.dataset import Dataset
 from trm.evaluate import solve
 from trm.examples import examples, trace
-from trm.tasks import preset
+from trm.presets import preset
 from trm.workload import TrmWorkload
 
 MAZES = Path(__file__).parents[1] / "data" / "maze" / "good.csv"

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from trm.export import export_folder
-from trm.interop import export_weights, import_weights, plain_name
+from trm.interop import import_weights, plain_name
 from trm.snapshot import Snapshot
 from trm.statefile import StateDocument
+from trm.train import TrainState
+
+
+def exported(state: TrainState, folder: Path, ema: bool) -> Path:
+    """The file that `export` writes of a checkpoint of that state."""
+    checkpoint = folder / f"checkpoint-{ema}"
+    checkpoint.mkdir()
+    document = StateDocument(step=0, seed=0, config={}, code="0", fingerprint={})
+    Snapshot(state, document, torch.zeros((), dtype=torch.float64)).save(checkpoint)
+    return export_folder(checkpoint, folder / f"out-{ema}", {}, ema=ema)[0]
 
 
 def test_export_and_import_are_inverse(make, tmp_path) -> None:
     state = make(5)
-    export_weights(state, tmp_path / "raw.safetensors", ema=False)
-    export_weights(state, tmp_path / "ema.safetensors")
+    raw, ema = (exported(state, tmp_path, ema) for ema in (False, True))
     fresh = make(0, seed=9)
-    import_weights(fresh, tmp_path / "raw.safetensors")
+    import_weights(fresh, raw)
     assert torch.equal(fresh.params.buffer, state.params.buffer)
     assert torch.equal(fresh.ema.buffer, state.params.buffer)
     assert torch.equal(fresh.model.inner.puzzle_emb.weights, state.model.inner.puzzle_emb.weights)
-    import_weights(fresh, tmp_path / "ema.safetensors")
+    import_weights(fresh, ema)
     assert torch.equal(fresh.params.buffer, state.ema.buffer)
-    assert all(name.startswith("model.inner.") for name in load_file(tmp_path / "ema.safetensors"))
+    assert all(name.startswith("model.inner.") for name in load_file(ema))
 
 
 def test_wrapper_prefixes_are_stripped() -> None:

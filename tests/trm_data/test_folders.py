@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from trm import tasks
+from trm import presets, tasks
 from trm.config import Data, TrainConfig
 from trm.data.augment import sudoku as symmetry
 from trm.data.dataset import DataError, Dataset
@@ -22,7 +22,7 @@ GOOD = Path(__file__).parents[1] / "data" / "sudoku" / "good.csv"
 
 
 def config(source: Path | str, **data: Any) -> TrainConfig:
-    base = tasks.preset("sudoku")
+    base = presets.preset("sudoku")
     return base.model_copy(
         update={"data": Data(**{"train": str(source), "test": str(source), "augment": False} | data)}
     )
@@ -203,5 +203,5 @@ def test_datasets_are_written_verified_and_described(folder: Path, tmp_path: Pat
     again = tasks.load_data(config(tmp_path / "made"), tmp_path)
     assert again.train.content_hash == data.train.content_hash
     with_variants(folder, 2)
-    with pytest.raises(tasks.TaskError, match="Copy it as it is"):
+    with pytest.raises(presets.TaskError, match="Copy it as it is"):
         tasks.write_folder("sudoku", tasks.load_data(config(folder), tmp_path), tmp_path / "other")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trm import tasks
+from trm import presets, tasks
 from trm.config import Data
 from trm.data import augment, generate_maze, maze
 from trm.data.dataset import DataError, Dataset
@@ -164,7 +164,7 @@ def test_evaluation_counts_labels_and_shortest_paths_apart(monkeypatch: pytest.M
     answers = torch.cat((DOWN_FIRST, RIGHT_FIRST, OPEN))
     data = Dataset(OPEN.repeat(3, 1), DOWN_FIRST.repeat(3, 1), maze.VOCABULARY)
     monkeypatch.setattr("trm.evaluate.solve", lambda inner, batch, weights: answers[: len(batch.inputs)].long())
-    arch = tasks.preset("sudoku4").arch
+    arch = presets.preset("sudoku4").arch
     inner = Inner(arch, Sizes(seq_len=9, vocab_size=6, num_identifiers=1))
     monkeypatch.setattr("trm.evaluate._first_chunk", lambda *_: 3)
     found = evaluate(inner, data, judge=maze.optimal)
@@ -174,7 +174,7 @@ def test_evaluation_counts_labels_and_shortest_paths_apart(monkeypatch: pytest.M
 
 def test_the_task_reads_files_and_folders_and_describes_them(made: Tokens, tmp_path: Path) -> None:
     maze.write_csv(tmp_path / "maze.csv", "made", made)
-    base = tasks.preset("maze")
+    base = presets.preset("maze")
     assert (base.arch.L_cycles, base.arch.mlp_t, base.arch.pos_encodings, base.weight_decay) == (4, False, "rope", 1.0)
     for source in (tmp_path / "maze.csv", tmp_path / "set"):
         config = base.model_copy(update={"data": Data(train=str(source), test=str(source), augment=False)})
@@ -184,5 +184,5 @@ def test_the_task_reads_files_and_folders_and_describes_them(made: Tokens, tmp_p
         assert "12 labels with the official tie-break" in tasks.described("maze", data.train)
         tasks.write_folder("maze", data, tmp_path / "set")
     hub = base.model_copy(update={"data": Data(train="hub", augment=False)})
-    with pytest.raises(tasks.TaskError, match="'generated'"):
+    with pytest.raises(presets.TaskError, match="'generated'"):
         tasks.load_data(hub, tmp_path)

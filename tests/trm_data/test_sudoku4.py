@@ -108,9 +108,9 @@ def test_the_default_path_imports_no_numba(tmp_path: Path) -> None:
     code = f"""
 import sys
 from pathlib import Path
-from trm import tasks
+from trm import presets, tasks
 from trm.config import Data
-small, big = tasks.preset("sudoku4"), tasks.preset("sudoku")
+small, big = presets.preset("sudoku4"), presets.preset("sudoku")
 _ = tasks.load_data(small, Path({str(tmp_path)!r})).test
 tasks.load_data(big.model_copy(update={{"data": Data(train={str(fixture)!r})}}), Path({str(tmp_path)!r}))
 assert "numba" not in sys.modules

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trm import tasks
+from trm import presets, tasks
 from trm.config import Data, TrainConfig
 from trm.data import files, generate9
 from trm.data.dataset import DataError, Dataset
@@ -17,7 +17,7 @@ GOOD = Path(__file__).parents[1] / "data" / "sudoku" / "good.csv"
 
 
 def config(task: str = "sudoku", seed: int = 0, **data: object) -> TrainConfig:
-    base = tasks.preset(task)
+    base = presets.preset(task)
     return TrainConfig(**{**base.plain(), "seed": seed, "data": {**base.data.model_dump(), **data}})
 
 
@@ -31,17 +31,17 @@ def grids(data: Dataset | None) -> set[tuple[int, ...]]:
 
 @pytest.mark.parametrize("name", ["sudoku4", "sudoku4_att", "sudoku", "sudoku_att"])
 def test_presets(name: str) -> None:
-    chosen = tasks.preset(name)
+    chosen = presets.preset(name)
     assert chosen.task == name
     assert chosen.arch.mlp_t == (not name.endswith("_att"))
     assert chosen.ema
     targets = {"sudoku4": 800, "sudoku4_att": 1600}
-    assert tasks.target_steps(name) == targets.get(name, 50_000)
+    assert presets.target_steps(name) == targets.get(name, 50_000)
 
 
 def test_published_settings() -> None:
     """Reference section 13."""
-    mlp, att = tasks.preset("sudoku"), tasks.preset("sudoku_att")
+    mlp, att = presets.preset("sudoku"), presets.preset("sudoku_att")
     for chosen in (mlp, att):
         assert (chosen.lr, chosen.puzzle_emb_lr, chosen.lr_warmup_steps, chosen.batch_size) == (1e-4, 1e-4, 2000, 768)
         assert (chosen.weight_decay, chosen.puzzle_emb_weight_decay, chosen.ema_rate) == (1.0, 1.0, 0.999)
@@ -49,15 +49,15 @@ def test_published_settings() -> None:
         assert (arch.H_cycles, arch.L_cycles, arch.L_layers, arch.hidden_size, arch.prefix_len) == (3, 6, 2, 512, 16)
         assert chosen.data == Data(train="generated", test="generated", train_rows=1000, augment=True)
     assert mlp.arch.pos_encodings == "none" and att.arch.pos_encodings == "rope"
-    assert tasks.preset("sudoku4_att").arch.pos_encodings == "learned"
+    assert presets.preset("sudoku4_att").arch.pos_encodings == "learned"
 
 
 @pytest.mark.parametrize(
     ("wrong", "near"), [("soduku", "sudoku"), ("sudoku4-att", "sudoku4_att"), ("SUDOKU4", "sudoku4"), ("", "sudoku4")]
 )
 def test_unknown_task_names_the_nearest(wrong: str, near: str) -> None:
-    with pytest.raises(tasks.TaskError, match=f"task={near}" if wrong else "Tasks are"):
-        tasks.preset(wrong)
+    with pytest.raises(presets.TaskError, match=f"task={near}" if wrong else "Tasks are"):
+        presets.preset(wrong)
 
 
 def test_sudoku4_splits_and_hashes() -> None:
@@ -86,7 +86,7 @@ def test_sudoku4_splits_and_hashes() -> None:
     ],
 )
 def test_sudoku4_refuses_data_that_would_leak(data: dict[str, object], message: str) -> None:
-    with pytest.raises(tasks.TaskError, match=message):
+    with pytest.raises(presets.TaskError, match=message):
         tasks.load_data(config("sudoku4", **data), Path("unused"))
 
 

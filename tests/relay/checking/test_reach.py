@@ -16,7 +16,8 @@ from storage.base import BadAddress, Denied, Ref, Store, Unavailable
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.retry import RetryStore
-from storage.wrapper import CountingStore, Wrapper
+from storage.wrapper import Wrapper
+from tests.storage.counting import CountingStore
 from tests.storage.faulty import Fault, FaultyStore
 
 

@@ -18,8 +18,9 @@ from relay.commands.spelling import spelled
 from relay.display.follow import LEAST_S, PATIENCE, Appended, Following, Redrawn, follow, shortened
 from relay.errors import BadData
 from storage.base import Ref, Stat, Store, StoreError
-from storage.wrapper import CountingStore, Wrapper
+from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores
+from tests.storage.counting import CountingStore
 
 
 class Clock(RealRuntime):

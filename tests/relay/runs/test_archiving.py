@@ -10,9 +10,10 @@ import pytest
 
 from relay import lease
 from relay.errors import Exit, Fenced, LeaseHeld, PolicyRefused
-from relay.ledger import MACHINE, NewerFormat, RunLedger
+from relay.ledger import MACHINE, RunLedger
 from relay.log.chain import Chain
 from relay.log.changes import Archive, By, Delete, Noted, Refused, TookOver, Unarchive
+from relay.log.entry import NewerFormat
 from relay.log.resting import WAIT_S
 from relay.log.rules import apply, succeeds
 from relay.log.state import RunState

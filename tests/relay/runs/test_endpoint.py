@@ -9,9 +9,10 @@ import pytest
 from relay.runs import endpoint
 from storage.base import BadAddress, Ref
 from storage.memory import MemoryStore
-from storage.wrapper import CountingStore, Wrapper
+from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores
 from tests.relay.making import QuietRuntime
+from tests.storage.counting import CountingStore
 
 
 class Overwriting(Wrapper):

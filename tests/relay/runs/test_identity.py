@@ -19,8 +19,9 @@ from relay.runs.storeid import Address, begin_store, parse_address, read_identit
 from storage.base import Exists, Missing, Store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
-from storage.wrapper import CountingStore, Wrapper
+from storage.wrapper import Wrapper
 from tests.relay.making import QuietRuntime, checkpoint, id_of, pair_of
+from tests.storage.counting import CountingStore
 from tests.storage.faulty import FaultyStore
 
 CONFIG = {"lr": 0.1, "arch": {"hidden": 32, "layers": 2}, "task": "sudoku4"}

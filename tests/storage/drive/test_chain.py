@@ -13,7 +13,7 @@ from storage.drive.frame import LIMIT, PAGE, SPAN, Frame, Newest, pack, unpack
 from storage.log import Log, Lost, Won
 from storage.memory import MemoryStore
 from storage.slots import slot_name
-from storage.wrapper import CountingStore
+from tests.storage.counting import CountingStore
 from tests.storage.drive.handle import Fake
 from tests.storage.drive.stores import Drive
 

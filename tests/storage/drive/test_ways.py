@@ -11,7 +11,7 @@ from storage.drive.errors import NotOurs, UsedUp
 from storage.drive.members import go_on_by_newest, join, membership
 from storage.drive.store import DriveStore
 from storage.log import Log, Lost, Won
-from storage.wrapper import CountingStore
+from tests.storage.counting import CountingStore
 from tests.storage.drive.handle import Fake, Person
 from tests.storage.drive.stores import Drive, connect, holding
 

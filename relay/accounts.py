@@ -69,6 +69,11 @@ class Accounts:
         with speaking(self.store):
             return Listed(account, row, self.objects.load(account, row)) if row else None
 
+    def label_of(self, account: str) -> str:
+        """What to call it; its id for an account that nobody registered."""
+        found = self.find(account)
+        return found.label if found else account
+
     def get(self, account: str) -> Account:
         """One account. Raises BadConfig (78) with the nearest id, BadData (65) if its object is damaged."""
         with speaking(self.store):

@@ -10,7 +10,8 @@ from relay.log.state import Holder, Link, RunState
 from relay.people.quota import Quota
 from relay.people.reset import Reset
 from relay.text.redact import nameless
-from relay.text.wording import iso
+from relay.text.wording import duration, iso
+from relay.text.zones import local
 
 SHORTEST = 3
 """Letters of a name that is looked for in what people wrote: a shorter one stands in ordinary words."""
@@ -171,6 +172,20 @@ def status_document(view: View) -> dict[str, Any]:
         "links": [_link(link) for link in state.links[-LINKS_SHOWN:]] if state else [],
         "links_total": state.links_total if state else 0,
     }
+
+
+def status_line(view: View) -> str:
+    """For people."""
+    line = f"{view.project}/{view.run}: {view.phase}, step {view.step:,}/{view.target:,}"
+    if view.training and view.holder:
+        line += f", {view.holder.account} holds the lease until {local(view.expires_at)} or longer"
+    if view.state and view.state.head:
+        head = view.state.head
+        clock = " (this machine's clock)" if view.clock_is_local else ""
+        line += f", last commit {duration(view.now - head.committed_at)} ago{clock}, state {head.state_hash[:12]}"
+    line += f" ({view.store})" if view.store else ""
+    line += f": {view.missing}" if view.missing else ""
+    return line + (f". Halted: {view.state.halted}" if view.state and view.state.halted else "")
 
 
 def seconds_left(view: View) -> tuple[float, float] | None:

@@ -25,8 +25,8 @@ from relay.commands.fields import (
     Zone,
     details,
 )
-from relay.commands.opening import writing_accounts
 from relay.commands.people import document, refuse_secrets
+from relay.commands.stores import writing_accounts
 from relay.errors import BadConfig
 from relay.people.quotaread import moment
 from relay.registry import Declared

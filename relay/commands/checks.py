@@ -13,6 +13,7 @@ from relay.checking import checkup, verdict
 from relay.checking import doctor as examine
 from relay.checking.doctor import Finding
 from relay.checking.reach import Reach, reach
+from relay.checking.space import making_room, of_disks
 from relay.checking.storetable import document, table
 from relay.checking.verification import Incidental, Verification, text_of
 from relay.checking.verify import lost, quick_look
@@ -31,8 +32,8 @@ from relay.commands.common import (
     speaks_utf8,
     surroundings,
 )
-from relay.commands.reading import connect, look, open_stores, require
-from relay.commands.space import making_room, of_disks
+from relay.commands.reading import look
+from relay.commands.stores import connect, open_stores, require
 from relay.commands.trackers import places_of
 from relay.config import Resolved
 from relay.errors import BadData, Exit

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from relay.checkpoints.collect import Surveyor, delete, sweep_parts
 from relay.checkpoints.gc_text import document_of, grouped, text_of
-from relay.checkpoints.retention import FileVerdict, going
+from relay.checkpoints.retention import going
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
-from relay.commands.reading import require
-from relay.log.state import RunState
-from relay.names import Names
-from relay.runs.archiving import refuse_unseen
-from relay.runs.identity import Opened, Pair
-from relay.text.advice import command
-from relay.text.trouble import speaking
-from storage.base import QuotaExceeded, Stat
+from relay.commands.stores import require
+from relay.runs.clearing import clear, judge
 
 
 def gc(
@@ -43,41 +35,3 @@ def gc(
     local = dry_run and stores.checkpoints.clock_is_local
     text = text_of(groups, done=not dry_run, local_clock=local)
     emit(as_json, document_of(groups, files, done=not dry_run), text)
-
-
-def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[FileVerdict]]:
-    """Every listed checkpoint file, and the state it was judged by.
-
-    That state's slots were judged, as those of `opened.view` were not: a forged entry must not free a file.
-
-    What such a view lets go, it lets go for ever, so no lease is needed (P8). Raises BadData (65) for a lost entry,
-    PolicyRefused (77) for a run that is called deleted though it was not archived for a day.
-    """
-    opened.ledger.judge()
-    view = opened.ledger.check_epochs(stores.checkpoints)
-    state = view.state
-    if state.deleted is not None:
-        refuse_unseen(opened.ledger, view)
-    with speaking(stores.checkpoints, "Nobody can tell which files are needed"):
-        try:
-            found = Surveyor(stores.checkpoints, stores.ledger, opened.names)(state, short_of_space=full)
-        except QuotaExceeded as error:  # of the probe that tells the store's clock
-            full_too = command("gc", opened.names.run, "--full")
-            raise QuotaExceeded(f"{error} Where the store itself is full: `{full_too}`") from error
-    return state, found.judged
-
-
-def clear(judged: list[FileVerdict], names: Names, stores: Pair, epoch: int) -> list[FileVerdict]:
-    """Delete what may go, manifests last, and parts of killed uploads of epochs below `epoch`; raises nothing.
-
-    What could not go is said to stay.
-    """
-    gone: set[Stat] = set()
-    delete(going(judged), stores.checkpoints, names, lambda: True, gone.add)
-    sweep_parts(stores.checkpoints, names, epoch)
-
-    def after(file: FileVerdict) -> FileVerdict:
-        stuck = file.goes and file.stat not in gone
-        return replace(file, goes=False, rule="could not be deleted: run gc again later") if stuck else file
-
-    return [after(file) for file in judged]

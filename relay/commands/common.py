@@ -21,6 +21,7 @@ from relay.display.streams import Streams
 from relay.display.terminal import utf8
 from relay.env import Machine, detect, process_age
 from relay.kind import Kind
+from relay.log.state import RunState
 from relay.settings.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
 from relay.text.cells import in_ascii
 from relay.text.paragraphs import folded_for
@@ -115,6 +116,12 @@ class App:
         ask = partial(resolve, spoken.base, self.kind.model, self.environ, self.cwd)
         given = partial(ask, file=file, overrides=spoken.overrides, flags=flags)
         return given(implied=self.kind.implied(spoken, given().workload))
+
+
+def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -> int:
+    """What was asked for, else the run's own, else the task's."""
+    own = state.target_steps if state else 0
+    return resolved.settings.target_steps or own or app.kind.target(resolved.workload)
 
 
 def configuration_file(cwd: Path) -> Path | None:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from relay.commands.common import App, emit, say, speaks_utf8
-from relay.commands.reading import open_stores, overview_in, require
-from relay.commands.tracking import every_link, names_in
+from relay.commands.common import App, emit, say, speaks_utf8, target_of
+from relay.commands.reading import every_link, names_in, overview_in
+from relay.commands.stores import open_stores, require
 from relay.config import Resolved
 from relay.display.follow import Appended, Redrawn, Source, follow
 from relay.display.terminal import moves
@@ -73,7 +73,7 @@ class FollowedSessions:
     def __init__(self, app: App, resolved: Resolved[Any], redacted: bool) -> None:
         opened, self._stores = require(app, resolved)
         self._app, self._ledger, self._redacted = app, opened.ledger, redacted
-        self._target = resolved.settings.target_steps or app.kind.target(resolved.workload)
+        self._target = target_of(app, resolved, None)
         self._text, self._seq, self._over = "", -1, False
 
     @property

@@ -12,6 +12,7 @@ import typer
 from pydantic import BaseModel
 
 import relay
+from relay.checkpoints.choosing import choose
 from relay.checkpoints.outbox import outbox_of
 from relay.commands.common import (
     App,
@@ -23,8 +24,7 @@ from relay.commands.common import (
     say,
     surroundings,
 )
-from relay.commands.reading import open_stores
-from relay.commands.weights import choose
+from relay.commands.stores import open_stores
 from relay.config import Resolved, leaves
 from relay.display.transfers import showing
 from relay.errors import BadData

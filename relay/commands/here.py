@@ -8,7 +8,6 @@ from typing import Literal
 
 from relay.accounts import Accounts
 from relay.commands.common import App
-from relay.commands.reading import label_of
 from relay.config import Settings
 from relay.display.progress import Display
 from relay.display.terminal import moves
@@ -87,7 +86,7 @@ def followed(listener: Listener, of: Here, shown: Display, known: Accounts, wait
 def person(known: Accounts, account: str) -> str:
     """`Ana's Colab (account_2)`, as far as the store tells who that is."""
     try:
-        label = printable(label_of(known, account))
+        label = printable(known.label_of(account))
     except RelayError:
         label = account
     return account if label == account else f"{label} ({account})"

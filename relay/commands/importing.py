@@ -23,8 +23,9 @@ from relay.commands.common import (
     emit,
     say,
     surroundings,
+    target_of,
 )
-from relay.commands.opening import Opening, target_of
+from relay.commands.opening import Opening
 from relay.config import Resolved
 from relay.display.progress import Lines
 from relay.display.transfers import showing

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings
-from relay.commands.opening import target_of
-from relay.commands.reading import accounts, require
+from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings, target_of
+from relay.commands.stores import accounts, require
 from relay.log.resting import refuse_resting, stopped
 from relay.people.invitation import commands, document, free_id, text
 from relay.runs.storeid import Address

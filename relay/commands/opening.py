@@ -13,16 +13,14 @@ from pydantic import BaseModel
 import relay
 from relay.accounts import Accounts
 from relay.budget import Limits
+from relay.checking.space import warnings
 from relay.checkpoints.outbox import claimed_outbox
 from relay.checkpoints.packing import Facts
 from relay.checkpoints.retention import Keep
 from relay.checkpoints.warm import WarmStart
 from relay.commands.common import App
-from relay.commands.entering import ask, enter
 from relay.commands.here import Choice, Here, here
-from relay.commands.leaving import desk_of, successor
-from relay.commands.reading import accounts, open_stores, other_runs, patient
-from relay.commands.space import warnings
+from relay.commands.stores import accounts, bare_client, open_stores
 from relay.commands.trackers import of_session
 from relay.config import Resolved
 from relay.display.progress import Display
@@ -35,17 +33,18 @@ from relay.machine.signals import StopSignal
 from relay.machine.skew import clock_warning, skew
 from relay.names import nearest
 from relay.people.inference import infer_account
-from relay.runs.endpoint import ensure_tested
 from relay.runs.identity import Opened, Pair, begin_run
 from relay.runs.pinned import check_config, config_hash
-from relay.runs.storeid import begin_store, begins_by_itself, read_identity
-from relay.sessions.admission import Visit
+from relay.runs.registered import other_runs
+from relay.runs.storeid import begins_by_itself
+from relay.sessions.admission import Visit, admit, enter
 from relay.sessions.context import Context, Listener, Plan
+from relay.sessions.desk import desk_of, successor
 from relay.sessions.startup import Startup
 from relay.sinks.follow import Trackers
 from relay.text.redact import redact, secrets_of
 from relay.workload import Workload
-from storage.base import Store, StoreError, open_store
+from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")
 
@@ -162,7 +161,9 @@ class Opening:
         """Refuse (77) what the account's provider or its person's word does not allow, before anything is written."""
         if not self.admitted:
             run_id = state.run_id if state else None
-            ask(self.visit(run_id), accounts(self.stores), self.app.runtime, self.tell)
+            known, visit = accounts(self.stores), self.visit(run_id)
+            for line in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
+                self.tell(line)
         self.admitted = True
 
     def unknown_account(self) -> str:
@@ -183,7 +184,7 @@ class Opening:
         ledger_url = self.resolved.ledger_url.partition("#")[0]
 
         def others() -> Iterator[RunState]:
-            return other_runs(opened.registry, opened.names, app)
+            return other_runs(opened.registry, opened.names, app.runtime)
 
         enter(self.visit(run_id), run_id, known)
         fingerprint = workload.fingerprint()
@@ -195,7 +196,7 @@ class Opening:
         return Context(
             runtime=app.runtime,
             ledger=opened.ledger,
-            heartbeat_store=_bare_client(app, ledger_url),
+            heartbeat_store=bare_client(app, ledger_url),
             checkpoint_store=self.stores.checkpoints,
             workload=workload,
             facts=Facts(config_hash(config), fingerprint, relay.__version__),
@@ -261,27 +262,3 @@ class Opening:
         shown = self.shown
         sending = through(shown.transfer, self.app.runtime)
         return Listener(self.tell, shown.step, transfer=sending, phase=shown.phase, committed=shown.committed)
-
-
-def _bare_client(app: App, url: str) -> Store:
-    """A client without retries. It looks at the store now, patiently: its first write could come while a share is
-    unmounted, and a client that has never seen the store would make another one in its place."""
-    store = open_store(url)
-    read_identity(patient(app, store))
-    return store
-
-
-def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -> int:
-    """What was asked for, else the run's own, else the task's."""
-    own = state.target_steps if state else 0
-    return resolved.settings.target_steps or own or app.kind.target(resolved.workload)
-
-
-def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
-    """The accounts, for adding to them; a store that begins by itself begins now."""
-    stores = open_stores(app, resolved, read_only=False)
-    known = accounts(stores)
-    ensure_tested(stores.ledger, app.runtime)
-    if begins_by_itself(stores.ledger):
-        known.registry.begin(begin_store(stores.ledger, app.runtime))
-    return known

@@ -23,7 +23,7 @@ from relay.commands.fields import (
     Zone,
     details,
 )
-from relay.commands.opening import writing_accounts
+from relay.commands.stores import writing_accounts
 from relay.errors import BadConfig
 from relay.names import check_letters, check_name
 from relay.people.account import Account, in_team

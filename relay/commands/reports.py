@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
+from relay.checking.space import of_store, told
 from relay.commands.common import (
     App,
     ConfigOption,
@@ -20,17 +21,14 @@ from relay.commands.common import (
     surroundings,
 )
 from relay.commands.reading import look
-from relay.commands.space import of_store, told
 from relay.commands.tracking import show_account, show_session, show_sessions
 from relay.config import Resolved
 from relay.display.follow import LEAST_S, USUAL_S
 from relay.errors import UsageError
 from relay.machine.skew import clock_warning
 from relay.report import draw, report_document
-from relay.status import View, status_document
+from relay.status import View, status_document, status_line
 from relay.text.paragraphs import terminal_width
-from relay.text.wording import duration
-from relay.text.zones import local
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
 OfAccountOption = Annotated[
@@ -132,17 +130,3 @@ def tell_space(resolved: Resolved[BaseModel], view: View) -> None:
     """A line on stderr if the store is a folder on a disk that is nearly full."""
     for line in told(of_store(resolved, view.state)):
         say(line)
-
-
-def status_line(view: View) -> str:
-    """For people."""
-    line = f"{view.project}/{view.run}: {view.phase}, step {view.step:,}/{view.target:,}"
-    if view.training and view.holder:
-        line += f", {view.holder.account} holds the lease until {local(view.expires_at)} or longer"
-    if view.state and view.state.head:
-        head = view.state.head
-        clock = " (this machine's clock)" if view.clock_is_local else ""
-        line += f", last commit {duration(view.now - head.committed_at)} ago{clock}, state {head.state_hash[:12]}"
-    line += f" ({view.store})" if view.store else ""
-    line += f": {view.missing}" if view.missing else ""
-    return line + (f". Halted: {view.state.halted}" if view.state and view.state.halted else "")

@@ -22,12 +22,12 @@ from relay.commands.common import (
     Overrides,
     RunOption,
     surroundings,
+    target_of,
     tell_secrets,
 )
-from relay.commands.entering import says_coauthor
 from relay.commands.here import followed
 from relay.commands.importing import begin_or_check
-from relay.commands.opening import Opening, target_of
+from relay.commands.opening import Opening
 from relay.commands.outcomes import finish
 from relay.commands.planning import announce
 from relay.commands.sessionfields import (
@@ -62,6 +62,7 @@ from relay.runs.storeid import begins_by_itself
 from relay.session import push as push_session
 from relay.session import run_session
 from relay.sessions.context import Context, Outcome
+from relay.settings.origins import says_coauthor
 from relay.text.redact import secrets_of
 
 WORDS_S = 0.5

@@ -1,4 +1,4 @@
-"""`runs`: archive one, bring it back, delete it (decisions/0013)."""
+"""`runs`: list what a store holds; archive one, bring it back, delete it (decisions/0013)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import typer
 from relay.checkpoints.collect import Surveyor, sweep_signs
 from relay.checkpoints.gc_text import document_of, grouped, text_of
 from relay.checkpoints.retention import FileVerdict, going
-from relay.commands.clearing import clear, judge
-from relay.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
-from relay.commands.reading import require
+from relay.commands.common import App, ConfigOption, JsonOption, emit, say, speaks_utf8, surroundings
+from relay.commands.stores import open_stores, require
 from relay.config import Resolved
 from relay.errors import PolicyRefused, UsageError
 from relay.lease import Held
@@ -21,14 +20,32 @@ from relay.machine.samehost import FileHostLocks, default_folder
 from relay.runs.archiving import archive as archive_run
 from relay.runs.archiving import as_deleted, mark_deleted, refuse_early, shown_at, sweep_reports
 from relay.runs.archiving import unarchive as unarchive_run
-from relay.runs.identity import Opened, Pair
+from relay.runs.clearing import clear, judge
+from relay.runs.identity import Opened, Pair, check_expected
+from relay.runs.registered import lines_of
+from relay.runs.runstable import document, table
+from relay.runs.storeid import read_identity
 from relay.text.advice import command
+from relay.text.paragraphs import terminal_width
 from relay.text.redact import redact, secrets_of
 from relay.text.trouble import speaking
 from relay.text.wording import duration, iso
 from relay.text.zones import local
 
 RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run; never one that was not named.")]
+
+
+def list_runs(context: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """All runs of the store: state, step, last sign of life, size of the checkpoints. Writes nothing."""
+    app = surroundings(context)
+    stores = open_stores(app, app.settle(config=config), read_only=True)
+    check_expected(stores.ledger, stores.expected, read_identity(stores.ledger))
+    lines = lines_of(stores)
+    with speaking(stores.ledger):
+        now = stores.ledger.now()
+    shown = [document(line, now) for line in lines]
+    text = table(lines, now, terminal_width(), speaks_utf8())
+    emit(as_json, {"schema": "relay.runs/1", "now": iso(now), "runs": shown}, text)
 
 
 def archive(

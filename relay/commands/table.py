@@ -20,7 +20,6 @@ from relay.commands import (
     planning,
     plotting,
     reports,
-    runslist,
     sessions,
     settings,
     shelf,
@@ -58,7 +57,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demonstration.demo,
 }
 RUNS: dict[str, Callable[..., None]] = {
-    "list": runslist.list_runs,
+    "list": shelf.list_runs,
     "archive": shelf.archive,
     "unarchive": shelf.unarchive,
     "delete": shelf.delete,

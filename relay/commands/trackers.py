@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
-from relay.commands.reading import require
+from relay.commands.stores import require
 from relay.config import Resolved
 from relay.errors import BadConfig, RelayError, StorageUnreachable, UsageError
 from relay.ledger import RunLedger

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from relay.commands.common import App, emit, speaks_utf8
-from relay.commands.reading import accounts, label_of, overview, require
+from relay.commands.reading import every_link, names_in, overview
+from relay.commands.stores import accounts, require
 from relay.config import Resolved
-from relay.errors import BadConfig, BadData
+from relay.errors import BadConfig
 from relay.handoff import command_for
-from relay.ledger import RunLedger
 from relay.log.resting import stopped
 from relay.log.state import Link, RunState
 from relay.people.accountstatus import Told, account_document, account_text
 from relay.people.roster import row_of
-from relay.runs.identity import Pair
 from relay.runs.sessionstable import session, sessions_document, sessions_text
 from relay.sessions.sessiontext import agrees, markdown, of_link, plain, read_report
-from relay.status import SHORTEST, kind_of
 from relay.text.cells import drawn
 from relay.text.paragraphs import terminal_width
 from relay.text.redact import nameless
@@ -61,7 +59,7 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     if report is not None and not agrees(report, link):
         report, why = None, "Its report contradicts the ledger, and is left aside."
     names = names_in(stores) if redacted else {}
-    label = link.account if redacted else label_of(accounts(stores), link.account)
+    label = link.account if redacted else accounts(stores).label_of(link.account)
     addresses = {} if redacted else resolved.addresses
     proposed = report.next if report and not stopped(state) else None
     command = command_for(proposed, state.run, addresses) if proposed else None
@@ -79,24 +77,6 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     escaped = names | {plain(name): key for name, key in names.items()}
     shown = laid_out(nameless(text.rstrip(), escaped), command)
     emit(as_json, nameless(whole, names), shown or nameless(page.rstrip(), escaped))
-
-
-def names_in(stores: Pair) -> dict[str, str]:
-    """Labels and owners of all accounts, and the stores' addresses, by what stands for them."""
-    names = {store.address: kind_of(store.address) for store in stores.both}
-    for key, listed in accounts(stores).all().items():
-        owner = listed.account.owner if listed.account else key
-        names |= {name: key for name in (listed.label, owner) if len(name) >= SHORTEST and name != key}
-    return names
-
-
-def every_link(ledger: RunLedger, state: RunState) -> tuple[tuple[Link, ...], str]:
-    """All sessions, oldest first, and what to say of those that cannot be read."""
-    try:
-        return (*ledger.archived_links(state), *state.links), ""
-    except BadData as error:
-        lost = state.links_total - len(state.links)
-        return state.links, f"The oldest {lost:,} sessions cannot be listed: {error}"
 
 
 def pick(links: tuple[Link, ...], which: str, state: RunState) -> Link:

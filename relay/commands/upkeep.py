@@ -17,9 +17,10 @@ from relay.commands.common import (
     emit,
     say,
     surroundings,
+    target_of,
 )
-from relay.commands.opening import Opening, target_of
-from relay.commands.reading import require
+from relay.commands.opening import Opening
+from relay.commands.stores import require
 from relay.config import Resolved
 from relay.display.progress import Lines
 from relay.errors import UsageError

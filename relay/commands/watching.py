@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from relay.commands.common import App
-from relay.commands.reading import open_stores, overview
-from relay.commands.tracking import every_link, names_in
+from relay.commands.reading import every_link, names_in, overview
+from relay.commands.stores import open_stores
 from relay.config import Resolved
 from relay.dashboard.data import Seen, document
 from relay.dashboard.history import Commits

@@ -12,19 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
+from relay.checkpoints.choosing import choose, role
 from relay.checkpoints.manifest import Manifest
 from relay.checkpoints.modelcard import CARD, Told, card
 from relay.checkpoints.outbox import Outbox
 from relay.checkpoints.restore import fetch_unheld
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
-from relay.commands.reading import require
+from relay.commands.stores import require
 from relay.display.transfers import showing
 from relay.errors import BadData, UsageError
-from relay.log.resting import refuse_deleted
 from relay.log.state import Checkpoint, RunState
 from relay.runs.identity import Opened, Pair
 from relay.runs.pinned import difference
-from relay.text.advice import command
 from relay.text.wording import counted, duration, metric
 from relay.workload import Workload
 
@@ -188,27 +187,6 @@ def write_card(
     path = place / CARD
     path.write_text(card(told), encoding="utf-8")
     return path
-
-
-def choose(state: RunState, step: int | None) -> Checkpoint:
-    """The head, or the newest undamaged retained checkpoint of a step. Raises BadData naming the steps there are."""
-    refuse_deleted(state)
-    if state.head is None:
-        raise BadData(f"Run {state.run} has no checkpoint yet. Train first: {command('run', state.run)}")
-    if step is None:
-        return state.head
-    found = [c for c in state.retained if c.step == step and not c.damaged]
-    if not found:
-        steps = ", ".join(f"{c.step:,}" for c in state.retained if not c.damaged)
-        raise BadData(f"Run {state.run} retains no checkpoint of step {step:,}; it retains {steps}.")
-    return found[-1]
-
-
-def role(state: RunState, checkpoint: Checkpoint) -> str:
-    """Which checkpoint of the run this is: the final one, the best on validation, or another retained one."""
-    if state.head and checkpoint.key == state.head.key:
-        return "newest checkpoint"
-    return "best on validation" if checkpoint.key == state.best else "retained checkpoint"
 
 
 def bring(app: App, checkpoint: Checkpoint, opened: Opened, stores: Pair, scratch: Path) -> tuple[Path, Manifest]:

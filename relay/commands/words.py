@@ -9,13 +9,12 @@ from typing import Annotated
 import typer
 
 from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings
-from relay.commands.entering import confirm as keep_word
 from relay.commands.fields import AccountId
-from relay.commands.opening import writing_accounts
-from relay.commands.reading import require
+from relay.commands.stores import require, writing_accounts
 from relay.errors import BadConfig
 from relay.people import quotaread
 from relay.people.account import Account, Reading
+from relay.sessions.admission import confirm as keep_word
 from relay.text.wording import iso
 from relay.text.zones import local, zone
 

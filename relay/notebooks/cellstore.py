@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from relay.checkpoints.outbox import outbox_of
 from relay.cli import Trm
 from relay.commands.common import App
-from relay.commands.reading import open_stores
+from relay.commands.stores import open_stores
 from relay.config import Resolved
 from relay.env import Machine
 from relay.errors import BadConfig, RelayError

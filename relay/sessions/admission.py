@@ -1,13 +1,13 @@
-"""Whether a session may begin under an account on this machine: its provider, its person's word (77)."""
+"""Whether a session may begin under an account here: its provider, its person's word (77), which it keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relay.accounts import Listed
+from relay.accounts import Accounts, Listed
 from relay.errors import BadConfig, PolicyRefused
-from relay.people.account import Account
+from relay.people.account import Account, confirmed
 from relay.policy import Provider, Providers
 from relay.text.advice import command
 from relay.text.zones import local
@@ -54,6 +54,22 @@ def admit(visit: Visit, listed: Listed | None, providers: Providers, now: float)
         )
     if listed is not None:
         yield from _declared(listed, now)
+
+
+def enter(visit: Visit, run_id: str, known: Accounts) -> None:
+    """Write down, once each, under whom the account trains and its person's word for this run."""
+    known.claim(visit.account)
+    found = known.get(visit.account)
+    provider = known.providers.named(found.provider)
+    if visit.coauthor and provider.coauthor and not found.has_confirmed(run_id, provider.clause_digest):
+        confirm(known, visit.account, run_id, provider)
+
+
+def confirm(known: Accounts, account: str, run_id: str, provider: Provider) -> float:
+    """Keep its person's word for a run against the provider's clause; when that was (store's clock)."""
+    now = known.now()
+    known.change(account, lambda old: confirmed(old, run_id, provider.clause_digest, now))
+    return now
 
 
 def check_machine(visit: Visit, account: Account, provider: Provider, providers: Providers) -> None:

@@ -44,6 +44,14 @@ class Given:
     origin: str
 
 
+def says_coauthor(environ: Mapping[str, str]) -> bool:
+    """RELAY_COAUTHOR=1. Raises BadConfig (78) for what is neither yes nor no."""
+    text = environ.get(COAUTHOR, "").strip().lower()
+    if text not in ("", "0", "1", "true", "false", "yes", "no", "on", "off"):
+        raise BadConfig(f"{COAUTHOR} must be 1 or 0, not {text[:40]!r}. Correct it or unset it.")
+    return text in ("1", "true", "yes", "on")
+
+
 def variable(key: str) -> str:
     """The environment variable that sets a key."""
     return ENVIRONMENT_NAMES.get(key, "RELAY_" + key.upper().replace(".", "_"))

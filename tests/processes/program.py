@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from relay.cli import app
-from relay.commands import opening, reading
+from relay.commands import stores
 from relay.commands.common import App
 from relay.machine import interrupts
 from storage.base import Store, open_store
@@ -37,8 +37,7 @@ def main(argv: Sequence[str]) -> None:
     def opened(url: str, **more: Any) -> Store:
         return WatchedStore(open_store(url, **more), points, environ)
 
-    for module in (opening, reading):
-        module.open_store = opened  # type: ignore[attr-defined]
+    stores.open_store = opened  # type: ignore[attr-defined]
     COMMAND.main(args=list(argv), obj=App(kind=TraineeKind(toll=Toll.of(environ), note=note, moment=points)))
 
 

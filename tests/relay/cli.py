@@ -15,7 +15,7 @@ from typer import testing
 from typer.testing import CliRunner
 
 from relay.cli import app
-from relay.commands import opening, reading
+from relay.commands import stores
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData
 from relay.kind import Spoken
@@ -144,8 +144,7 @@ class ToyKind:
 
 def wrap_stores(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Store], Store]) -> None:
     """From now on every store a command opens is `wrap` around the real one."""
-    for module in (opening, reading):
-        monkeypatch.setattr(module, "open_store", lambda url, **more: wrap(open_store(url, **more)))
+    monkeypatch.setattr(stores, "open_store", lambda url, **more: wrap(open_store(url, **more)))
 
 
 @dataclass

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from relay.commands.reports import status_line
 from relay.log.sessionreport import SessionReport, parse
 from relay.log.state import Link, RunState, Usage
 from relay.people.accountstatus import Told, account_text
@@ -24,7 +23,7 @@ from relay.people.standing import Standing
 from relay.report import draw
 from relay.runs.sessionstable import sessions_text
 from relay.sessions.sessiontext import markdown
-from relay.status import AccountRow, View
+from relay.status import AccountRow, View, status_line
 from tests.relay.cli import Desk
 from tests.relay.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_terminal

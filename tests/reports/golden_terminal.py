@@ -7,7 +7,6 @@ from functools import cache, partial
 from typing import Any
 
 from relay.checking.doctor import Examination, Finding
-from relay.commands.reports import status_line
 from relay.errors import BadConfig, LeaseHeld
 from relay.handoff import Reader, propose
 from relay.lease import Held, held_text
@@ -23,7 +22,7 @@ from relay.planning.plan_text import draw as draw_plan
 from relay.policy import shipped
 from relay.report import draw
 from relay.runs.sessionstable import sessions_text
-from relay.status import AccountRow, View
+from relay.status import AccountRow, View, status_line
 from relay.text.cells import in_ascii
 from relay.text.paragraphs import folded
 from relay.text.zones import reading_in

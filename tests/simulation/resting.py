@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
-from relay.commands.clearing import clear, judge
 from relay.log.resting import WAIT_S
 from relay.runs import archiving
+from relay.runs.clearing import clear, judge
 from relay.runs.identity import Opened, Pair
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay.cli import Trm
-from relay.commands import opening, reading
+from relay.commands import stores
 from storage.base import QuotaExceeded, Ref, Store, open_store
 from storage.local import LocalStore
 from storage.wrapper import Wrapper
@@ -148,8 +148,7 @@ def test_a_read_only_store_is_refused_before_training(desk: Desk, known: bool, m
     if not known:
         next((desk.folder / "relay_store").glob("selftest/passed.*")).unlink()
     before = files(desk.folder / "relay_store")
-    for module in (opening, reading):
-        monkeypatch.setattr(module, "open_store", lambda url, **_: open_store(url, read_only=True))
+    monkeypatch.setattr(stores, "open_store", lambda url, **_: open_store(url, read_only=True))
     text = paragraph(desk.train(9, code=69))
     assert "opened for reading only" in text and "permission" in text
     assert files(desk.folder / "relay_store") == before
@@ -218,8 +217,7 @@ def test_a_folder_on_a_mounted_drive_is_refused_with_the_address_to_use(
     mounts = desk.folder / "mounts"
     mounts.write_text(f"/dev/sda1 / ext4 rw 0 0\ndrive {desk.folder}/relay_store fuse.drive rw 0 0\n")
     folder = desk.folder / "relay_store"
-    for module in (opening, reading):
-        monkeypatch.setattr(module, "open_store", lambda url, **more: LocalStore(folder, mounts=mounts, **more))
+    monkeypatch.setattr(stores, "open_store", lambda url, **more: LocalStore(folder, mounts=mounts, **more))
     refused = desk(command, code=78)
     shown = refused.out + refused.err
     assert str(folder) in shown and "mounted cloud drive" in shown and "drive://" in shown

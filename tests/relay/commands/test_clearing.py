@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relay.commands import clearing, reading
+from relay.commands import clearing, stores
 from relay.names import Names
 from relay.runs.identity import Opened, Pair
 from storage.base import Denied, Store
@@ -136,7 +136,7 @@ def test_parts_of_uploads_go_by_the_judged_state_not_by_a_cheap_reading(
 ) -> None:
     """A cheap reading may believe forged entries of a later epoch: the living holder's upload must not be cut off."""
     swept: list[int] = []
-    read = reading.require
+    read = stores.require
 
     def deceived(*args: Any, **more: Any) -> tuple[Opened, Pair]:
         opened, stores = read(*args, **more)
@@ -147,7 +147,7 @@ def test_parts_of_uploads_go_by_the_judged_state_not_by_a_cheap_reading(
         swept.append(epoch)
 
     monkeypatch.setattr(clearing, "require", deceived)
-    monkeypatch.setattr(clearing, "sweep_parts", sweep)
+    monkeypatch.setattr("relay.runs.clearing.sweep_parts", sweep)
     desk("gc", "--run", "r")
     assert swept == [4]
 

@@ -11,7 +11,6 @@ import pytest
 from relay.checkpoints.collect import sweep_signs
 from relay.checkpoints.outbox import Outbox
 from relay.checkpoints.restore import fetch_unheld
-from relay.commands.clearing import clear, judge
 from relay.errors import BadData, Exit, Fenced, PolicyRefused
 from relay.ledger import RunLedger
 from relay.log.canonical import digest
@@ -20,6 +19,7 @@ from relay.log.resting import WAIT_S
 from relay.log.rules import apply
 from relay.log.state import RunState
 from relay.runs.archiving import archive, mark_deleted, refuse_unseen, sweep_reports, unarchive
+from relay.runs.clearing import clear, judge
 from relay.runs.identity import Opened, Pair
 from relay.session import push, run_session
 from storage.base import Ref, Store

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.commands import reading
+from relay.commands import stores
 from storage.base import Store, open_store
 from tests.relay.cli import Desk
 
@@ -55,7 +55,7 @@ def test_it_writes_nothing_and_needs_no_right_to(desk: Desk, monkeypatch: pytest
         asked.append(read_only)
         return open_store(url, read_only=read_only)
 
-    monkeypatch.setattr(reading, "open_store", opened)
+    monkeypatch.setattr(stores, "open_store", opened)
     listed(desk)
     assert asked == [True] and sorted(path for path in desk.folder.rglob("*")) == before
 

@@ -1,37 +1,46 @@
-"""`runs list`: what a store holds, each run by its own ledger; writes nothing and works with read-only credentials."""
+"""All runs of a store as their own ledgers tell; one that cannot be read is its own trouble. Writes nothing (P1)."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import Iterator
 
-import typer
-
-from relay.commands.common import ConfigOption, JsonOption, emit, speaks_utf8, surroundings
-from relay.commands.reading import open_stores, standing
+from relay.clock import Runtime
 from relay.errors import BadData
 from relay.ledger import RunLedger
 from relay.log.entry import NewerFormat
-from relay.names import CHECKPOINTS
-from relay.runs.identity import Pair, check_expected
-from relay.runs.runstable import RunLine, document, table
-from relay.runs.storeid import read_identity
-from relay.text.paragraphs import terminal_width
+from relay.log.heartbeat import sign_of_life
+from relay.log.state import RunState
+from relay.names import CHECKPOINTS, Names
+from relay.people.standing import Standing
+from relay.registry import Registry
+from relay.runs.identity import Pair
+from relay.runs.runstable import RunLine
 from relay.text.trouble import speaking
-from relay.text.wording import iso
 from storage.base import Store
 
+LOG = logging.getLogger("relay.session")
 
-def list_runs(context: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """All runs of the store: state, step, last sign of life, size of the checkpoints. Writes nothing."""
-    app = surroundings(context)
-    stores = open_stores(app, app.settle(config=config), read_only=True)
-    check_expected(stores.ledger, stores.expected, read_identity(stores.ledger))
-    lines = lines_of(stores)
-    with speaking(stores.ledger):
-        now = stores.ledger.now()
-    shown = [document(line, now) for line in lines]
-    text = table(lines, now, terminal_width(), speaks_utf8())
-    emit(as_json, {"schema": "relay.runs/1", "now": iso(now), "runs": shown}, text)
+
+def standing(state: RunState, store: Store) -> Standing:
+    """A run's state with its holder's newest sign of life. Raises StoreError."""
+    names, holder = Names(state.project, state.run), state.holder
+    return Standing(state, sign_of_life(store, names, holder.epoch, holder.beat) if holder else None)
+
+
+def other_runs(registry: Registry, mine: Names, runtime: Runtime) -> Iterator[RunState]:
+    """Newest states of all other registered runs; one that is damaged or too new is its own trouble."""
+    for project, run in registry.runs():
+        if (project, run) == (mine.project, mine.run):
+            continue
+        try:
+            view = RunLedger(registry.store, project, run, runtime).peek()
+        except (BadData, NewerFormat) as error:
+            LOG.warning("run %s/%s cannot be read: %s", project, run, error)
+            continue
+        if view is not None:
+            yield view.state
 
 
 def lines_of(stores: Pair) -> list[RunLine]:

@@ -1,11 +1,10 @@
-"""What a session's end takes from the command line: its account's label and hours, whom to ask next, and how."""
+"""What a session's end tells of people: its account's label and hours, whom to ask next, and how; decides no end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
 from relay.accounts import Accounts
-from relay.commands.reading import label_of
 from relay.env import Machine
 from relay.handoff import command_for
 from relay.log.sessionreport import SessionReport
@@ -28,7 +27,7 @@ def desk_of(
     stores: Mapping[str, str],
 ) -> Desk:
     """`stores` by variable are what the next person must set."""
-    label = label_of(known, account)
+    label = known.label_of(account)
 
     def quota(state: RunState) -> Quota | None:
         found = _rows(known, _released(state), other_runs())

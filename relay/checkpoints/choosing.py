@@ -1,0 +1,29 @@
+"""Which retained checkpoint is meant, and what it is to its run; pure, knows no store."""
+
+from __future__ import annotations
+
+from relay.errors import BadData
+from relay.log.resting import refuse_deleted
+from relay.log.state import Checkpoint, RunState
+from relay.text.advice import command
+
+
+def choose(state: RunState, step: int | None) -> Checkpoint:
+    """The head, or the newest undamaged retained checkpoint of a step. Raises BadData naming the steps there are."""
+    refuse_deleted(state)
+    if state.head is None:
+        raise BadData(f"Run {state.run} has no checkpoint yet. Train first: {command('run', state.run)}")
+    if step is None:
+        return state.head
+    found = [c for c in state.retained if c.step == step and not c.damaged]
+    if not found:
+        steps = ", ".join(f"{c.step:,}" for c in state.retained if not c.damaged)
+        raise BadData(f"Run {state.run} retains no checkpoint of step {step:,}; it retains {steps}.")
+    return found[-1]
+
+
+def role(state: RunState, checkpoint: Checkpoint) -> str:
+    """Which checkpoint of the run this is: the final one, the best on validation, or another retained one."""
+    if state.head and checkpoint.key == state.head.key:
+        return "newest checkpoint"
+    return "best on validation" if checkpoint.key == state.best else "retained checkpoint"

@@ -19,7 +19,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("storage", "relay", "trm")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-GROUPS = {path.parent.name for path in (ROOT / "relay").glob("*/__init__.py")}
+GROUPED = ("relay", "relay/commands")
+"""Folders whose modules stand in groups."""
 MOST_BESIDE = 40
 """Modules in one folder; more are a heap, in which nobody finds the one that they look for."""
 ALLOWED = {"storage": {"storage"}, "trm": {"trm"}, "relay": {"relay", "storage"}}
@@ -104,14 +105,16 @@ def test_a_circle_of_groups_is_seen_and_named_in_its_order() -> None:
     assert " ".join(found) in {"runs log people runs", "log people runs log", "people runs log people"}
 
 
-def test_the_relay_s_groups_import_each_other_one_way() -> None:
-    """Of modules at the top of relay/, which name what the groups hold and are named by them, nothing is asked."""
-    because: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
-    for path in SOURCES:
-        package, group, *_ = path.relative_to(ROOT).parts
-        for name in facts(path).modules if package == "relay" and group in GROUPS else ():
-            _, other, *_ = [*name.split("."), ""]
-            if name.startswith("relay.") and other in GROUPS - {group}:
+@pytest.mark.parametrize("folder", GROUPED)
+def test_the_groups_of_a_folder_import_each_other_one_way(folder: str) -> None:
+    """Of modules beside the groups, which name what these hold and are named by them, nothing is asked."""
+    groups = {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")}
+    because: dict[str, dict[str, str]] = {group: {} for group in groups}
+    for path in (ROOT / folder).rglob("*.py"):
+        group = path.relative_to(ROOT / folder).parts[0]
+        for name in facts(path).modules if group in groups else ():
+            other = name.removeprefix(f"{folder.replace('/', '.')}.").split(".")[0]
+            if other in groups - {group}:
                 because[group][other] = f"{path.relative_to(ROOT)} imports {name}"
     found = circle(because)
     assert not found, f"a circle: {' -> '.join(found)}; " + "; ".join(because[a][b] for a, b in pairwise(found))

@@ -1,1 +1,1 @@
-"""The commands of the command line, one module a subject; each body is a few lines over functions tested apart."""
+"""The commands of the command line: each parses, calls and shows. Groups by what a person does, a module a subject."""

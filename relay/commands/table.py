@@ -6,34 +6,15 @@ from collections.abc import Callable
 
 import typer
 
-from relay.commands import (
-    changing,
-    checks,
-    clearing,
-    dashboard,
-    demonstration,
-    evaluating,
-    exporting,
-    forking,
-    importing,
-    inviting,
-    listing,
-    people,
-    planning,
-    plotting,
-    preparing,
-    reports,
-    sessions,
-    settings,
-    shelf,
-    showing,
-    trackers,
-    upkeep,
-    words,
-)
+from relay.commands import demonstration, settings
+from relay.commands.looking import checks, dashboard, planning, plotting, reports, trackers
+from relay.commands.people import changing, inviting, listing, registering, words
+from relay.commands.runs import clearing, forking, shelf, upkeep
+from relay.commands.sessions import importing, running
+from relay.commands.weights import evaluating, exporting, preparing, showing
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "register": people.register,
+    "register": registering.register,
     "report": reports.report,
     "status": reports.status,
     "next": planning.next_account,
@@ -41,8 +22,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "dashboard": dashboard.dashboard,
     "plot": plotting.plot,
     "prepare": preparing.prepare,
-    "run": sessions.run,
-    "push": sessions.push,
+    "run": running.run,
+    "push": running.push,
     "stop": upkeep.stop,
     "resume": upkeep.resume,
     "verify": checks.verify,

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.commands import watching
 from relay.commands.common import App
-from relay.commands.watching import Source
+from relay.commands.looking.source import Source
 from relay.dashboard.poller import Poller
 from relay.errors import BadData
 from storage.base import Denied, Ref, Store
@@ -138,11 +137,11 @@ def test_entries_that_go_away_are_trouble_and_no_new_run(desk: Desk) -> None:
 
 
 def test_a_long_log_is_there_at_once_and_fills_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SLICE_S", -1.0)
+    monkeypatch.setattr("relay.commands.looking.source.SLICE_S", -1.0)
     source = source_of(desk)
     first = source.first()
     assert first["header"]["step"] == 40 and first["unread"] > 0 and first["curves"]["commits"] == 0
-    monkeypatch.setattr(watching, "SLICE_S", 60.0)
+    monkeypatch.setattr("relay.commands.looking.source.SLICE_S", 60.0)
     filled = source.news()
     assert filled is not None and filled["unread"] == 0 and filled["curves"]["line"]["step"][-1] == 40
     assert all(row["phases"] for row in filled["sessions"])

@@ -77,7 +77,7 @@ def test_follow_goes_on_until_it_is_interrupted(desk: Desk, monkeypatch: pytest.
             raise KeyboardInterrupt
         desk("run", "--run", "r", "--target-steps", str(30 + 10 * len(rounds)))
 
-    monkeypatch.setattr("relay.commands.trackers.Feeding.wait", wait)
+    monkeypatch.setattr("relay.commands.looking.trackers.Feeding.wait", wait)
     found = desk("track", "--run", "r", "--to", "tensorboard", "--follow", "--json")
     assert found.code == Exit.OK and found.json["step"] == 50
     (folder,) = (desk.folder / "tensorboard").glob("*/r")
@@ -97,7 +97,7 @@ def test_what_hangs_in_a_tracker_s_library_does_not_keep_the_process(
 ) -> None:
     at_the_end: list[Callable[[], None]] = []
     monkeypatch.setattr(
-        "relay.commands.sessions.atexit.register", lambda do, *words: at_the_end.append(partial(do, *words))
+        "relay.commands.sessions.running.atexit.register", lambda do, *words: at_the_end.append(partial(do, *words))
     )
     monkeypatch.setattr("relay.sessions.assembly.END_S", 0.05)
     forever = threading.Event()

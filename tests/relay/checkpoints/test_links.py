@@ -8,7 +8,7 @@ import pytest
 
 from relay.checkpoints import links
 from relay.checkpoints.certify import FIRST_SESSION
-from relay.commands.outcomes import sentence
+from relay.commands.sessions.outcomes import sentence
 from relay.errors import Exit
 from relay.log.fields import Certified
 from relay.log.state import Link

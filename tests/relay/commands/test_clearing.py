@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from relay.commands import clearing, stores
+from relay.commands import stores
+from relay.commands.runs import clearing
 from relay.names import Names
 from relay.runs.identity import Opened, Pair
 from storage.base import Denied, Store

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.commands.evaluating import about, foretell
+from relay.commands.weights.evaluating import about, foretell
 from tests.relay.cli import Desk, Toy
 
 

@@ -48,7 +48,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_changes(desk: Desk) -> None
 def test_another_file_to_the_same_name_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """One import broke off before the run began; only the same file may take its place."""
     with monkeypatch.context() as broken:
-        broken.setattr("relay.commands.importing.begin_run", None)
+        broken.setattr("relay.commands.sessions.importing.begin_run", None)
         desk("import", "step_5000", "--run", "r", code=None)
     (desk.folder / "other").write_bytes(b"more than seven")
     assert "Choose another name" in desk("import", "other", "--run", "r", code=78).err

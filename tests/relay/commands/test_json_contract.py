@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from relay.commands import reports
+from relay.commands.looking import reports
 from relay.status import View, status_document
 from tests.relay.cli import Desk
 from tests.relay.views import NOW, trained

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from relay.commands import listing as listing_command
+from relay.commands.people import listing as listing_command
 from relay.people.accounttable import document, listing
 from relay.people.quota import Quota
 from relay.status import AccountRow

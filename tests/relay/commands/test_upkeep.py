@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay.commands import forking
+from relay.commands.runs import forking
 from tests.relay.cli import Desk
 from tests.relay.toy import hash_of, state_at
 

@@ -11,7 +11,7 @@ import pytest
 
 from relay.checking import checkup
 from relay.checkpoints.outbox import Outbox
-from relay.commands import tracking
+from relay.commands.looking import inspecting
 from relay.dashboard.data import Seen, document
 from relay.dashboard.panels import incident_rows
 from relay.dashboard.sessions import kind_of_end
@@ -151,13 +151,13 @@ def test_what_a_session_left_behind_is_told_as_the_run_stands_now(desk: Desk, mo
     """It told whom to send a command that is refused, and that a deleted report was never left."""
     monkeypatch.setattr("relay.log.resting.WAIT_S", 0.0)
     desk.train(3)
-    real = tracking.read_report
+    real = inspecting.read_report
 
     def proposing(*words: Any) -> tuple[SessionReport | None, str]:
         report, why = real(*words)
         return report and report.model_copy(update={"next": "account_1"}), why
 
-    monkeypatch.setattr(tracking, "read_report", proposing)
+    monkeypatch.setattr(inspecting, "read_report", proposing)
     last = ("report", "--run", "r", "--session", "last")
     assert desk(*last, "--json").json["command"]
     desk("runs", "archive", "r")

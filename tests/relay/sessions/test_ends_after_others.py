@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from relay.commands.attaching import code_of
-from relay.commands.outcomes import sentence
+from relay.commands.sessions.attaching import code_of
+from relay.commands.sessions.outcomes import sentence
 from relay.errors import Exit
 from relay.lease import Wish, acquire
 from relay.ledger import RunLedger

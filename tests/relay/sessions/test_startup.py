@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.commands.outcomes import document, sentence
+from relay.commands.sessions.outcomes import document, sentence
 from relay.errors import Exit
 from relay.sessions.context import Outcome, fraction
 from relay.sessions.startup import Startup

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relay.commands.outcomes import sentence
+from relay.commands.sessions.outcomes import sentence
 from relay.errors import Exit
 from relay.session import push, run_session
 from relay.sessions.context import Context, Outcome

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.commands import checks
+from relay.commands.looking import checks
 from relay.people.accounttable import facts
 from relay.text.paragraphs import columns, folded_for, paragraph
 from tests.relay.cli import Desk

@@ -19,7 +19,7 @@ from relay.commands.common import (
     surroundings,
     target_of,
 )
-from relay.commands.opening import Opening
+from relay.commands.sessions.opening import Opening
 from relay.commands.stores import require
 from relay.config import Resolved
 from relay.display.progress import Lines

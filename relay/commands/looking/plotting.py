@@ -48,7 +48,7 @@ def plot(
         paper.check(path)
     paper.require_matplotlib()
     app = surroundings(context)
-    from relay.commands.watching import Source  # what only this command needs costs the others no time
+    from relay.commands.looking.source import Source  # what only this command needs costs the others no time
 
     source = Source(app, app.settle(overrides, config, {"run": run}), redact)
     document = source.told()

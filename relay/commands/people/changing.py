@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from relay.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
-from relay.commands.fields import (
+from relay.commands.people.fields import (
     AccountId,
     AtProvider,
     Availability,
@@ -25,7 +25,7 @@ from relay.commands.fields import (
     Zone,
     details,
 )
-from relay.commands.people import document, refuse_secrets
+from relay.commands.people.registering import document, refuse_secrets
 from relay.commands.stores import writing_accounts
 from relay.errors import BadConfig
 from relay.people.quotaread import moment

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from relay.commands.common import ConfigOption, JsonOption, RedactOption, RunOption, emit, speaks_utf8, surroundings
-from relay.commands.fields import AccountId
+from relay.commands.people.fields import AccountId
 from relay.commands.reading import look, overview
 from relay.people.account import Account
 from relay.people.accountstatus import Told, given_words, state_words, work_document, work_pairs

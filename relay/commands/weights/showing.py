@@ -19,7 +19,7 @@ from relay.commands.common import (
     speaks_utf8,
     surroundings,
 )
-from relay.commands.subject import SPLITS, RawOption, StepOption, Subject, WeightsOption, of_file, of_run
+from relay.commands.weights.subject import SPLITS, RawOption, StepOption, Subject, WeightsOption, of_file, of_run
 from relay.errors import BadData, UsageError
 from relay.pictures import paper
 from relay.text.paragraphs import terminal_width

@@ -14,7 +14,7 @@ from relay.checkpoints.choosing import choose, role
 from relay.checkpoints.modelcard import CARD, Told, card
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
 from relay.commands.stores import require
-from relay.commands.subject import RawOption, StepOption, bring
+from relay.commands.weights.subject import RawOption, StepOption, bring
 from relay.log.state import Checkpoint, RunState
 from relay.runs.pinned import difference
 

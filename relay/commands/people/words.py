@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings
-from relay.commands.fields import AccountId
+from relay.commands.people.fields import AccountId
 from relay.commands.stores import require, writing_accounts
 from relay.errors import BadConfig
 from relay.people import quotaread

@@ -32,9 +32,9 @@ from relay.commands.common import (
     speaks_utf8,
     surroundings,
 )
+from relay.commands.looking.trackers import places_of
 from relay.commands.reading import look
 from relay.commands.stores import connect, open_stores, require
-from relay.commands.trackers import places_of
 from relay.config import Resolved
 from relay.errors import BadData, Exit
 from relay.ledger import RunLedger

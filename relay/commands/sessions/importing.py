@@ -25,7 +25,7 @@ from relay.commands.common import (
     surroundings,
     target_of,
 )
-from relay.commands.opening import Opening
+from relay.commands.sessions.opening import Opening
 from relay.config import Resolved
 from relay.display.progress import Lines
 from relay.display.transfers import showing

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from relay.commands.tracking import drawn_markdown
+from relay.commands.looking.inspecting import drawn_markdown
 from relay.log.sessionreport import Happened, decode, encode
 from relay.log.state import Link, RunState, Usage
 from relay.people.accountstatus import Told, account_document, account_text

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
-from relay.commands.subject import SPLITS, StepOption, WeightsOption, of_file, of_run
+from relay.commands.weights.subject import SPLITS, StepOption, WeightsOption, of_file, of_run
 from relay.errors import BadData, UsageError
 from relay.text.wording import counted, duration, metric
 from relay.workload import Workload

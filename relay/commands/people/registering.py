@@ -9,7 +9,7 @@ import typer
 
 from relay.accounts import Accounts
 from relay.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
-from relay.commands.fields import (
+from relay.commands.people.fields import (
     AtProvider,
     Availability,
     Contact,

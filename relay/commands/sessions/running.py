@@ -12,7 +12,6 @@ import typer
 
 from relay.checkpoints.warm import secret_of
 from relay.clock import exit_now
-from relay.commands.attaching import choice, met, named
 from relay.commands.common import (
     AccountOption,
     App,
@@ -25,12 +24,9 @@ from relay.commands.common import (
     target_of,
     tell_secrets,
 )
-from relay.commands.here import followed
-from relay.commands.importing import begin_or_check
-from relay.commands.opening import Opening
-from relay.commands.outcomes import finish
-from relay.commands.planning import announce
-from relay.commands.sessionfields import (
+from relay.commands.looking.planning import announce
+from relay.commands.sessions.attaching import choice, met, named
+from relay.commands.sessions.fields import (
     Attach,
     Budget,
     Coauthor,
@@ -44,6 +40,10 @@ from relay.commands.sessionfields import (
     Track,
     Wait,
 )
+from relay.commands.sessions.here import followed
+from relay.commands.sessions.importing import begin_or_check
+from relay.commands.sessions.opening import Opening
+from relay.commands.sessions.outcomes import finish
 from relay.config import Settings
 from relay.display.progress import Display, Lines, display
 from relay.errors import Exit, RelayError

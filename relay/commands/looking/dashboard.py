@@ -23,7 +23,7 @@ from relay.commands.common import (
 from relay.errors import BadConfig, PolicyRefused, UsageError
 
 if TYPE_CHECKING:
-    from relay.commands.watching import Source
+    from relay.commands.looking.source import Source
 
 LACKING = "The dashboard's server needs two more packages: pip install 'trm-relay[dashboard]'. --export needs none."
 HOSTED = ("colab", "kaggle")
@@ -49,7 +49,7 @@ def dashboard(
     app = surroundings(context)
     if export_to and (port or no_open):
         raise UsageError("--export writes a file: --port and --no-open belong to the server.")
-    from relay.commands.watching import Source  # what only this command needs costs the others no time
+    from relay.commands.looking.source import Source  # what only this command needs costs the others no time
 
     resolved = app.settle(overrides, config, {"run": run})
     source = Source(app, resolved, redact)

@@ -20,8 +20,8 @@ from relay.commands.common import (
     speaks_utf8,
     surroundings,
 )
+from relay.commands.looking.inspecting import show_account, show_session, show_sessions
 from relay.commands.reading import look
-from relay.commands.tracking import show_account, show_session, show_sessions
 from relay.config import Resolved
 from relay.display.follow import LEAST_S, USUAL_S
 from relay.errors import UsageError
@@ -95,7 +95,7 @@ def follow_report(
     app: App, resolved: Resolved[BaseModel], every_s: float, sessions: bool, ascii_only: bool, redacted: bool
 ) -> None:
     """The same again and again."""
-    from relay.commands.following import FollowedReport, FollowedSessions, watch
+    from relay.commands.looking.following import FollowedReport, FollowedSessions, watch
 
     def drawn(view: View) -> str:
         return draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())

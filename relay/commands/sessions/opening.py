@@ -19,9 +19,9 @@ from relay.checkpoints.packing import Facts
 from relay.checkpoints.retention import Keep
 from relay.checkpoints.warm import WarmStart
 from relay.commands.common import App
-from relay.commands.here import Choice, Here, here
+from relay.commands.looking.trackers import of_session
+from relay.commands.sessions.here import Choice, Here, here
 from relay.commands.stores import accounts, bare_client, open_stores
-from relay.commands.trackers import of_session
 from relay.config import Resolved
 from relay.display.progress import Display
 from relay.display.transfers import through

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace as with_text
 
-from relay.commands.here import Choice
-from relay.commands.opening import Opening
+from relay.commands.sessions.here import Choice
+from relay.commands.sessions.opening import Opening
 from relay.errors import Exit, LeaseHeld, RelayError, UsageError
 from relay.log.changes import LATE, SILENT
 from relay.log.state import RunState

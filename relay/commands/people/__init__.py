@@ -1,0 +1,1 @@
+"""Commands about accounts and who stands behind them."""

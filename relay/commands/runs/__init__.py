@@ -1,0 +1,1 @@
+"""Commands that begin a run, fork it, stop it, put it away and clear it up."""

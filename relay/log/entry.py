@@ -101,13 +101,13 @@ def _checked_body(data: bytes) -> tuple[dict[str, Any], bytes]:
 
 def is_newer(number: object, known: int = 1) -> bool:
     """Whether an object's format is a later version's."""
-    return isinstance(number, int) and not isinstance(number, bool) and number > known
+    return isinstance(number, int) and number > known
 
 
 def _check_format(body: dict[str, Any], kinds: Collection[str], seq: int) -> None:
     """An intact body of another format or kind is a later version's word, not damage."""
     number, kind = body.get("format"), body.get("kind")
-    if not isinstance(number, int) or isinstance(number, bool):
+    if not isinstance(number, int):
         raise NotAnEntry("its format is not a number")
     newer = is_newer(number, FORMAT)
     unknown = isinstance(kind, str) and kind not in kinds

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from relay.errors import Exit
-from relay.lease import Held, Watch
+from relay.errors import Exit, Fenced
+from relay.lease import Held, Lease, Watch, Wish
 from relay.log.heartbeat import request_stop
 from relay.log.state import Holder
 from relay.session import run_session
 from relay.sessions.context import Context, Outcome
 from tests.relay.lab import PROJECT, FakeLocks, Lab, Session, down
+from tests.relay.making import Client, begun
 from tests.relay.toy import ToyWorkload, hash_of, state_at
 
 TTL = 180.0
@@ -34,6 +35,13 @@ def test_any_sign_of_life_starts_the_watch_again() -> None:
     held = watch.look(holder(), 1400.0, 1590.0, 90.0)
     assert isinstance(held, Held) and not held.confirming, "it was seen to move: alive"
     assert watch.look(holder(), 1400.0, 1650.0, 150.0) is None
+
+
+def test_a_holder_that_is_new_has_not_been_seen_to_move() -> None:
+    watch = Watch()
+    watch.look(holder(), 1000.0, 1100.0, 0.0)
+    held = watch.look(holder(epoch=4), 1100.0, 1500.0, 30.0)
+    assert isinstance(held, Held) and held.confirming, "a sign of another one is none of its life"
 
 
 def test_past_its_latest_end_heartbeats_do_not_help() -> None:
@@ -153,6 +161,15 @@ def test_i5_a_session_suspended_and_superseded_is_fenced_and_changes_nothing(lab
     assert (state.step, state.epoch, state.links[-1].account) == (100, 2, "bob")
     assert "bob" in one.outcome.message or "epoch" in one.outcome.message
     assert [c.state_hash for c in state.retained] == [hash_of(c.step, state_at(c.step)) for c in state.retained]
+
+
+def test_a_look_at_the_tail_tells_that_the_lease_was_taken() -> None:
+    store, client = begun()
+    wish = Wish(session=client.session, account=client.account, ttl_s=TTL, target_steps=9)
+    mine = Lease(client.ledger, client.runtime, wish, client.ledger.read(), 0.0)
+    assert not mine.superseded() and mine.lost is None
+    Client(store, 2).lease()
+    assert mine.superseded() and isinstance(mine.lost, Fenced)
 
 
 def test_a_session_suspended_past_its_lease_goes_on_if_nobody_took_it(lab: Lab) -> None:

@@ -84,7 +84,7 @@ def test_a_body_that_breaks_the_schema_is_no_entry(fields: dict[str, Any]) -> No
 
 
 def test_other_spellings_of_the_same_entry_are_no_entry() -> None:
-    for data in (RAW + b"\n", b" " + RAW, RAW.replace(b'"kind"', b'"\\u006bind"')):
+    for data in (RAW + b"\n", b" " + RAW, RAW.replace(b'"kind"', b'"\\u006bind"'), b"{}", b"[]"):
         with pytest.raises(NotAnEntry):
             decode(data, KINDS, 3)
     with pytest.raises(NotAnEntry):
@@ -93,7 +93,8 @@ def test_other_spellings_of_the_same_entry_are_no_entry() -> None:
 
 @pytest.mark.parametrize("fields", [{"format": FORMAT + 1}, {"format": FORMAT + 1, "new": 1}, {"kind": "merge"}])
 def test_an_intact_newer_entry_asks_for_an_upgrade(fields: dict[str, Any]) -> None:
-    with pytest.raises(NewerFormat, match="Upgrade: pip install") as error:
+    named = f"format {FORMAT + 1}" if "format" in fields else "kind 'merge'"
+    with pytest.raises(NewerFormat, match=f"{named}, which a newer .*Upgrade: pip install") as error:
         decode(sealed(**fields), KINDS, 3)
     assert error.value.exit_code == Exit.BAD_CONFIG
 

@@ -96,6 +96,12 @@ def test_after_a_gap_it_looks_at_the_tail_before_the_next_beat(bench: Bench) -> 
     assert bench.looks >= 1 and bench.signal.reason is None and bench.beats > 5
 
 
+def test_who_found_the_lease_its_own_need_not_look_again_at_once(bench: Bench) -> None:
+    bench.world.now += TTL
+    assert bench.heart.still_ours() and bench.heart.still_ours()
+    assert bench.looks == 1
+
+
 def test_superseded_in_the_gap_it_never_beats_again_and_tells_the_session(bench: Bench) -> None:
     def asleep() -> None:
         bench.process.suspend(500)

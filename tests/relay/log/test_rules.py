@@ -49,6 +49,8 @@ def test_a_fork_begins_at_its_own_copy_of_a_checkpoint() -> None:
     origin = Origin(project="p", run="r", entry="e" * 64, step=50, state_hash="b" * 64)
     state = do(None, "genesis", genesis(origin=origin, head=checkpoint(50, 0, metric=0.5)), by(0))
     assert (state.step, state.head and state.head.key, state.best) == (50, (50, 0), (50, 0))
+    unmeasured = do(None, "genesis", genesis(origin=origin, head=checkpoint(50, 0)), by(0))
+    assert unmeasured.best is None, "nothing is best that was never measured"
     refused(None, "genesis", genesis(origin=origin), by(0), "both an origin and a checkpoint")
     refused(None, "genesis", genesis(origin=origin, head=checkpoint(50, 3)), by(0), "epoch 3")
 

@@ -63,6 +63,7 @@ def test_a_held_lease_refuses_to_archive_and_a_dead_holder_does_not() -> None:
     state = put_away(client)
     assert state.archived and state.holder is None and state.epoch == 1, "I4: no epoch of its own"
     assert state.links[-1].end == "no sign of life"
+    assert state.incidents[-1].text == "Archived by hand."
     with pytest.raises(Fenced):
         client.commit(10)
     assert client.ledger.read().state.step == 5, "I5: the zombie wrote nothing"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from relay.errors import BadConfig, BadData
 from relay.log.chain import Change
@@ -14,26 +13,12 @@ from relay.people.accountobjects import AccountObjects, place_of
 from relay.people.claims import Claim, claim_of
 from relay.people.owners import Inference, same_person
 from relay.people.quota import AHEAD_S, reset_of
-from relay.people.roster import row_of
+from relay.people.roster import Listed, row_of
 from relay.policy import Providers, check_accounts, check_supported
 from relay.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
 from relay.text.advice import command
 from relay.text.trouble import speaking
 from storage.base import Ref, StoreError
-
-
-@dataclass(frozen=True)
-class Listed:
-    """An account as the registry knows it. `account` is None if it was forgotten or its object cannot be read."""
-
-    id: str
-    row: Row
-    account: Account | None
-
-    @property
-    def label(self) -> str:
-        """What to call it."""
-        return self.account.label if self.account else self.id
 
 
 class Accounts:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-SIGINT_CODE, SIGTERM_CODE, STDERR = 130, 143, 2
+SIGINT_CODE, STDERR = 130, 2
 WORDS = b"Interrupted while the program was being loaded; nothing was begun.\n"
 
 
@@ -36,18 +36,6 @@ def _open_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
-
-
-def unwind_on_sigterm() -> None:
-    """SIGTERM, and SIGHUP unless it is ignored, end what is not a session as an exit does: a terminal's cursor and
-    half-written files are put right."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _exit)
-
-
-def _exit(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(SIGTERM_CODE)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relay.budget import Budget
+from relay.checkpoints.certify import Verdict
 from relay.checkpoints.committer import Abandoned, Item, Told
 from relay.checkpoints.lending import Lending
 from relay.checkpoints.manifest import FileEntry
@@ -19,7 +20,6 @@ from relay.errors import StorageUnreachable
 from relay.lease import Lease
 from relay.log.canonical import dumps
 from relay.log.changes import Commit, Noted
-from relay.log.fields import Certified
 from relay.log.samples import MAX_STATE, Samples, finite, on_clock, table, untimed
 from relay.log.sessionreport import MAX_CHECKPOINTS
 from relay.log.state import Checkpoint, RunState
@@ -30,14 +30,6 @@ from storage.transfer import Uploaded, upload
 
 READY_S, HURRIED_S = 600.0, 3.0
 """Longest wait of an append for metrics and the next step's digest; the second once a signal ends the session."""
-
-
-@dataclass
-class Verdict:
-    """P9's judgement of this session's first step; goes with its first commit."""
-
-    certified: Certified = "unknown"
-    why: str = ""
 
 
 @dataclass

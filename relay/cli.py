@@ -15,13 +15,13 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
-from relay.begin import unwind_on_sigterm
 from relay.clock import end_process
 from relay.commands import table
 from relay.commands.common import App
 from relay.commands.spelling import spelled
 from relay.errors import BadConfig, BadData, Exit
 from relay.kind import Refit, Spoken
+from relay.machine.interrupts import unwind_on_sigterm
 from relay.mishaps import explain, log_bug, tell
 from relay.text.puzzles import Examples
 from relay.text.redact import secrets_of

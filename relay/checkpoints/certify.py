@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from relay.checkpoint import Verdict
 from relay.checkpoints.packing import Facts
 from relay.checkpoints.restore import Restored
+from relay.log.fields import Certified
 from relay.workload import StepDigest
 
 FIRST_SESSION = "the run's first session"
 SENT_AGAIN = "sent again from a machine that had a copy"
 """Of a session that began with the state that its rewind had left: nothing was lost, nothing trained again."""
+
+
+@dataclass
+class Verdict:
+    """P9's judgement of this session's first step; goes with its first commit."""
+
+    certified: Certified = "unknown"
+    why: str = ""
 
 
 def judge(verdict: Verdict, restored: Restored | None, mine: StepDigest, facts: Facts) -> None:

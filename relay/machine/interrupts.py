@@ -80,6 +80,18 @@ def heeded() -> list[signal.Signals]:
     return [number for number in MEANING if not (outlives and number == signal.SIGHUP)]
 
 
+def unwind_on_sigterm() -> None:
+    """SIGTERM, and SIGHUP unless it is ignored, end what is not a session as an exit does: a terminal's cursor and
+    half-written files are put right."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _exit)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(int(Exit.SIGTERM))
+
+
 @contextmanager
 def listening(
     stop: StopSignal,

@@ -1,13 +1,29 @@
-"""Finds an account's row in the registry, or says in words why there is none; reads no store."""
+"""An account as the registry lists it; its row, or in words why there is none; reads no store."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from relay.errors import BadConfig
 from relay.names import nearest
+from relay.people.account import Account
 from relay.registry import RegistryState, Row
 from relay.text.advice import command
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An account as the registry knows it. `account` is None if it was forgotten or its object cannot be read."""
+
+    id: str
+    row: Row
+    account: Account | None
+
+    @property
+    def label(self) -> str:
+        """What to call it."""
+        return self.account.label if self.account else self.id
 
 
 def row_of(state: RegistryState | None, account: str, address: str) -> Row:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relay.accounts import Listed
 from relay.log.state import RunState
 from relay.log.usage import Interval, given, seconds_within
 from relay.people.accountstate import effective
 from relay.people.quota import hours_of, left, reset_of
+from relay.people.roster import Listed
 from relay.policy import Providers
 from relay.status import AccountRow
 

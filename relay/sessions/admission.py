@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relay.accounts import Accounts, Listed
+from relay.accounts import Accounts
 from relay.errors import BadConfig, PolicyRefused
 from relay.people.account import Account, confirmed
+from relay.people.roster import Listed
 from relay.policy import Provider, Providers
 from relay.text.advice import command
 from relay.text.zones import local

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from relay.budget import BELIEVED, Budget, Measured
-from relay.checkpoint import Verdict, Writer
+from relay.checkpoint import Writer
+from relay.checkpoints.certify import Verdict
 from relay.checkpoints.collect import Housekeeper
 from relay.checkpoints.committer import Committer
 from relay.checkpoints.lending import Lending

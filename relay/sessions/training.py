@@ -8,8 +8,7 @@ from contextlib import suppress
 from typing import Literal
 
 from relay.budget import Budget
-from relay.checkpoint import Verdict
-from relay.checkpoints.certify import judge
+from relay.checkpoints.certify import Verdict, judge
 from relay.checkpoints.committer import Committer, Item
 from relay.checkpoints.links import told
 from relay.checkpoints.restore import Restored

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from relay.accounts import Listed
 from relay.log.state import RunState, Usage
 from relay.people.account import Account, confirmed
+from relay.people.roster import Listed
 from relay.people.standing import Standing, rows
 from relay.policy import shipped
 from relay.registry import Row

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from relay.accounts import Listed
 from relay.errors import BadConfig, PolicyRefused
 from relay.people.account import Account, confirmed
+from relay.people.roster import Listed
 from relay.policy import shipped
 from relay.registry import Row
 from relay.sessions.admission import Visit, admit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relay import session
-from relay.checkpoint import Verdict
+from relay.checkpoints.certify import Verdict
 from relay.checkpoints.committer import Committer, Item
 from relay.errors import BadData
 from relay.sessions import training

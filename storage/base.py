@@ -225,29 +225,3 @@ def check_ref(ref: Ref, address: str) -> str:
         return check_name(ref)
     except ValueError as error:
         raise Denied(f"{address}: refused a reference that no object of this store can have: {error}") from error
-
-
-def open_store(url: str, *, read_only: bool = False) -> Store:
-    """The store at an address: file:///path or a plain path, memory://NAME (one process only), s3://bucket/prefix,
-    dropbox:///folder, drive://FOLDER_ID/FIRST_ID.
-
-    With `read_only` nothing is ever written, not even a probe of the clock, and writing verbs raise Denied.
-    Opening touches nothing: a local folder is created by the first write. Raises BadAddress, or Denied without
-    credentials.
-    """
-    from storage.openers import KNOWN, OPENERS, open_path, refuse_misspelt
-
-    scheme, mark, _ = url.partition("://")
-    if not mark:
-        refuse_misspelt(url)
-        return open_path(url, read_only)
-    if scheme not in OPENERS:
-        raise BadAddress(f"unknown kind of store {scheme}:// in the address; known are {KNOWN}.")
-    return OPENERS[scheme](url, read_only)
-
-
-def make_store(url: str) -> str:
-    """The address of a store that is about to be begun: drive://new is made now, others are as given; StoreErrors."""
-    from storage.drive import make_drive
-
-    return make_drive(url) if url.startswith("drive://") else url

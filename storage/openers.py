@@ -1,4 +1,4 @@
-"""Which module opens which kind of address, each imported only when it is needed; opens nothing by itself."""
+"""Opens the store at an address; each kind's module is imported only when it is needed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def is_address(text: str) -> bool:
     return _KIND.match(text) is not None
 
 
-def refuse_misspelt(text: str) -> None:
+def _refuse_misspelt(text: str) -> None:
     """Raises BadAddress for what begins as an address does and is none: a folder of that name is never meant."""
     if not (kind := _KIND.match(text)):
         return
-    known = f"Write {kind[1].lower()}:// with two slashes" if kind[1].lower() in OPENERS else "Known are " + KNOWN
+    known = f"Write {kind[1].lower()}:// with two slashes" if kind[1].lower() in _OPENERS else "Known are " + _KNOWN
     raise BadAddress(f"{text} is no store address. {known}; for a folder of that name write ./{text}.")
 
 
@@ -35,10 +35,10 @@ def _open_file(url: str, read_only: bool) -> Store:
         raise BadAddress(
             f"{url} is not a local folder: write file:///absolute/path with three slashes, or a plain path."
         )
-    return open_path(unquote(parts.path, errors="surrogateescape"), read_only)  # as Path.as_uri writes them
+    return _open_path(unquote(parts.path, errors="surrogateescape"), read_only)  # as Path.as_uri writes them
 
 
-def open_path(path: str, read_only: bool) -> Store:
+def _open_path(path: str, read_only: bool) -> Store:
     """The store in a folder."""
     from storage.local import LocalStore
 
@@ -75,11 +75,35 @@ def _open_drive(url: str, read_only: bool) -> Store:
     return open_drive(url, read_only)
 
 
-OPENERS: dict[str, Callable[[str, bool], Store]] = {
+_OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "file": _open_file,
     "memory": _open_memory,
     "s3": _open_s3,
     "dropbox": _open_dropbox,
     "drive": _open_drive,
 }
-KNOWN = ", ".join(f"{name}://" for name in OPENERS) + " and plain folder paths"
+_KNOWN = ", ".join(f"{name}://" for name in _OPENERS) + " and plain folder paths"
+
+
+def open_store(url: str, *, read_only: bool = False) -> Store:
+    """The store at an address: file:///path or a plain path, memory://NAME (one process only), s3://bucket/prefix,
+    dropbox:///folder, drive://FOLDER_ID/FIRST_ID.
+
+    With `read_only` nothing is ever written, not even a probe of the clock, and writing verbs raise Denied.
+    Opening touches nothing: a local folder is created by the first write. Raises BadAddress, or Denied without
+    credentials.
+    """
+    scheme, mark, _ = url.partition("://")
+    if not mark:
+        _refuse_misspelt(url)
+        return _open_path(url, read_only)
+    if scheme not in _OPENERS:
+        raise BadAddress(f"unknown kind of store {scheme}:// in the address; known are {_KNOWN}.")
+    return _OPENERS[scheme](url, read_only)
+
+
+def make_store(url: str) -> str:
+    """The address of a store that is about to be begun: drive://new is made now, others are as given; StoreErrors."""
+    from storage.drive import make_drive
+
+    return make_drive(url) if url.startswith("drive://") else url

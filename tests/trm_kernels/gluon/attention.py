@@ -1,13 +1,16 @@
-"""What attention's tests give their kernels, and its float64 truth by autograd."""
+"""What the tests give attention's kernels, and whether what these make of it is right: float64 by autograd."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tests.trm_kernels.support import random
+from tests.trm_kernels.support import CLOSE, error, random
 from trm.layers import rotary_tables
 
 HEAD = 64
@@ -32,18 +35,18 @@ class Case:
     dout: Tensor
     mixed: Tensor
     logs: Tensor
-    """Of the sums of the weights, to base 2, (B heads, L)."""
+    """Of the sums of the weights, (B heads, L)."""
     grad: Tensor
     """Of qkv before it was turned."""
 
 
-def case(batch: int, length: int, heads: int, seed: int = 0, scale: float = 1.0) -> Case:
-    """`scale`: of the queries."""
+def case(batch: int, length: int, heads: int, first: float = 1.0) -> Case:
+    """`first`: what the first sequence's queries are multiplied by."""
     width = HEAD * heads
     cos, sin = rotary_tables(length, HEAD, 10000.0)
-    plain = random(batch, length, 3, heads, HEAD, seed=seed)
-    plain[:, :, 0] *= scale
-    dout = random(batch, length, width, seed=seed + 1).bfloat16()
+    plain = random(batch, length, 3, heads, HEAD, seed=length)
+    plain[0, :, 0] *= first
+    dout = random(batch, length, width, seed=length + 1).bfloat16()
     leaf = plain.bfloat16().double().requires_grad_()
     q, k, v = (leaf[:, :, i].transpose(1, 2) for i in range(3))
     scores = q @ k.transpose(2, 3) / HEAD**0.5
@@ -51,6 +54,38 @@ def case(batch: int, length: int, heads: int, seed: int = 0, scale: float = 1.0)
     (grad,) = torch.autograd.grad(mixed, leaf, dout.double())
     for i in (0, 1):
         grad[:, :, i] = turned(grad[:, :, i], cos.double(), -sin.double())
-    logs = scores.detach().logsumexp(dim=3).reshape(-1, length) / torch.tensor(2.0).double().log()
+    logs = scores.detach().logsumexp(dim=3).reshape(-1, length)
     shape = (batch, length, 3 * width)
     return Case(heads, cos, sin, leaf.detach().reshape(shape).bfloat16(), dout, mixed.detach(), logs, grad.view(shape))
+
+
+def mix_long(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, Tensor]:
+    """What the forward kernel of long attention makes of it, if that is right."""
+    mixed, sums = modules["long_forward"].forward(given.qkv, given.heads)
+    length = given.qkv.shape[1]
+    assert error(mixed, given.mixed) < ROUNDED
+    assert error(sums[:, :length], given.logs / math.log(2)) < CLOSE
+    assert torch.isinf(sums[:, length:]).all()
+    return mixed, sums
+
+
+def run_long(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, ...]:
+    """The same, and the gradient."""
+    mixed, sums = mix_long(modules, given)
+    grad, dots = torch.full_like(given.qkv, math.nan), torch.full_like(sums, math.nan)
+    modules["long_queries"].write(grad, dots, given.qkv, given.cos, given.sin, mixed, sums, given.dout, given.heads)
+    modules["long_keys"].write(grad, dots, given.qkv, given.cos, given.sin, sums, given.dout, given.heads)
+    assert error(grad, given.grad) < ROUNDED
+    return mixed, sums, grad
+
+
+def run_short(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, ...]:
+    """What those of short attention make of it. Their sums' logarithms are negated and in units of q @ k."""
+    mixed, sums = modules["short_forward"].forward(given.qkv, given.heads)
+    assert error(mixed, given.mixed) < ROUNDED
+    assert error(sums[:, : given.qkv.shape[1]], given.logs * -(HEAD**0.5)) < CLOSE
+    grad = modules["short_backward"].backward(
+        given.qkv, given.cos, given.sin, mixed, sums, given.dout, given.heads
+    )  # fmt: skip
+    assert error(grad, given.grad) < ROUNDED
+    return mixed, sums, grad

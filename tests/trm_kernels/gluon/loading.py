@@ -24,6 +24,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from tests.trm_kernels.gluon.copies import Descriptor
 from tests.trm_kernels.gluon.language import Kernel, hopper, language
 from tests.trm_kernels.gluon.machine import Machine
@@ -88,3 +90,12 @@ def kernels(changes: Changes = ()) -> dict[str, Any]:
         for name, old, new in changes:
             _changed(f"{PACKAGE}.{name}", old, new)
         return {name: importlib.import_module(f"{PACKAGE}.{name}") for name in names}
+
+
+def on_programs(monkeypatch: pytest.MonkeyPatch, count: int, changes: Changes = ()) -> dict[str, Any]:
+    """`kernels` for a GPU of so many multiprocessors: of few, each takes up again what it used before."""
+    found = kernels(changes)
+    for module in found.values():
+        if hasattr(module, "programs"):
+            monkeypatch.setattr(module, "programs", lambda _device: count)
+    return found

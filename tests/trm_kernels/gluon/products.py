@@ -17,7 +17,7 @@ class Product(Values):
     """a @ b, plus what was there before if `use_acc`."""
 
     def __init__(self, a: Values | Shared, b: Shared, before: Values, use_acc: bool) -> None:
-        self.parts, self.sum = (a, b, before if use_acc else None), torch.empty(0)
+        self.parts, self.done, self.sum = (a, b, before if use_acc else None), False, torch.empty(0)
         self.shape, self.type = before.shape, SimpleNamespace(layout=None)
         assert self.shape == (a.shape[0], b.shape[1])
         assert a.shape[1] == b.shape[0]
@@ -34,7 +34,7 @@ class Product(Values):
         product = a.data.float() @ b.data.float()
         if before is not None:
             product += before.sum if isinstance(before, Product) else before.data
-        self.sum = product
+        self.done, self.sum = True, product
         for factor in self.factors():
             factor.let_go()
 
@@ -54,5 +54,5 @@ def warpgroup_mma_wait(outstanding: int, deps: Sequence[Any]) -> Any:
     products = Machine.present.current.products
     while len(products) > outstanding:
         products.pop(0).finish()
-    found = tuple(Values(x.sum) if isinstance(x, Product) and x not in products else x for x in deps)
+    found = tuple(Values(x.sum) if isinstance(x, Product) and x.done else x for x in deps)
     return found if len(found) > 1 else found[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from storage.base import BadAddress, Denied, Missing, Unavailable
 from storage.local import LocalStore
+from tests.storage.diskcalls import disk_calls
 from tests.storage.helpers import all_files, names
 from tests.storage.racing import payload, race
 
@@ -165,16 +165,7 @@ def test_a_write_that_dies_before_its_name_is_given_leaves_the_old_version(
 def test_an_object_is_durable_before_it_has_its_name_and_its_folder_after(
     local: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[str] = []
-    for call in ("fsync", "link", "replace", "mkdir"):
-        real = getattr(os, call)
-
-        def note(*args: Any, call: str = call, real: Callable[..., Any] = real, **kwargs: Any) -> Any:
-            of_file = call == "fsync" and stat.S_ISREG(os.fstat(args[0]).st_mode)
-            steps.append("fsync file" if of_file else call)
-            return real(*args, **kwargs)
-
-        monkeypatch.setattr(os, call, note)
+    steps = disk_calls(monkeypatch)
     local.put_if_absent("a", b"")
     local.put("folder/b", b"")
     root_made = ["mkdir", "fsync"]

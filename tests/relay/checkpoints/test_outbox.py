@@ -15,6 +15,7 @@ from relay.log.state import RunState
 from tests.relay.cli import Desk
 from tests.relay.story import HASH, Story
 from tests.relay.toy import ToyWorkload
+from tests.storage.diskcalls import disk_calls
 
 CONFIG = Story().state.config_hash
 
@@ -119,7 +120,28 @@ def test_tidying_keeps_the_heads_backup_and_the_newest_unsent(outbox: Outbox) ->
     keep(outbox, state, 40, epoch=2)
     outbox.tidy(state.model_copy(update={"epoch": 2}))
     assert [packed.key for packed in outbox.all()] == [(20, 1), (32, 1), (33, 1), (40, 2)]
-    assert outbox.bytes() > 0
+    files = [path for path in outbox.root.rglob("*") if path.is_file()]
+    assert outbox.bytes() == sum(path.stat().st_size for path in files)
+    (outbox.root / "again").hardlink_to(files[0])
+    (outbox.root / "link").symlink_to(files[0])
+    assert outbox.bytes() == sum(path.stat().st_size for path in files), "two names, one file"
+
+
+SEALED = ["fsync file", "replace", "fsync"]
+
+
+def test_what_counts_as_complete_is_durable(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = keep(outbox, story(), 35)
+    calls = disk_calls(monkeypatch)
+    outbox.seal(packed)
+    assert calls == SEALED
+    del calls[:]
+    outbox.adopt(packed, 7, (20, 1))
+    assert calls == ["mkdir", *["link"] * len(packed.files), "fsync", *SEALED]
+    monkeypatch.setattr("os.link", Mock(side_effect=PermissionError))
+    del calls[:]
+    outbox.adopt(packed.renamed(7, None), 8, (20, 1))
+    assert calls == ["mkdir", *["fsync file"] * len(packed.files), "fsync", *SEALED], "a disk without hard links"
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["with hard links", "without"])

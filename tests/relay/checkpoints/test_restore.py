@@ -7,14 +7,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
+from unittest.mock import Mock
 
 import pytest
 
 from relay.checking.verify import verify
-from relay.checkpoints.restore import Damaged, read_manifest
-from relay.errors import Exit
+from relay.checkpoints.outbox import Outbox
+from relay.checkpoints.restore import Damaged, fetch_unheld, read_manifest
+from relay.errors import Exit, StorageUnreachable
+from relay.ledger import RunLedger
 from storage.base import Denied, Unavailable
-from tests.relay.lab import Lab, Session, down
+from tests.relay.lab import PROJECT, RUN, Lab, Session, down
 from tests.relay.toy import hash_of, state_at
 
 
@@ -134,6 +137,29 @@ def test_an_intact_checkpoint_that_does_not_fit_is_never_gone_back_from(lab: Lab
     outcome = lab.run(second)
     assert outcome.exit_code == Exit.BAD_DATA and "unknown tensor" in outcome.message
     assert "rewind" not in lab.kinds() and lab.state().step == 40
+
+
+def test_right_files_of_another_step_than_the_ledger_says_are_not_gone_on_from(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40))
+    second = lab.session("bob", target_steps=60)
+    real = second.workload.load
+
+    def load(folder: Path) -> None:
+        real(folder)
+        second.workload.step = 41
+
+    second.workload.load = load
+    outcome = lab.run(second)
+    assert outcome.exit_code == Exit.BAD_DATA and "its files hold step 41" in outcome.message
+    assert not second.workload.trained and lab.state().step == 40
+
+
+def test_a_reader_without_the_lease_is_told_what_could_not_be_read(lab: Lab, tmp_path: Path) -> None:
+    lab.run(lab.session(target_steps=40))
+    state, ledger = lab.state(), RunLedger(lab.shared, PROJECT, RUN, lab.world.process())
+    lab.shared.get = Mock(side_effect=Unavailable("down"))
+    with pytest.raises(StorageUnreachable, match="Step 40 of run chain could not be read"):
+        fetch_unheld(state.head, ledger, state, lab.shared, Outbox(tmp_path))
 
 
 def reads_of(session: Session, part: str) -> list[tuple[str, str]]:

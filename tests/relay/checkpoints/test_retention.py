@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.checkpoints.collect import delete
 from relay.checkpoints.manifest import FileEntry
-from relay.checkpoints.retention import GRACE_S, Keep, going, judge_files
+from relay.checkpoints.retention import GRACE_S, ROOM, Keep, going, judge_files, to_retire
 from relay.log.keeping import KEPT_CHECKPOINTS
 from storage.base import Denied, Ref, Stat
 from storage.memory import MemoryStore
@@ -189,6 +190,19 @@ def test_every_nth_stays_and_thins_out_before_the_entry_is_full() -> None:
         story.retire(Keep(2, every=10))
     assert len(story.state.retained) < 60
     assert story.state.retained[0].step % 20 == 0
+
+
+@pytest.mark.timeout(20)
+def test_every_nth_thins_out_only_where_there_is_no_room() -> None:
+    """Two stay in any case; in the end more do, as evidence of damage, than there is room for."""
+    story = committed(*range(ROOM - 1))
+    full = story.state.model_copy(update={"retained": story.state.retained[1:]})
+    assert not to_retire(full, Keep(2, every=10)), "as many as there is room for"
+    assert to_retire(story.state, Keep(2, every=10)), "one more"
+    hurt = [c.model_copy(update={"damaged": True}) for c in full.retained[:-2]]
+    extra = [c.model_copy(update={"epoch": 9, "damaged": True}) for c in hurt[:3]]
+    spoiled = full.model_copy(update={"retained": (*extra, *hurt, *full.retained[-2:])})
+    assert to_retire(spoiled, Keep(2, every=10)) is not None, "no room at all is an answer, too"
 
 
 def test_a_damaged_checkpoint_stays_until_enough_lie_beyond_it() -> None:

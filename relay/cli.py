@@ -27,6 +27,7 @@ from relay.text.puzzles import Examples
 from relay.text.redact import secrets_of
 from relay.text.zones import reading_in, zone_wanted
 from relay.workload import Kernels, Saved, Workload
+from storage.packages import install
 from trm import presets, upstream
 from trm.config import TrainConfig, needs_fresh_carry
 from trm.launch import is_follower, launched
@@ -217,7 +218,7 @@ def _speaking_our_errors() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as missing:
-        raise BadConfig(f"{missing}. Training needs more packages: pip install 'trm-relay[train]'.") from missing
+        raise BadConfig(f"{missing}. Training needs more packages: `{install('train')}`.") from missing
     except presets.TaskError as error:
         raise BadConfig(str(error)) from error
     except ValueError as error:
@@ -260,8 +261,7 @@ class Commands(TyperGroup):
         except Exception as error:  # noqa: BLE001 - the one place that turns a bug into a line and a log
             code, text = explain(error)
             text = " ".join([text, *(app.chain.advice if code == Exit.STORAGE_UNREACHABLE else [])])
-            if code == Exit.BUG:
-                log = log_bug(error, app.cwd, app.runtime.wall(), secrets_of(app.environ))
+            log = log_bug(error, app.cwd, app.runtime.wall(), secrets_of(app.environ)) if code == Exit.BUG else log
         tell(code, text, log, as_json, secrets_of(app.environ))
         return code
 

@@ -142,8 +142,9 @@ def _lease(view: View) -> dict[str, Any]:
 
 
 def _proposed(view: View) -> str | None:
-    """Whom the last holder proposed; nobody where nobody may train."""
-    return view.state.next if view.state and not view.stopped else None
+    """Whom the last holder proposed; nobody where nobody may train, or nothing is left to."""
+    over = view.stopped or view.phase == "finished"
+    return view.state.next if view.state and not over else None
 
 
 def _account(row: AccountRow, mine: int, whole: int, links: Sequence[Link], proposed: bool) -> dict[str, Any]:

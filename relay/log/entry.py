@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from relay.errors import BadConfig
 from relay.log.canonical import ZEROS, NotCanonical, digest, dumps, loads
 from relay.log.fields import Digest, Epoch, Id, Name, Step, Strict, Time
+from storage.packages import UPGRADE
 
 USUAL, FORMAT = 3, 4
 """The format that is written where nothing needs a newer one, and the newest; all older ones are read as well. Each
@@ -115,5 +116,5 @@ def _check_format(body: dict[str, Any], kinds: Collection[str], seq: int) -> Non
         what = f"format {number}" if newer else f"an entry of kind {str(kind)[:40]!r}"
         raise NewerFormat(
             f"Slot {seq} of the log holds {what}, which a newer version of trm-relay wrote and this one cannot read. "
-            f"Upgrade: pip install --upgrade trm-relay."
+            f"Upgrade: {UPGRADE}."
         )

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from relay.log.canonical import NotCanonical, digest, dumps, loads
 from relay.log.entry import is_newer
 from relay.log.fields import Certified, Digest, Epoch, Gpu, Id, Line, Metrics, Name, Seconds, Step, Strict, Text, Time
+from storage.packages import UPGRADE
 
 MAX_BYTES = 64_000
 MAX_CHECKPOINTS = 50
@@ -154,7 +155,7 @@ def parse(document: dict[str, Any]) -> SessionReport:
     found = dict(document)
     schema, number = found.pop("schema", None), found.get("format")
     if is_newer(number):
-        raise Newer(f"it has format {number}, which a newer version wrote: pip install --upgrade trm-relay")
+        raise Newer(f"it has format {number}, which a newer version wrote: {UPGRADE}")
     if schema != SCHEMA:
         raise ValueError(f"it is not {SCHEMA}")
     try:

@@ -18,6 +18,7 @@ from relay.people.owners import folded
 from relay.people.reset import Reset, parse_reset
 from relay.text.wording import clean
 from relay.text.zones import is_zone, zone
+from storage.packages import UPGRADE
 
 MAX_BYTES = 1000
 LENGTHS = {"label": 60, "owner": 40, "availability": 80}
@@ -159,7 +160,7 @@ def decode(data: bytes, account: str, sha256: str) -> Account | None:
         if digest(data) == sha256 and isinstance(plain, dict) and is_newer(plain.get("format")):
             raise NewerFormat(
                 f"Account {account} was written by a newer version of trm-relay, which this one cannot read. "
-                f"Upgrade: pip install --upgrade trm-relay."
+                f"Upgrade: {UPGRADE}."
             )
         found = Account.model_validate_json(data)
     except (NotCanonical, ValidationError):

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from relay.errors import BadConfig, UsageError
 from relay.machine.wholefile import hand_out
+from storage.packages import install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg")
-LACKING = "Pictures need one more package: pip install 'trm-relay[plot]'."
 FONT = "DejaVu Sans"
 """Comes with matplotlib: the same on every machine."""
 WIDTH = 6.0
@@ -81,7 +81,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib
     except ModuleNotFoundError as missing:
-        raise BadConfig(LACKING) from missing
+        raise BadConfig(f"Pictures need one more package: `{install('plot')}`.") from missing
     assert matplotlib
 
 

@@ -17,6 +17,7 @@ from relay.log.fields import Id, Step, Strict
 from relay.machine.wholefile import write_whole
 from relay.sinks.line import Line, Point
 from relay.text.redact import redact
+from storage.packages import install
 
 NOTHING = -1
 """The slot up to which an empty tracker was fed."""
@@ -41,7 +42,7 @@ def installed(package: str) -> bool:
 def require(package: str, title: str) -> None:
     """Raises SinkOff where it is not installed."""
     if not installed(package):
-        raise SinkOff(f"{title} is not installed: pip install 'trm-relay[{package}]'.")
+        raise SinkOff(f"{title} is not installed: `{install(package)}`.")
 
 
 def in_a_line(error: BaseException, secrets: Iterable[str] = ()) -> str:

@@ -11,6 +11,7 @@ from relay.ledger import RunLedger
 from relay.sinks.base import Sink, SinkOff, installed
 from relay.sinks.feed import Feed
 from relay.sinks.follow import Wanted
+from storage.packages import install
 
 TITLES = {"wandb": "W&B", "tensorboard": "TensorBoard", "trackio": "trackio"}
 
@@ -66,7 +67,7 @@ def _where(key: str, places: Places) -> str:
 
 def _trouble(key: str, environ: Mapping[str, str]) -> str:
     if not installed(key):
-        return f"it is not installed: pip install 'trm-relay[{key}]'"
+        return f"it is not installed: `{install(key)}`"
     if key == "wandb":
         from relay.sinks.wandb import refuse
 

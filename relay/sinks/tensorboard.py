@@ -55,7 +55,7 @@ class TensorBoard:
 
     def where(self) -> str:
         """The command that shows it."""
-        return f"tensorboard --logdir {self._root}"
+        return f"`tensorboard --logdir {self._root}`"
 
     def _file(self, at: float) -> tuple[Path, list[bytes]]:
         """This session's file, behind the others by name, which is the order they are read in; and how it begins.

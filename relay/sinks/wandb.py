@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from relay.sinks.alone import Alone
 from relay.sinks.base import NOTHING, Mark, SinkOff, keep_mark, read_mark, require
 from relay.sinks.line import STEP, Line, Point
+from storage.packages import pip
 
 if TYPE_CHECKING:
     import wandb
@@ -148,7 +149,7 @@ def _require_silence(library: ModuleType) -> None:
     if unknown:
         raise SinkOff(
             f"W&B {library.__version__} has no setting {unknown[0]} and might send more than the curves: "
-            f"pip install --upgrade 'trm-relay[wandb]'."
+            f"`{pip()} install --upgrade wandb`."
         )
 
 

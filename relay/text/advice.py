@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 
-
-def interpreter() -> str:
-    """What a shell here calls Python: Debian and its kin have only `python3`."""
-    return "python3" if shutil.which("python") is None and shutil.which("python3") else "python"
+from storage.packages import interpreter
 
 
 def command(verb: str, run: str | None = None, *words: str) -> str:

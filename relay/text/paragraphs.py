@@ -1,6 +1,7 @@
 """Folds labelled paragraphs for a terminal; knows nothing of what they say.
 
-A command between backquotes is never broken, so that it can be copied; without a width nothing is folded.
+A command between backquotes, or of ours to the end of its line, is never broken, so that it can be copied; without a
+width nothing is folded.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import TextIO
 
 NARROWEST, WIDEST = 40, 100
 _GLUE = "\x00"
-_COMMAND = re.compile(r"\s*[A-Z_]+=\S+ ")
+_COMMAND = re.compile(r"\s*(export |python3? \S+\.py |[A-Z_]+=\S+ )")
+"""What a line that is to be copied begins with."""
+_WHOLE = re.compile(r"`[^`]*`|python3? rotate_accounts\.py\b.*", re.MULTILINE)
 
 
 def columns() -> int | None:
@@ -56,7 +59,7 @@ def paragraph(label: str, text: str, width: int | None, indent: int = 5) -> str:
     lead = f"{label:{indent - 1}} " if indent else ""
     if width is None:
         return lead + text
-    glued = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", _GLUE), text)
+    glued = _WHOLE.sub(lambda found: found[0].replace(" ", _GLUE), text)
     folded = textwrap.fill(
         glued,
         width,

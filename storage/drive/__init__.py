@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 from storage.base import BadAddress, Store
 from storage.drive.place import Place
+from storage.packages import install, pip
 
 _PROXIES = ("https_proxy", "HTTPS_PROXY")
 
@@ -43,10 +44,10 @@ def make_drive(url: str) -> str:
 
 def _need_packages() -> None:
     if find_spec("googleapiclient") is None or find_spec("google_auth_httplib2") is None:
-        raise BadAddress("drive:// addresses need Google's packages: pip install 'trm-relay[drive]'.")
+        raise BadAddress(f"drive:// addresses need Google's packages: `{install('drive')}`.")
     if find_spec("socks") is None and any(os.environ.get(name) for name in _PROXIES):
         # httplib2 goes to the network directly where it has no PySocks, whatever the environment says
         raise BadAddress(
-            "HTTPS_PROXY names a proxy, which Google's packages use only with PySocks: pip install pysocks. "
-            "Nothing was sent."
+            f"HTTPS_PROXY names a proxy, which Google's packages use only with PySocks: `{pip()} install pysocks`. "
+            f"Nothing was sent."
         )

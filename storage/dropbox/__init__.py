@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 from storage.base import BadAddress, Store
 from storage.dropbox.place import Place
+from storage.packages import install
 
 
 def open_dropbox(url: str, read_only: bool) -> Store:
@@ -16,7 +17,7 @@ def open_dropbox(url: str, read_only: bool) -> Store:
     """
     place = Place.parse(url)
     if find_spec("dropbox") is None:
-        raise BadAddress("dropbox:// addresses need Dropbox's package: pip install 'trm-relay[dropbox]'.")
+        raise BadAddress(f"dropbox:// addresses need Dropbox's package: `{install('dropbox')}`.")
     from storage.dropbox.client import Client
     from storage.dropbox.credentials import credentials
     from storage.dropbox.store import DropboxStore

@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from storage.base import BadAddress, Store
+from storage.packages import install
 from storage.s3.address import check_endpoint, parse
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -19,7 +20,7 @@ def open_s3(url: str, read_only: bool) -> Store:
     """
     where = parse(url)
     if find_spec("boto3") is None:
-        raise BadAddress("s3:// addresses need Amazon's package: pip install 'trm-relay[s3]'.")
+        raise BadAddress(f"s3:// addresses need Amazon's package: `{install('s3')}`.")
     named = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
     if where.endpoint_url is None and named:
         where = replace(where, endpoint_url=check_endpoint(named))

@@ -73,6 +73,7 @@ def test_the_document_tells_what_the_ledger_tells(desk: Desk) -> None:
     head = found["header"]
     assert (head["step"], head["phase"]) == (status["step"], status["state"]) == (40, "finished")
     assert head["safe"]["state_hash"] == status["head"]["state_hash"][:16]
+    assert head["next"] is None and not any(row["next"] for row in found["accounts"]), "nothing is left to train"
     line = found["curves"]["line"]
     assert line["step"] == sorted(set(line["step"])) and line["step"][-1] == 40
     assert [one["stands"] for one in found["sessions"]] == [20, 20] and found["unread"] == 0

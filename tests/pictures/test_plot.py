@@ -218,7 +218,7 @@ def test_the_command_writes_both_pictures_and_nothing_in_the_store(desk: Desk) -
 
     before = held()
     said = desk("plot", "--run", "r").out
-    assert "curves.png: " in said and "timeline.png: 1 of 1 sessions" in said
+    assert "curves.png: 1 commit, " in said and "timeline.png: 1 of 1 sessions" in said
     assert (desk.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     found = desk("plot", "--run", "r", "--timeline", "when.svg", "--x", "hours", "--json").json
     ((one,), schema) = found["files"], found["schema"]

@@ -21,11 +21,11 @@ from relay.commands.common import (
     surroundings,
 )
 from relay.errors import BadConfig, PolicyRefused, UsageError
+from storage.packages import install
 
 if TYPE_CHECKING:
     from relay.commands.looking.source import Source
 
-LACKING = "The dashboard's server needs two more packages: pip install 'trm-relay[dashboard]'. --export needs none."
 HOSTED = ("colab", "kaggle")
 """Providers whose machines are lent for other things than serving pages."""
 
@@ -99,5 +99,7 @@ def require_packages() -> None:
         import starlette
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise BadConfig(LACKING) from missing
+        raise BadConfig(
+            f"The dashboard's server needs two more packages: `{install('dashboard')}`. --export needs none."
+        ) from missing
     assert starlette

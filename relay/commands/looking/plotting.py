@@ -13,6 +13,7 @@ from relay.commands.common import ConfigOption, JsonOption, Overrides, RedactOpt
 from relay.errors import BadConfig, BadData
 from relay.pictures import paper
 from relay.text.advice import command
+from relay.text.wording import counted
 
 CURVES, TIMELINE = Path("curves.png"), Path("timeline.png")
 """What is written where no file is named."""
@@ -93,4 +94,4 @@ def about(shows: str, document: Mapping[str, Any]) -> str:
     if shows == "timeline":
         return f"{len(document['sessions']):,} of {document['sessions_total']:,} sessions"
     again = len(curves["redone"]["step"])
-    return f"{curves['commits']:,} commits" + (f", {again:,} points trained again" if again else "")
+    return counted(curves["commits"], "commit") + (f", {counted(again, 'point')} trained again" if again else "")

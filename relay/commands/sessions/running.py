@@ -188,7 +188,8 @@ def train(opening: Opening) -> Outcome:
     state = found(opening)
     target = target_of(opening.app, opening.resolved, state)
     if state and state.head and state.step >= target:
-        text = f"Step {state.step:,} is durable; the target of {target:,} is reached.{opening.unknown_account()}"
+        text = f"Step {state.step:,} is durable; the target of {target:,} is reached: --target-steps N trains on."
+        text += opening.unknown_account()
         return Outcome(Exit.OK, text, state.step, state.step)
     opening.ask(state)
     return prepared(opening, target, run_session)

@@ -16,7 +16,8 @@ Relay.lanes = (rows, width) => {
   const height = shown.length * lane + foot;
   const picture = Relay.svg("svg", { class: "lanes", viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
     "aria-label": `${rows.length} sessions of ${accounts.length} accounts from ${Relay.when(from)} to ${Relay.when(to)}; the table below tells each.` });
-  const ticks = narrow ? 3 : 6;
+  // As many as have room and differ by a minute at least, which is what they tell.
+  const ticks = Math.max(1, Math.min(6, Math.floor((width - left) / 130), Math.floor((to - from) / 60)));
   for (let tick = 0; tick <= ticks; tick += 1) {
     const moment = from + (to - from) * tick / ticks;
     const anchor = tick === 0 ? "start" : tick === ticks ? "end" : "middle";
@@ -51,7 +52,7 @@ Relay.columns = (data, width) => {
   const colour = (gpu) => `gpu-${Math.max(0, kinds.indexOf(gpu)) % 6}`;
   const height = 150, foot = 20, left = 52;
   const most = Math.max(...rows.map((row) => row.steps_per_hour));
-  const step = (width - left) / rows.length;
+  const step = (width - left) / rows.length, broad = Math.min(40, Math.max(1, step - 2));
   const y = (value) => (height - foot) - (height - foot - 12) * value / most;
   const picture = Relay.svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
     "aria-label": `Steps an hour of the newest ${rows.length} sessions, up to ${Relay.int(most)}; the table of sessions tells each.` });
@@ -60,11 +61,13 @@ Relay.columns = (data, width) => {
       Relay.svg("text", { x: left - 6, y: y(part * most) + 4, "text-anchor": "end", class: "tick" }, Relay.int(part * most)));
   }
   rows.forEach((row, place) => {
-    picture.append(Relay.svg("rect", { x: left + place * step, y: y(row.steps_per_hour), width: Math.min(40, Math.max(1, step - 2)), height: height - foot - y(row.steps_per_hour), class: colour(row.gpu) },
+    picture.append(Relay.svg("rect", { x: left + place * step, y: y(row.steps_per_hour), width: broad, height: height - foot - y(row.steps_per_hour), class: colour(row.gpu) },
       Relay.svg("title", {}, `Session ${row.epoch}, ${Relay.label(row.account)}, ${row.gpu ?? "GPU unknown"}: ${Relay.int(row.steps_per_hour)} steps an hour`)));
   });
-  picture.append(Relay.svg("text", { x: left, y: height - 4, class: "tick" }, `session ${rows[0].epoch}`),
-    Relay.svg("text", { x: width, y: height - 4, "text-anchor": "end", class: "tick" }, `session ${rows[rows.length - 1].epoch}`));
+  const named = (row, x, anchor) => picture.append(
+    Relay.svg("text", { x, y: height - 4, "text-anchor": anchor, class: "tick" }, `session ${row.epoch}`));
+  named(rows[0], left, "start");
+  if (rows.length > 1) named(rows[rows.length - 1], left + (rows.length - 1) * step + broad, "end");
   const present = [...new Set(rows.map((row) => row.gpu))];
   return Relay.el("figure", {}, Relay.el("figcaption", {}, "Steps an hour, by session"), picture,
     Relay.legend(present.map((gpu) => [colour(gpu), gpu ?? "GPU unknown"])));
@@ -150,7 +153,7 @@ Relay.options = (group, members, drawn, holder, readout) => {
     scales: { x: { time: Relay.state.axis === "time" } },
     axes: [
       { ...axis, ...(Relay.state.axis === "time" ? {} : { values: (_, marks) => marks.map((mark) => mark.toLocaleString("en")) }) },
-      { ...axis, size: 62, values: (_, marks) => marks.map((mark) => (group === "accuracy" ? `${Number((100 * mark).toPrecision(6))} %` : group === "rate" ? mark.toExponential(1) : Relay.number(mark))) },
+      { ...axis, size: 62, values: (_, marks) => marks.map((mark) => (group === "accuracy" ? `${Number((100 * mark).toPrecision(6))} %` : group === "rate" && mark ? mark.toExponential(1) : Relay.number(mark))) },
     ],
     series: [
       {},

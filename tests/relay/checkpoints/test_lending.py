@@ -212,5 +212,5 @@ def test_an_older_client_stops_with_78_as_long_as_files_are_shared(lab: Lab, mon
     with monkeypatch.context() as patch:
         patch.setattr("relay.log.entry.FORMAT", FORMAT - 1)  # a client that knows nothing of shared files
         outcome = lab.run(older)
-        assert outcome.exit_code == Exit.BAD_CONFIG and "pip install --upgrade" in outcome.message
+        assert outcome.exit_code == Exit.BAD_CONFIG and "`git pull`" in outcome.message
     assert lab.run(share(lab, "bob", target_steps=60)).exit_code == Exit.OK

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import relay
-from relay.text import advice
 from relay.text.advice import command
+from storage.packages import interpreter
 
 DOCUMENTATION = {"advice.py", "clidoc.py", "modelcard.py"}
 
@@ -37,7 +37,7 @@ def test_python_is_called_by_a_name_that_this_machine_knows(
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert advice.interpreter() == told
+    assert interpreter() == told
     assert command("report") == f"{told} rotate_accounts.py report"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from relay.commands.looking import checks
 from relay.people.accounttable import facts
-from relay.text.paragraphs import columns, folded_for, paragraph
+from relay.text.paragraphs import columns, folded, folded_for, paragraph
 from tests.relay.cli import Desk
 
 COMMAND = "`python rotate_accounts.py fork --run sudoku_rotation --to sudoku_rotation_2 --from-step 30 and more words`"
@@ -29,6 +29,20 @@ def test_later_lines_begin_where_the_text_does() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 100, None])
 def test_a_command_is_never_broken(width: int | None) -> None:
     assert COMMAND in paragraph("->", f"Restore the file, or type {COMMAND} and go on.", width)
+    bare = COMMAND.strip("`")
+    assert bare in paragraph("->", f"Run sudoku_rotation_2 begins at step 30 of another one: {bare}", width)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"  export RELAY_STORE='file:///{'a' * 70}#id=1'",
+        f"  python rotate_accounts.py register account_2 '{'NAME ' * 12}'",
+        f"  ACCOUNT_ID=a RELAY_STORE=file:///{'a' * 70} bash multi_account_workflow.sh",
+    ],
+)
+def test_a_line_to_copy_stays_one(line: str) -> None:
+    assert folded(f"Type:\n{line}\nand go on.", 80).split("\n")[1] == line
 
 
 def test_only_a_terminal_folds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def register(
         str | None,
         typer.Option(metavar="SLUG", help="Confirm to be of the one team of this competition.", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Changes nothing: what is inferred is printed, never asked for.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Changes nothing: nothing is asked.")] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -91,7 +91,7 @@ def test_imports_point_one_way(path: Path) -> None:
 
 
 def circle(imported: Mapping[str, Iterable[str]]) -> list[str]:
-    """Groups each of which imports the next, the last the first; empty if there are none such."""
+    """Some each of which imports the next, the last the first; empty if there are none such."""
     try:
         graphlib.TopologicalSorter(imported).prepare()
     except graphlib.CycleError as error:
@@ -103,6 +103,16 @@ def test_a_circle_of_groups_is_seen_and_named_in_its_order() -> None:
     assert circle({"runs": ["log"], "sessions": ["runs", "log"]}) == []
     found = circle({"runs": ["log"], "log": ["people"], "people": ["runs"], "text": []})
     assert " ".join(found) in {"runs log people runs", "log people runs log", "people runs log people"}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Neither at once nor within a function: whoever reads one of them would have to know all."""
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in SOURCES}
+    imported = {
+        name: {taken if taken in names else taken.rpartition(".")[0] for taken in facts(path).modules} & names.keys()
+        for name, path in names.items()
+    }
+    assert not circle(imported)
 
 
 @pytest.mark.parametrize("folder", GROUPED)

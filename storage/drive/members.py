@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 from storage.base import BadAddress, Exists
-from storage.drive.directory import Table
+from storage.drive.directory import Directory, Reserves, Table
 from storage.drive.errors import NotOurs, UsedUp
-from storage.drive.store import DriveStore
 
 Verdict = Literal["began", "chain", "bound"]
 """began: made the store. chain: ids that another account asked for serve this one. bound: they do not."""
+
+
+class Joins(Reserves, Protocol):
+    """The store as one account has it."""
+
+    directory: Directory
+
+    def account(self) -> str: ...
+
+    def credentials_source(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Membership:
         return said
 
 
-def join(store: DriveStore) -> str:
+def join(store: Joins) -> str:
     """The verdict on this account, tried now if it is new here, and recorded in the directory.
 
     Raises BadAddress (78) with what a member can do, if this account can write to no log.
@@ -61,18 +70,18 @@ def join(store: DriveStore) -> str:
     return store.directory.change(joined).members[me]
 
 
-def go_on_by_newest(store: DriveStore) -> None:
+def go_on_by_newest(store: Joins) -> None:
     """From its next entry on, each log is one file replaced by compare-and-set; the directory at once."""
     store.directory.change(lambda table: None if table.way == "newest" else replace(table, way="newest"))
 
 
-def membership(store: DriveStore) -> Membership:
+def membership(store: Joins) -> Membership:
     """As the directory has it. Raises StoreError."""
     table = store.directory.table()
     return Membership(table.way, dict(table.members), store.credentials_source())
 
 
-def _probe(store: DriveStore, table: Table, me: str) -> Verdict:
+def _probe(store: Joins, table: Table, me: str) -> Verdict:
     """Create a small file at the id that a member published for this; it stays for ever."""
     if table.spare is None:
         return "chain"

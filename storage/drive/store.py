@@ -27,6 +27,7 @@ from storage.drive.errors import UsedUp
 from storage.drive.files import Files
 from storage.drive.frame import Frame
 from storage.drive.ids import Ids
+from storage.drive.members import join, membership
 from storage.drive.place import ID, Place
 from storage.drive.spots import Spot, Spots, There
 from storage.drive.upload import Upload
@@ -151,8 +152,6 @@ class DriveStore:
 
     def describe(self) -> builtins.list[str]:
         """How the logs go on, and what is known of the accounts; a new one is tried first. Raises BadAddress (78)."""
-        from storage.drive.members import membership
-
         if not self.read_only:
             self.join()
         return membership(self).lines
@@ -171,8 +170,6 @@ class DriveStore:
 
     def join(self) -> None:
         """Before this client's first entry: try and record whether this account can write. Raises BadAddress (78)."""
-        from storage.drive.members import join
-
         if not self._joined:
             join(self)
             self._joined = True

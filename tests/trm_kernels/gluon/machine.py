@@ -70,9 +70,9 @@ class Machine:
     def __init__(self, program: tuple[int, ...], grid: tuple[int, ...]) -> None:
         self.program, self.grid = program, grid
         self.tasks: list[Task] = []
-        self.landing: list[Callable[[], None]] = []
-        """Bulk loads on their way."""
-        self.pace, self.stopped = self.chance.choice(PACES), False
+        self.landing: list[tuple[Callable[[], None], float]] = []
+        """Bulk loads on their way, and their paces."""
+        self.stopped = False
         self.current: Task
 
     def run(self, code: Callable[[], None]) -> None:
@@ -87,6 +87,8 @@ class Machine:
         for fault in faults:
             if not isinstance(fault, Stopped):
                 raise fault
+        if self.landing:
+            raise Race("ends while a bulk load is under way")
 
     def start(self, name: str, code: Callable[[], None]) -> Task:
         assert len(self.tasks) < WORKERS, "more partitions than threads"
@@ -94,6 +96,10 @@ class Machine:
         self.tasks.append(task)
         task.future = self.pool.submit(self._live, task)
         return task
+
+    def send(self, load: Callable[[], None]) -> None:
+        """It lands when it is drawn."""
+        self.landing.append((load, self.chance.choice(PACES)))
 
     def _live(self, task: Task) -> None:
         task.ident = threading.get_ident()
@@ -138,16 +144,16 @@ class Machine:
 
     def _draw(self) -> Task | None:
         """A thread; or none, and a bulk load has landed."""
-        ready: list[Task | None] = [task for task in self.tasks if not task.over and task.may_go()]
-        paces = [task.pace for task in ready if task]
-        if self.landing:
-            ready, paces = [*ready, None], [*paces, self.pace]
+        ready: list[Task | int] = [task for task in self.tasks if not task.over and task.may_go()]
+        paces = [task.pace for task in ready if isinstance(task, Task)] + [pace for _, pace in self.landing]
+        ready.extend(range(len(self.landing)))
         if not ready:
             raise Stuck(f"program {self.program} of {self.grid}: {self._complaint()}")
-        (task,) = self.chance.choices(ready, paces)
-        if task is None:
-            self.landing.pop(self.chance.randrange(len(self.landing)))()
-        return task
+        (drawn,) = self.chance.choices(ready, paces)
+        if isinstance(drawn, Task):
+            return drawn
+        self.landing.pop(drawn)[0]()
+        return None
 
     def _complaint(self) -> str:
         return "; ".join(f"{task.name} waits {task.may_go} at {task.where()}" for task in self.tasks if not task.over)

@@ -52,12 +52,14 @@ class Shared:
         return self.reshape(shape)
 
     def load(self, _layout: Any) -> Values:
+        Machine.present.pause()
         self._may_be_read(READY, UNFENCED)
         return Values(self.data.clone())
 
     def store(self, value: Values) -> None:
         assert value.shape == self.shape
         assert value.data.dtype == self.dtype
+        Machine.present.pause()
         self.may_be_written()
         self.data.copy_(value.data)
         self.state.fill_(UNFENCED)

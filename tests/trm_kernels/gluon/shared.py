@@ -102,6 +102,7 @@ class Shared:
 
 def fence_async_shared() -> None:
     """What the thread stored may be read by products and bulk stores."""
+    Machine.present.pause()
     task = Machine.present.current
     for part in task.unfenced:
         part.fence()

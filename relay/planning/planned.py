@@ -9,8 +9,8 @@ from typing import Any
 from relay.log.resting import rest_of
 from relay.plan import Forecast, Interval, Week, forecast
 from relay.planning.crew import Crew, LeftOut, Wish, listed
-from relay.planning.plan_presets import Preset
-from relay.planning.plan_text import Look, draw
+from relay.planning.plantext import Look, draw
+from relay.planning.presets import Preset
 from relay.planning.team import Course
 from relay.policy import Providers
 from relay.status import View

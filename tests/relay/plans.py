@@ -8,9 +8,9 @@ from relay.log.state import Link
 from relay.people.quota import Quota
 from relay.plan import Forecast, forecast
 from relay.planning.crew import Wish
-from relay.planning.plan_presets import PRESETS
-from relay.planning.plan_text import Look
 from relay.planning.planned import Plan, plan_of
+from relay.planning.plantext import Look
+from relay.planning.presets import PRESETS
 from relay.planning.team import Course
 from relay.policy import shipped
 from relay.status import AccountRow, View

@@ -17,8 +17,8 @@ from relay.people.accounttable import listing
 from relay.people.quota import Quota
 from relay.plan import Forecast, forecast
 from relay.planning.crew import Crew, Wish
-from relay.planning.plan_text import Look
-from relay.planning.plan_text import draw as draw_plan
+from relay.planning.plantext import Look
+from relay.planning.plantext import draw as draw_plan
 from relay.policy import shipped
 from relay.report import draw
 from relay.runs.sessionstable import sessions_text

@@ -25,9 +25,9 @@ from relay.config import Resolved
 from relay.errors import UsageError
 from relay.handoff import Reader, announcement, propose
 from relay.planning.crew import Wish
-from relay.planning.plan_presets import preset as named_preset
-from relay.planning.plan_text import Look
 from relay.planning.planned import plan_of, plan_of_preset
+from relay.planning.plantext import Look
+from relay.planning.presets import preset as named_preset
 from relay.planning.webhook import send
 from relay.policy import shipped
 from relay.status import View

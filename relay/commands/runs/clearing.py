@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from relay.checkpoints.gc_text import document_of, grouped, text_of
 from relay.checkpoints.retention import going
 from relay.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
 from relay.commands.stores import require
 from relay.runs.clearing import clear, judge
+from relay.runs.clearingtext import document_of, grouped, text_of
 
 
 def gc(

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from relay.checkpoints.collect import Surveyor, sweep_signs
-from relay.checkpoints.gc_text import document_of, grouped, text_of
 from relay.checkpoints.retention import FileVerdict, going
 from relay.commands.common import App, ConfigOption, JsonOption, emit, say, speaks_utf8, surroundings
 from relay.commands.stores import open_stores, require
@@ -21,6 +20,7 @@ from relay.runs.archiving import archive as archive_run
 from relay.runs.archiving import as_deleted, mark_deleted, refuse_early, shown_at, sweep_reports
 from relay.runs.archiving import unarchive as unarchive_run
 from relay.runs.clearing import clear, judge
+from relay.runs.clearingtext import document_of, grouped, text_of
 from relay.runs.identity import Opened, Pair, check_expected
 from relay.runs.registered import lines_of
 from relay.runs.runstable import document, table

@@ -11,7 +11,7 @@ import pytest
 from relay.people.periods import WEEK_S, Periods
 from relay.plan import Interval, Range, finish_range, forecast, spread
 from relay.planning.crew import Crew, Wish
-from relay.planning.plan_text import Look, draw
+from relay.planning.plantext import Look, draw
 from relay.planning.team import Speeds
 from relay.policy import shipped
 from relay.status import AccountRow

@@ -16,7 +16,7 @@ from relay.people.periods import WEEK_S, Periods
 from relay.people.quota import Quota
 from relay.people.reset import parse_reset
 from relay.planning.crew import Crew, Wish
-from relay.planning.plan_text import Look, draw
+from relay.planning.plantext import Look, draw
 from relay.planning.team import OpenSession
 from relay.policy import shipped
 from relay.status import View

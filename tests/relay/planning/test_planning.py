@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.planning.plan_presets import PRESETS
+from relay.planning.presets import PRESETS
 from tests.relay.cli import Desk
 from tests.relay.plans import DAY, HOUR, NOW, of
 

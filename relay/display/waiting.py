@@ -9,8 +9,8 @@ from functools import partial
 from relay.clock import Runtime
 from relay.display.progresstext import bar
 from relay.display.terminal import utf8
-from relay.lease import Held
 from relay.text.wording import duration
+from relay.vacancy import Held
 
 TICK_S = 1.0
 BAR = 20

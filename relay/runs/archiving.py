@@ -8,7 +8,6 @@ from functools import partial
 
 from relay.clock import Runtime
 from relay.errors import PolicyRefused
-from relay.lease import Held, obstacle_of, vacant
 from relay.ledger import RunLedger, View
 from relay.log.changes import Archive, Delete, Unarchive
 from relay.log.resting import WAIT_S, deletable_at, refuse_deleted
@@ -18,6 +17,7 @@ from relay.names import Names
 from relay.text.trouble import speaking
 from relay.text.wording import duration
 from relay.text.zones import local
+from relay.vacancy import Held, obstacle_of, vacant
 from storage.base import Store, StoreError
 
 

@@ -14,7 +14,6 @@ from relay.checkpoints.warm import WarmStart
 from relay.clock import Runtime
 from relay.display.transfers import Show, silent
 from relay.errors import Exit
-from relay.lease import Held
 from relay.ledger import RunLedger
 from relay.log.fields import Certified
 from relay.log.sessionreport import SessionReport
@@ -25,6 +24,7 @@ from relay.names import Names
 from relay.people.quota import Quota
 from relay.sessions.startup import Startup
 from relay.sinks.follow import Trackers
+from relay.vacancy import Held
 from relay.workload import Progress, Workload
 from storage.base import Store
 

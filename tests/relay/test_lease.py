@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from relay.errors import Exit, Fenced
-from relay.lease import Held, Lease, Watch, Wish
+from relay.lease import Lease, Wish
 from relay.log.heartbeat import request_stop
 from relay.log.state import Holder
 from relay.session import run_session
 from relay.sessions.context import Context, Outcome
+from relay.vacancy import Held, Watch
 from tests.relay.lab import PROJECT, FakeLocks, Lab, Session, down
 from tests.relay.making import Client, begun
 from tests.relay.toy import ToyWorkload, hash_of, state_at

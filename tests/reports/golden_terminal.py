@@ -9,7 +9,6 @@ from typing import Any
 from relay.checking.doctor import Examination, Finding
 from relay.errors import BadConfig, LeaseHeld
 from relay.handoff import Reader, propose
-from relay.lease import Held, held_text
 from relay.log.state import Link
 from relay.machine.skew import ADVICE
 from relay.mishaps import explain
@@ -26,6 +25,7 @@ from relay.status import AccountRow, View, status_line
 from relay.text.cells import in_ascii
 from relay.text.paragraphs import folded
 from relay.text.zones import reading_in
+from relay.vacancy import Held, held_text
 from storage.base import Denied, StoreError
 from tests.relay.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_progress

@@ -13,7 +13,6 @@ from relay.commands.common import App, ConfigOption, JsonOption, emit, say, spea
 from relay.commands.stores import open_stores, require
 from relay.config import Resolved
 from relay.errors import PolicyRefused, UsageError
-from relay.lease import Held
 from relay.log.resting import deletable_at
 from relay.machine.samehost import FileHostLocks, default_folder
 from relay.runs.archiving import archive as archive_run
@@ -31,6 +30,7 @@ from relay.text.redact import redact, secrets_of
 from relay.text.trouble import speaking
 from relay.text.wording import duration, iso
 from relay.text.zones import local
+from relay.vacancy import Held
 
 RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run; never one that was not named.")]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from relay.display.waiting import Countdown, bar_of, clock
-from relay.lease import Held
 from relay.log.state import Holder
+from relay.vacancy import Held
 from tests.relay.cli import Desk
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay import lease, session
+from relay import lease, session, vacancy
 from relay.log import resting, rules
 from relay.log.changes import Archive, By
 from relay.log.state import RunState
@@ -39,7 +39,7 @@ def _archive_without_looking() -> Patches:
     def dead(ledger: object, runtime: object, locks: object) -> object:
         def found(state: RunState) -> object:
             holder = state.holder
-            return lease._gone(holder, holder.since, "no sign of life") if holder else None
+            return vacancy._gone(holder, holder.since, "no sign of life") if holder else None
 
         return found
 

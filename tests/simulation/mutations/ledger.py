@@ -7,9 +7,9 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from relay import lease, ledger, session
+from relay import lease, ledger, session, vacancy
 from relay.checkpoint import Writer
-from relay.lease import Lease, Watch
+from relay.lease import Lease
 from relay.ledger import RunLedger
 from relay.log import keeping, rules
 from relay.log.chain import Chain
@@ -18,6 +18,7 @@ from relay.log.entry import Entry
 from relay.log.heartbeat import Heartbeat
 from relay.log.reader import Reader
 from relay.log.state import MAX_FAILURES, RunState
+from relay.vacancy import Watch
 from storage.base import Exists, Unavailable
 from storage.log import Log, Lost, Won
 from storage.memory import MemoryStore
@@ -227,8 +228,8 @@ def _local_clock() -> Patches:
         mine.store = Local(ledger.store, runtime)
         return real(state, mine, runtime, *more)
 
-    real = lease._obstacle
-    return [patch(lease, "_obstacle", obstacle)]
+    real = vacancy._obstacle
+    return [patch(vacancy, "_obstacle", obstacle)]
 
 
 @mutation("beats-while-hung", "P5: heartbeats go on while training hangs", "P5: a heartbeat", scene=hung_training)

@@ -10,12 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.trm_kernels.gluon.machine import Machine
 from tests.trm_kernels.support import CLOSE, error, random
 from trm.layers import rotary_tables
 
 HEAD = 64
 ROUNDED = 4e-3
 """Relative error of results, and of factors in between, that are rounded to bfloat16."""
+
+
+def check(what: str, found: Tensor, truth: Tensor, bound: float) -> None:
+    by = error(found, truth)
+    assert by < bound, f"{what}: relative error {by:.1e}, more than {bound:.0e}, in the order of seed {Machine.seed}"
 
 
 def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -63,8 +69,8 @@ def mix_long(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, Tensor]:
     """What the forward kernel of long attention makes of it, if that is right."""
     mixed, sums = modules["long_forward"].forward(given.qkv, given.heads)
     length = given.qkv.shape[1]
-    assert error(mixed, given.mixed) < ROUNDED
-    assert error(sums[:, :length], given.logs / math.log(2)) < CLOSE
+    check("mixed", mixed, given.mixed, ROUNDED)
+    check("sums", sums[:, :length], given.logs / math.log(2), CLOSE)
     assert torch.isinf(sums[:, length:]).all()
     return mixed, sums
 
@@ -75,17 +81,17 @@ def run_long(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, ...]:
     grad, dots = torch.full_like(given.qkv, math.nan), torch.full_like(sums, math.nan)
     modules["long_queries"].write(grad, dots, given.qkv, given.cos, given.sin, mixed, sums, given.dout, given.heads)
     modules["long_keys"].write(grad, dots, given.qkv, given.cos, given.sin, sums, given.dout, given.heads)
-    assert error(grad, given.grad) < ROUNDED
+    check("grad", grad, given.grad, ROUNDED)
     return mixed, sums, grad
 
 
 def run_short(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, ...]:
     """What those of short attention make of it. Their sums' logarithms are negated and in units of q @ k."""
     mixed, sums = modules["short_forward"].forward(given.qkv, given.heads)
-    assert error(mixed, given.mixed) < ROUNDED
-    assert error(sums[:, : given.qkv.shape[1]], given.logs * -(HEAD**0.5)) < CLOSE
+    check("mixed", mixed, given.mixed, ROUNDED)
+    check("sums", sums[:, : given.qkv.shape[1]], given.logs * -(HEAD**0.5), CLOSE)
     grad = modules["short_backward"].backward(
         given.qkv, given.cos, given.sin, mixed, sums, given.dout, given.heads
     )  # fmt: skip
-    assert error(grad, given.grad) < ROUNDED
+    check("grad", grad, given.grad, ROUNDED)
     return mixed, sums, grad

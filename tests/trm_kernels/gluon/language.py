@@ -53,13 +53,24 @@ def live(function: Callable[..., None], *args: Any) -> None:
     copies.written()
 
 
+class Ends(list[Task]):
+    """Whether these have ended."""
+
+    def __call__(self) -> bool:
+        return all(task.over for task in self)
+
+    def __str__(self) -> str:
+        return "for its partitions"
+
+
 def warp_specialize(parts: Sequence[tuple[Kernel, tuple[Any, ...]]], _warps: Any, _registers: Any) -> None:
     machine = Machine.present
-    started: list[Task] = [
-        machine.start(f"{number} {kernel.function.__name__}", partial(live, kernel, *args))
-        for number, (kernel, args) in enumerate(parts)
-    ]
-    machine.pause(lambda: all(task.over for task in started))
+    machine.pause(
+        Ends(
+            machine.start(f"{number} {kernel.function.__name__}", partial(live, kernel, *args))
+            for number, (kernel, args) in enumerate(parts)
+        )
+    )
 
 
 def allocate(dtype: torch.dtype, shape: Sequence[int], _layout: Any) -> Any:

@@ -31,12 +31,14 @@ from tests.trm_kernels.gluon.language import Kernel, hopper, language
 from tests.trm_kernels.gluon.machine import Machine
 
 PACKAGE = "trm.kernels.specialized"
-Changes = tuple[tuple[str, str, str], ...]
+Change = tuple[str, str, str]
 """(module, text, what takes its place), of a kernel's source."""
+Changes = tuple[Change, ...]
 
 
 def seed(number: int) -> None:
     """Everything that is drawn from here on follows from the number."""
+    Machine.seed = number
     Machine.chance.seed(number)
 
 

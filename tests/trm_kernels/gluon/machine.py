@@ -1,7 +1,7 @@
 """Threads of one program of a kernel, of which one runs at a time: who goes on next is drawn from a seed.
 
 A thread is a partition of warps. It may be put off wherever it waits, arrives, copies or multiplies. Some threads, and
-bulk loads, are drawn much more rarely than others, so that the others run ahead as far as the barriers let them.
+bulk loads, are drawn only where hardly anyone else may go on: so the others run ahead as far as the barriers let them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 KERNELS = "specialized"
 """Folder of the source that a fault names."""
-PACES = (1.0, 1.0, 0.1, 0.01)
+PACES = (1.0, 1.0, 0.03, 1e-6)
 """How often one is drawn beside others."""
 WORKERS = 8
 """Threads of a program, at most: itself and its partitions."""
@@ -64,7 +64,8 @@ class Task:
 class Machine:
     """Runs one program."""
 
-    chance: ClassVar[random.Random] = random.Random(0)
+    seed: ClassVar[int] = 0
+    chance: ClassVar[random.Random] = random.Random(seed)
     present: ClassVar[Machine]
 
     def __init__(self, program: tuple[int, ...], grid: tuple[int, ...]) -> None:
@@ -76,7 +77,7 @@ class Machine:
         self.current: Task
 
     def run(self, code: Callable[[], None]) -> None:
-        """To the end of all threads; the first fault of any of them is raised here."""
+        """To the end of all threads; the fault of any of them is raised here."""
         Machine.present = self
         with ThreadPoolExecutor(WORKERS) as pool:
             self.pool = pool
@@ -86,6 +87,7 @@ class Machine:
         faults = [fault for task in self.tasks if (fault := task.future.exception())]
         for fault in faults:
             if not isinstance(fault, Stopped):
+                fault.add_note(f"in program {self.program} of {self.grid}, seed {self.seed}")
                 raise fault
         if self.landing:
             raise Race("ends while a bulk load is under way")
@@ -148,7 +150,7 @@ class Machine:
         paces = [task.pace for task in ready if isinstance(task, Task)] + [pace for _, pace in self.landing]
         ready.extend(range(len(self.landing)))
         if not ready:
-            raise Stuck(f"program {self.program} of {self.grid}: {self._complaint()}")
+            raise Stuck(self._complaint())
         (drawn,) = self.chance.choices(ready, paces)
         if isinstance(drawn, Task):
             return drawn

@@ -102,7 +102,7 @@ class Measured:
         Fewer bytes are not taken to be faster: of a small file, most of the time is waiting.
         """
         high, rates = self.high(kind, unmeasured), self._rates[kind]
-        if not rates or not self._seen[kind]:
+        if not rates:
             return high
         by_size = size / min(rates)
         return max(high, (by_size if self.here(kind) else min(by_size, self._believed_s)) * (1 + 1 / len(rates)))

@@ -136,6 +136,29 @@ def test_a_number_from_a_clock_that_ran_ahead_bars_no_later_one() -> None:
     assert known.set_quota("account_1", Reading(left_s=9.0, source="declared", read_at=now)).quota != ahead
 
 
+def test_what_was_read_counts_less_what_was_used_since_and_never_below_nothing() -> None:
+    known = accounts(MemoryStore())
+    register(known, "account_1", "Ana's Kaggle")
+    now = known.store.now()
+    account = known.set_quota("account_1", Reading(left_s=100.0, source="declared", read_at=now - 60.0))
+    for used, rest in ((30.0, 70.0), (500.0, 0.0)):
+        found = left(account, shipped().named("kaggle"), lambda interval, used=used: used, now)
+        assert found and (found.left_s, found.of_s, found.age_s(now)) == (rest, 30 * 3600.0, 60.0)
+        assert found.age_s(now - 1000.0) == 0.0, "by a clock that went back"
+
+
+def test_a_week_s_hours_are_what_is_left_of_them() -> None:
+    known = accounts(MemoryStore())
+    account, _ = register(known, "account_1", "Ana's Kaggle")
+    found = left(account, shipped().named("kaggle"), lambda interval: 3600.0, known.store.now())
+    assert found and (found.left_s, found.of_s) == (29 * 3600.0, 30 * 3600.0)
+    plain, _ = register(known, "account_2", "Ben's Lab", provider="unknown")
+    told = known.set_quota("account_2", Reading(left_s=9.0, source="declared", read_at=known.store.now()))
+    assert left(plain, shipped().named("unknown"), lambda interval: 0.0, known.store.now()) is None
+    read = left(told, shipped().named("unknown"), lambda interval: 0.0, known.store.now())
+    assert read and (read.left_s, read.of_s) == (9.0, None)
+
+
 def test_a_person_s_word_goes_with_the_person() -> None:
     known = accounts(MemoryStore())
     register(known, "account_1", "Kaggle", owner="Ana")

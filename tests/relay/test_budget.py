@@ -62,7 +62,15 @@ def test_no_background_upload_begins_that_would_meet_the_final_snapshot() -> Non
 
 @pytest.mark.parametrize(
     ("now", "rest", "plan"),
-    [(0, None, "both"), (0, 30, "both"), (70, 15, "final"), (95, 3, "inflight"), (95, None, "both")],
+    [
+        (0, None, "both"),
+        (0, 30, "both"),
+        (70, 10, "both"),
+        (70, 15, "final"),
+        (80, 5, "final"),
+        (95, 3, "inflight"),
+        (95, None, "both"),
+    ],
 )
 def test_the_end_keeps_the_highest_step_that_can_become_durable(now: float, rest: float | None, plan: str) -> None:
     it = budget(100.0, save=0, upload=10, append=0)
@@ -77,6 +85,14 @@ def test_small_samples_are_trusted_less_and_old_ones_forgotten() -> None:
     for _ in range(SAMPLES):
         measured.add("upload", 1.0)
     assert measured.high("upload") == pytest.approx(1.05)
+
+
+def test_the_median_is_the_middle_one() -> None:
+    measured = Measured()
+    assert measured.median("restore") == 0.0
+    for value in (9.0, 1.0, 2.0, 30.0, 4.0):
+        measured.add("restore", value)
+    assert measured.median("restore") == 4.0
 
 
 def test_the_next_session_starts_from_what_this_one_measured() -> None:
@@ -110,6 +126,13 @@ def test_a_larger_checkpoint_is_foreseen_by_the_bandwidth_and_a_smaller_one_not_
         assert it.transfer() == pytest.approx(seconds * (1 + 1 / SAMPLES))
     late = 1000 - 3 - 2 - 30 * (1 + 1 / SAMPLES)
     assert not it.should_stop(late - 1.0) and it.should_stop(late + 1.0), "when to stop goes by it"
+
+
+def test_a_transfer_without_a_bandwidth_is_foreseen_by_its_time() -> None:
+    assert Measured({"upload_s": 2.0}).foreseen("upload", 10**9, 0.0) == 4.0, "an earlier session told none"
+    quick = Measured()
+    quick.add("upload", 0.0, 10**6)
+    assert quick.foreseen("upload", 10**9, 7.0) == 0.0, "too quick for the clock"
 
 
 def test_the_bandwidth_is_remembered_for_the_next_session_within_what_is_believed() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -162,6 +164,11 @@ def test_a_write_that_dies_before_its_name_is_given_leaves_the_old_version(
     assert all_files(local) == ["a"]
 
 
+def test_what_only_root_may_use_counts_as_used(local: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(total=100, used=30, free=60))
+    assert local.quota() == (40, 100)
+
+
 def test_an_object_is_durable_before_it_has_its_name_and_its_folder_after(
     local: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,3 +177,21 @@ def test_an_object_is_durable_before_it_has_its_name_and_its_folder_after(
     local.put("folder/b", b"")
     root_made = ["mkdir", "fsync"]
     assert steps == [*root_made, "fsync file", "link", "fsync", "mkdir", "fsync", "fsync file", "replace", "fsync"]
+    shutil.rmtree(local.root / "folder")
+    del steps[:]
+    local.put("folder/b", b"")
+    assert steps == ["mkdir", "fsync", "fsync file", "replace", "fsync"], "a folder that was made anew"
+
+
+def test_a_folder_that_another_made_in_the_same_moment_is_used(
+    local: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local.put("a", b"")
+    real = os.mkdir
+
+    def slower(*args: Any, **kwargs: Any) -> None:
+        real(*args, **kwargs)
+        real(*args, **kwargs)
+
+    monkeypatch.setattr(os, "mkdir", slower)
+    assert local.get(local.put("folder/b", b"x")) == b"x"

@@ -118,6 +118,8 @@ def test_a_write_refused_after_its_effect_is_won(world: LogWorld) -> None:
 def test_entries_are_bounded_both_ways(world: LogWorld) -> None:
     with pytest.raises(ValueError, match="longer"):
         world.log.append(0, b"x" * (ENTRY_LIMIT + 1))
+    longest = b"x" * ENTRY_LIMIT
+    assert world.log.append(1, longest) and world.log.read(1) == longest
     world.memory.put(world.log.name(0), b"y" * (ENTRY_LIMIT + 1000))
     assert world.log.append(0, b"ours") == Lost(b"y" * (ENTRY_LIMIT + 1))
     with pytest.raises(TooLong):

@@ -15,6 +15,7 @@ from storage.base import (
     Unavailable,
 )
 from storage.log import Hint
+from storage.slots import LAST_SEQ, listed
 from tests.storage.helpers import PREFIX, LogWorld
 
 DIGEST = "0123456789abcdef" * 4
@@ -102,6 +103,13 @@ def test_foreign_names_beside_the_entries_are_ignored(world: LogWorld) -> None:
     assert world.log.gaps(2) == []
 
 
+def test_a_name_with_the_number_after_the_last_slot_is_no_slot(world: LogWorld) -> None:
+    world.memory.put(f"{PREFIX}{LAST_SEQ:020d}.json", b"x")
+    assert listed(world.memory, PREFIX) == [] and world.log.gaps(-1) == []
+    world.memory.put(f"{PREFIX}{LAST_SEQ - 1:020d}.json", b"x")
+    assert listed(world.memory, PREFIX) == [LAST_SEQ - 1]
+
+
 def test_a_hint_is_read_back_and_replaced(world: LogWorld) -> None:
     assert world.log.hint() is None
     world.log.publish_hint(1, "a" * 64)
@@ -120,6 +128,7 @@ GOOD = {"seq": 7, "ref": "x", "digest": DIGEST}
         json.dumps(GOOD | {"seq": True}).encode(), json.dumps(GOOD | {"seq": "7"}).encode(),
         json.dumps(GOOD | {"seq": -1}).encode(), json.dumps(GOOD | {"seq": 2**53}).encode(),
         json.dumps(GOOD | {"seq": 7.0}).encode(), json.dumps(GOOD | {"ref": None}).encode(),
+        json.dumps(GOOD | {"digest": 5}).encode(),
         json.dumps(GOOD | {"digest": "A" * 64}).encode(), json.dumps(GOOD | {"digest": DIGEST + "\n"}).encode(),
         json.dumps(GOOD | {"more": 1}).encode(), json.dumps({"seq": 7}).encode(),
     ],

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from storage.base import Denied, Exists, Missing, QuotaExceeded, Store, StoreError, Unavailable
+from storage.base import Denied, Exists, Missing, QuotaExceeded, Store, StoreError, Throttled, Unavailable
 from storage.memory import MemoryStore
 from storage.retry import RetryStore
 from storage.wrapper import Wrapper
@@ -95,6 +95,14 @@ def test_a_listing_goes_on_where_it_broke_off() -> None:
     assert [stat.name for stat in store.list("n", after="n004")] == names[5:]
     assert len(slept) == 14
     assert max(slept) <= 0.5
+
+
+def test_who_asks_for_no_wait_is_given_one_that_grows() -> None:
+    world = World()
+    world.faulty.script("now", *[Throttled("slow down", retry_after=after) for after in (0.0, 0.0, 90.0)])
+    assert world.store.now() == 7.0
+    usual, then, asked = world.slept
+    assert 0 < usual < then < asked == 90.0
 
 
 def test_waits_are_bounded() -> None:

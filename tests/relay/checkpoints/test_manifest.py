@@ -35,6 +35,7 @@ def file(**fields: Any) -> dict[str, Any]:
         b'{"format": 1}',
         changed(format=2),
         changed(step=11),
+        changed(step=11, files=[]),
         changed(run="other"),
         changed(epoch=True),
         changed(extra=1),
@@ -77,3 +78,11 @@ def test_a_manifest_that_would_be_too_long_is_not_written() -> None:
     many = manifest_of((10, 2)).model_copy(update={"fingerprint": {str(n): "x" * 500 for n in range(3000)}})
     with pytest.raises(ValueError, match="at most"):
         encode(Manifest.model_construct(**dict(many)))
+
+
+def test_one_that_is_just_short_enough_is_written() -> None:
+    def of(length: int) -> Manifest:
+        return manifest_of((10, 2)).model_copy(update={"fingerprint": {"key": "x" * length}})
+
+    full = of(MAX_BYTES - len(encode(of(0))))
+    assert len(encode(full)) == MAX_BYTES

@@ -71,8 +71,11 @@ def slow_puts(session: Session, seconds: float) -> None:
 def test_where_the_last_upload_cannot_end_in_time_the_last_commit_stands(lab: Lab) -> None:
     session = lab.session(target_steps=10_000, every_steps=400)
     slow_puts(session, 15.0)
+    here: list[int] = []
+    session.ctx.listener.tell = lambda text: here.extend(packed.step for packed in session.ctx.outbox.all())
     outcome = taken(lab, session, 300.0, 25.0)
     state = lab.state()
+    assert session.workload.step in here, "it was kept before anything was waited for"
     assert outcome.exit_code is Exit.HANDOFF and 0 < state.step < session.workload.step
     assert outcome.message.startswith("Spot notice from aws, 25 s left: the last commit stands. The durable step is")
     assert state.links[-1].end == f"{NOTICE.format(25)}; last upload did not fit" and state.holder is None

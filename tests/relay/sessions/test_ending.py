@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from relay import session
+from relay.checkpoint import Writer
+from relay.checkpoints.committer import Item
 from relay.errors import Exit
 from relay.machine.signals import Reason
 from relay.sessions.ending import Ending
@@ -35,6 +37,29 @@ def test_an_upload_under_way_outlives_a_crash(lab: Lab) -> None:
     with pytest.raises(RuntimeError):
         lab.run(lab.session(workload=ToyWorkload(crash={53: RuntimeError("x")}), every_steps=50, delay_s=0.2))
     assert lab.state().step == 50
+
+
+def test_an_upload_under_way_and_the_last_one_both_land_where_there_is_time(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=53, every_steps=50, delay_s=0.2))
+    assert [c.step for c in lab.state().retained] == [50, 53]
+
+
+@pytest.mark.parametrize("signal", [None, "sigterm"])
+def test_what_follows_the_last_commit_is_waited_for_unless_a_signal_hurries_the_session(
+    lab: Lab, signal: Reason | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = lab.session(target_steps=40, every_steps=1000)
+    cleaned: list[int] = []
+
+    def slowly(writer: Writer, item: Item) -> None:
+        session.process.sleep(5.0)
+        cleaned.append(item.step)
+
+    monkeypatch.setattr(Writer, "committed", slowly)
+    if signal is not None:
+        lab.world.at(lab.world.now + 2, lambda: session.ctx.signal.ask(signal))
+    lab.run(session)
+    assert lab.state().step > 0 and bool(cleaned) == (signal is None)
 
 
 @pytest.mark.parametrize("reason", ["sigterm", "sigint"])

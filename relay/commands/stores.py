@@ -7,10 +7,11 @@ from typing import Any
 from relay.accounts import Accounts
 from relay.commands.common import App
 from relay.config import Resolved
+from relay.log.state import RunState
 from relay.policy import shipped
 from relay.runs.endpoint import ensure_tested
 from relay.runs.identity import Opened, Pair, require_run
-from relay.runs.storeid import begin_store, begins_by_itself, parse_address, read_identity
+from relay.runs.storeid import Address, begin_store, begins_by_itself, parse_address, read_identity
 from storage.base import Store
 from storage.openers import open_store
 from storage.retry import RetryStore
@@ -50,6 +51,12 @@ def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
     if begins_by_itself(stores.ledger):
         known.registry.begin(begin_store(stores.ledger, app.runtime))
     return known
+
+
+def addresses_of(resolved: Resolved[Any], state: RunState) -> tuple[str, str]:
+    """Where others find a run's ledger and its checkpoints; each address says which store it must be."""
+    ledger, checkpoints = (parse_address(url).url for url in (resolved.ledger_url, resolved.checkpoint_url))
+    return str(Address(ledger, state.ledger_store)), str(Address(checkpoints, state.checkpoint_store))
 
 
 def connect(app: App, url: str, read_only: bool = False) -> Store:

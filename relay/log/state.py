@@ -1,7 +1,4 @@
-"""A run's small state and how each kind of entry changes it: pure functions; knows nothing of storage or clocks.
-
-state(n) = apply(state(n-1), change). Every entry carries its resulting state, so reading the newest two suffices (P4).
-"""
+"""A run's small state, as every entry carries it, so that reading the newest two suffices (P4); changes nothing."""
 
 from __future__ import annotations
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import typer
 
 from relay.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings, target_of
-from relay.commands.stores import accounts, require
+from relay.commands.stores import accounts, addresses_of, require
 from relay.log.resting import refuse_resting, stopped
 from relay.people.invitation import commands, document, free_id, text
-from relay.runs.storeid import Address
 
 
 def invite(
@@ -22,8 +21,7 @@ def invite(
     refuse_resting(state)
     if told := stopped(state):
         say(f"{' '.join(told)} Whoever is invited cannot train before that.")
-    ledger = str(Address(resolved.ledger_url.partition("#")[0], state.ledger_store))
-    second = str(Address(resolved.checkpoint_url.partition("#")[0], state.checkpoint_store))
+    ledger, second = addresses_of(resolved, state)
     where = {"RELAY_LEDGER_STORE": ledger, "RELAY_CHECKPOINT_STORE": second}
     where = {"RELAY_STORE": ledger} if ledger == second else where
     account = free_id(accounts(stores).ids())

@@ -19,20 +19,17 @@ from relay.commands.common import (
     surroundings,
     target_of,
 )
-from relay.commands.sessions.opening import Opening
-from relay.commands.stores import require
+from relay.commands.sessions.opening import without_training
+from relay.commands.stores import addresses_of, require
 from relay.config import Resolved
-from relay.display.progress import Lines
 from relay.errors import UsageError
 from relay.log.changes import Resume
 from relay.log.heartbeat import newest_sign, request_stop, sign_of_life
 from relay.log.resting import refuse_resting
 from relay.log.state import Holder, RunState
-from relay.machine.signals import StopSignal
 from relay.names import Names
 from relay.runs.endpoint import record
 from relay.runs.identity import open_run
-from relay.runs.storeid import Address
 from relay.text.advice import command
 from relay.text.redact import redact, secrets_of
 from relay.text.trouble import speaking
@@ -56,17 +53,14 @@ def init(
     resolved = app.settle(overrides, config, flags)
     if stores := made(resolved):
         resolved = app.settle(overrides, config, flags | stores)
-    shown = Lines(0, app.runtime.monotonic, 30.0)
-    opening = Opening(app, resolved, shown, StopSignal(), new=True, trains=False)
-    settings = resolved.settings
+    opening, settings = without_training(app, resolved), resolved.settings
     open_run(opening.stores, settings.project, settings.run)  # or another store: 78
     for store in opening.stores.both:
         self_test(store, token=app.runtime.token, sleep=app.runtime.sleep)
         record(store)
     opened = opening.begin(opening.workload(target_of(app, resolved, None)).config(), init=True)
     state = opened.view.state
-    address = str(Address(resolved.ledger_url.partition("#")[0], state.ledger_store))
-    second = str(Address(resolved.checkpoint_url.partition("#")[0], state.checkpoint_store))
+    address, second = addresses_of(resolved, state)
     say(f"A message to invite somebody with: {command('invite', state.run)}")
     document = {"schema": "relay.init/1", "run": state.run, "begun": opened.begun, "address": address}
     emit(as_json, {**document, "checkpoint_address": second}, addresses(address, second))

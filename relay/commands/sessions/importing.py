@@ -25,13 +25,11 @@ from relay.commands.common import (
     surroundings,
     target_of,
 )
-from relay.commands.sessions.opening import Opening
+from relay.commands.sessions.opening import Opening, without_training
 from relay.config import Resolved
-from relay.display.progress import Lines
 from relay.display.transfers import showing
 from relay.errors import BadConfig
 from relay.log.state import Checkpoint, Origin
-from relay.machine.signals import StopSignal
 from relay.names import Names
 from relay.runs.fork import Branch, first_of, put_weights
 from relay.runs.identity import Opened, begin_run, check_similar, open_run, taking_name
@@ -56,7 +54,7 @@ def import_weights(
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run, "ephemeral": True if ephemeral else None})
     settings = resolved.settings
-    opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)
+    opening = without_training(app, resolved)
     origin, notes = begun(opening, app.cwd / weights)
     document = {"schema": "relay.import/1", "run": settings.run, "file": str(weights), "exact": False, "notes": notes}
     emit(as_json, {**document, "sha256": origin.entry}, told(resolved, weights, notes, overrides or ()))

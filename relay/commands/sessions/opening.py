@@ -23,7 +23,7 @@ from relay.commands.looking.trackers import of_session
 from relay.commands.sessions.here import Choice, Here, here
 from relay.commands.stores import accounts, bare_client, open_stores
 from relay.config import Resolved
-from relay.display.progress import Display
+from relay.display.progress import Display, Lines
 from relay.display.transfers import through
 from relay.log.mark import FileMark
 from relay.log.state import RunState
@@ -36,7 +36,7 @@ from relay.people.inference import infer_account
 from relay.runs.identity import Opened, Pair, begin_run
 from relay.runs.pinned import check_config, config_hash
 from relay.runs.registered import other_runs
-from relay.runs.storeid import begins_by_itself
+from relay.runs.storeid import begins_by_itself, parse_address
 from relay.sessions.admission import Visit, admit, enter
 from relay.sessions.context import Context, Listener, Plan
 from relay.sessions.desk import desk_of, successor
@@ -181,7 +181,6 @@ class Opening:
         """Everything run_session needs."""
         app, settings, run_id = self.app, self.resolved.settings, opened.view.state.run_id
         opened.ledger.chain.mark = FileMark(self.resolved.home / f"judged.{run_id[:8]}.json")
-        ledger_url = self.resolved.ledger_url.partition("#")[0]
 
         def others() -> Iterator[RunState]:
             return other_runs(opened.registry, opened.names, app.runtime)
@@ -196,7 +195,7 @@ class Opening:
         return Context(
             runtime=app.runtime,
             ledger=opened.ledger,
-            heartbeat_store=bare_client(app, ledger_url),
+            heartbeat_store=bare_client(app, parse_address(self.resolved.ledger_url).url),
             checkpoint_store=self.stores.checkpoints,
             workload=workload,
             facts=Facts(config_hash(config), fingerprint, relay.__version__),
@@ -262,3 +261,8 @@ class Opening:
         shown = self.shown
         sending = through(shown.transfer, self.app.runtime)
         return Listener(self.tell, shown.step, transfer=sending, phase=shown.phase, committed=shown.committed)
+
+
+def without_training(app: App, resolved: Resolved[BaseModel]) -> Opening:
+    """For a command that begins a run and trains nothing in it."""
+    return Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)

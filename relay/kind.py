@@ -29,7 +29,7 @@ class Spoken(Protocol):
 
 
 class Kind(Protocol):
-    """One way to train. `relay/trmkind.py` is trm's; tests pass a toy."""
+    """One way to train. `relay/cli.py` is trm's; tests pass a toy."""
 
     model: type[BaseModel]
     """Of the pinned configuration."""

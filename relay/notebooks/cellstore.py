@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel
 
 from relay.checkpoints.outbox import outbox_of
+from relay.cli import Trm
 from relay.commands.common import App
 from relay.commands.stores import open_stores
 from relay.config import Resolved
@@ -26,7 +27,6 @@ from relay.runs.identity import Pair, open_run
 from relay.settings.secretchain import Refused
 from relay.text.redact import redact, secrets_of
 from relay.text.wording import printable
-from relay.trmkind import Trm
 from storage.base import StoreError
 from storage.mounts import evaporates
 

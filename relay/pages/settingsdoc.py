@@ -129,7 +129,7 @@ def _row(names: str, meaning: str, default: object, change: Change, note: str) -
 
 def main() -> None:
     """Write the page."""
-    from relay.trmkind import Trm
+    from relay.cli import Trm
 
     PAGE.write_text(page(Trm()), encoding="utf-8")
     print(PAGE)

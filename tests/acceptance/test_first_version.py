@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relay.trmkind import Trm
+from relay.cli import Trm
 from tests.relay.cli import Desk
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from relay.checkpoints.modelcard import Told, card
-from relay.trmkind import Trm
+from relay.cli import Trm
 from tests.relay.cli import Desk
 from tests.relay.making import begun, checkpoint
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.cli import Trm
 from relay.commands import stores
-from relay.trmkind import Trm
 from storage.base import QuotaExceeded, Ref, Store
 from storage.local import LocalStore
 from storage.openers import open_store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from relay.trmkind import Trm
+from relay.cli import Trm
 from tests.relay.cli import Desk
 from tests.relay.toy import hash_of, state_at
 

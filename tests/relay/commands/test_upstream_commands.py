@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay.trmkind import Trm
+from relay.cli import Trm
 from tests.relay.cli import Desk
 from trm.data import maze, sudoku
 from trm.data.folders import write_part

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.cli import Trm
 from relay.commands.common import App
 from relay.env import detect
-from relay.trmkind import Trm
 from tests.relay.cli import Desk
 
 SAMPLES = Path(__file__).parents[2] / "data" / "sudoku"

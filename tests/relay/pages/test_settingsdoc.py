@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from relay.cli import Trm
 from relay.config import Settings, flat, leaves
 from relay.pages import settingsdoc
 from relay.pages.settingsdoc import CLASSES, Change
 from relay.runs.pinned import config_hash, difference
-from relay.trmkind import Trm
 from tests.relay.cli import Desk
 from trm.config import TrainConfig
 

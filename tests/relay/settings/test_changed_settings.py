@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from relay.trmkind import Trm
+from relay.cli import Trm
 from tests.relay.cli import Desk
 
 pytestmark = pytest.mark.slow

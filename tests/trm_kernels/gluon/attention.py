@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -15,8 +16,10 @@ from tests.trm_kernels.support import CLOSE, error, random
 from trm.layers import rotary_tables
 
 HEAD = 64
-ROUNDED = 4e-3
-"""Relative error of results, and of factors in between, that are rounded to bfloat16."""
+BOUNDS = {torch.bfloat16: 4e-3, torch.float64: CLOSE}
+"""Relative error of results, if they and factors in between are rounded so."""
+HALVES = pytest.mark.parametrize("half", BOUNDS, ids=["as on a GPU", "exact"])
+"""What stands for bfloat16: itself; what is not rounded shows a single wrong element."""
 
 
 def check(what: str, found: Tensor, truth: Tensor, bound: float) -> None:
@@ -46,8 +49,8 @@ class Case:
     """Of qkv before it was turned."""
 
 
-def case(batch: int, length: int, heads: int, first: float = 1.0) -> Case:
-    """`first`: what the first sequence's queries are multiplied by."""
+def case(batch: int, length: int, heads: int, half: torch.dtype, first: float = 1.0) -> Case:
+    """All in bfloat16's numbers, as `half`. `first`: what the first sequence's queries are multiplied by."""
     width = HEAD * heads
     cos, sin = rotary_tables(length, HEAD, 10000.0)
     plain = random(batch, length, 3, heads, HEAD, seed=length)
@@ -62,14 +65,16 @@ def case(batch: int, length: int, heads: int, first: float = 1.0) -> Case:
         grad[:, :, i] = turned(grad[:, :, i], cos.double(), -sin.double())
     logs = scores.detach().logsumexp(dim=3).reshape(-1, length)
     shape = (batch, length, 3 * width)
-    return Case(heads, cos, sin, leaf.detach().reshape(shape).bfloat16(), dout, mixed.detach(), logs, grad.view(shape))
+    return Case(
+        heads, cos, sin, leaf.detach().reshape(shape).to(half), dout.to(half), mixed.detach(), logs, grad.view(shape)
+    )
 
 
 def mix_long(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, Tensor]:
     """What the forward kernel of long attention makes of it, if that is right."""
     mixed, sums = modules["long_forward"].forward(given.qkv, given.heads)
     length = given.qkv.shape[1]
-    check("mixed", mixed, given.mixed, ROUNDED)
+    check("mixed", mixed, given.mixed, BOUNDS[given.qkv.dtype])
     check("sums", sums[:, :length], given.logs / math.log(2), CLOSE)
     assert torch.isinf(sums[:, length:]).all()
     return mixed, sums
@@ -81,17 +86,17 @@ def run_long(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, ...]:
     grad, dots = torch.full_like(given.qkv, math.nan), torch.full_like(sums, math.nan)
     modules["long_queries"].write(grad, dots, given.qkv, given.cos, given.sin, mixed, sums, given.dout, given.heads)
     modules["long_keys"].write(grad, dots, given.qkv, given.cos, given.sin, sums, given.dout, given.heads)
-    check("grad", grad, given.grad, ROUNDED)
+    check("grad", grad, given.grad, BOUNDS[given.qkv.dtype])
     return mixed, sums, grad
 
 
 def run_short(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, ...]:
     """What those of short attention make of it. Their sums' logarithms are negated and in units of q @ k."""
     mixed, sums = modules["short_forward"].forward(given.qkv, given.heads)
-    check("mixed", mixed, given.mixed, ROUNDED)
+    check("mixed", mixed, given.mixed, BOUNDS[given.qkv.dtype])
     check("sums", sums[:, : given.qkv.shape[1]], given.logs * -(HEAD**0.5), CLOSE)
     grad = modules["short_backward"].backward(
         given.qkv, given.cos, given.sin, mixed, sums, given.dout, given.heads
     )  # fmt: skip
-    check("grad", grad, given.grad, ROUNDED)
+    check("grad", grad, given.grad, BOUNDS[given.qkv.dtype])
     return mixed, sums, grad

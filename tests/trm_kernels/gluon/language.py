@@ -128,11 +128,11 @@ def _shapes(gl: Any) -> None:
     gl.convert_layout = lambda x, _layout, assert_trivial=False: x
 
 
-def language() -> ModuleType:
-    """What kernels call gl."""
+def language(half: torch.dtype) -> ModuleType:
+    """What kernels call gl; `half`: its bfloat16."""
     gl: Any = ModuleType("triton.experimental.gluon.language")
     gl.constexpr, gl.static_range = constant, range
-    gl.float32, gl.bfloat16, gl.int32, gl.int64 = torch.float32, torch.bfloat16, torch.int32, torch.int64
+    gl.float32, gl.bfloat16, gl.int32, gl.int64 = torch.float32, half, torch.int32, torch.int64
     gl.program_id = lambda axis: Number(Machine.present.program[axis])
     gl.num_programs = lambda axis: Number(Machine.present.grid[axis])
     gl.cdiv = lambda a, b: -(-a // b)

@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from tests.trm_kernels.gluon.copies import Descriptor
 from tests.trm_kernels.gluon.language import Kernel, hopper, language
@@ -42,10 +43,10 @@ def seed(number: int) -> None:
     Machine.chance.seed(number)
 
 
-def _stand_ins() -> dict[str, ModuleType]:
+def _stand_ins(half: torch.dtype) -> dict[str, ModuleType]:
     gluon, descriptors = ModuleType("triton.experimental.gluon"), ModuleType("triton.experimental.gluon.nvidia.hopper")
     nvidia = [ModuleType(f"triton.experimental.gluon.{name}nvidia") for name in ("", "language.")]
-    vars(gluon).update(jit=Kernel, language=language())
+    vars(gluon).update(jit=Kernel, language=language(half))
     vars(descriptors).update(TensorDescriptor=Descriptor)
     return {x.__name__: x for x in (gluon, vars(gluon)["language"], *nvidia, hopper(), descriptors)}
 
@@ -83,20 +84,22 @@ def _changed(name: str, old: str, new: str) -> None:
 
 
 @functools.cache
-def kernels(changes: Changes = ()) -> dict[str, Any]:
-    """The modules of `trm.kernels.specialized` by their last names."""
+def kernels(changes: Changes = (), half: torch.dtype = torch.bfloat16) -> dict[str, Any]:
+    """The modules of `trm.kernels.specialized` by their last names. `half`: their bfloat16; float64 rounds nothing."""
     folder = Path(importlib.import_module(PACKAGE).__file__ or "").parent
     names = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]
     importlib.import_module("trm.kernels.parts")  # what they import beside their own must not meet what stands in
-    with _instead({**_stand_ins(), **{f"{PACKAGE}.{name}": None for name in names}}):
+    with _instead({**_stand_ins(half), **{f"{PACKAGE}.{name}": None for name in names}}):
         for name, old, new in changes:
             _changed(f"{PACKAGE}.{name}", old, new)
         return {name: importlib.import_module(f"{PACKAGE}.{name}") for name in names}
 
 
-def on_programs(monkeypatch: pytest.MonkeyPatch, count: int, changes: Changes = ()) -> dict[str, Any]:
+def on_programs(
+    monkeypatch: pytest.MonkeyPatch, count: int, changes: Changes = (), half: torch.dtype = torch.bfloat16
+) -> dict[str, Any]:
     """`kernels` for a GPU of so many multiprocessors: of few, each takes up again what it used before."""
-    found = kernels(changes)
+    found = kernels(changes, half)
     for module in found.values():
         if hasattr(module, "programs"):
             monkeypatch.setattr(module, "programs", lambda _device: count)

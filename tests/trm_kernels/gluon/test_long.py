@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.trm_kernels.gluon.attention import case, mix_long, run_long
+from tests.trm_kernels.gluon.attention import HALVES, case, mix_long, run_long
 from tests.trm_kernels.gluon.loading import on_programs, seed
 from tests.trm_kernels.gluon.machine import Stuck
 
 
-@pytest.mark.parametrize(("length", "batch", "heads"), [(129, 3, 3), (305, 2, 2), (916, 1, 2)])
-def test_right_and_the_same_in_any_order(monkeypatch: pytest.MonkeyPatch, length: int, batch: int, heads: int) -> None:
-    modules, given = on_programs(monkeypatch, 2), case(batch, length, heads)
+@HALVES
+@pytest.mark.parametrize(("length", "batch", "heads"), [(129, 2, 3), (305, 2, 2), (916, 1, 1)])
+def test_right_and_the_same_in_any_order(
+    monkeypatch: pytest.MonkeyPatch, length: int, batch: int, heads: int, half: torch.dtype
+) -> None:
+    modules, given = on_programs(monkeypatch, 2, half=half), case(batch, length, heads, half)
     found = []
     for order in (0, 1):
         seed(order)
@@ -20,11 +23,11 @@ def test_right_and_the_same_in_any_order(monkeypatch: pytest.MonkeyPatch, length
     assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
 
 
-@pytest.mark.parametrize("order", range(2))
-def test_weights_that_outgrow_their_range(monkeypatch: pytest.MonkeyPatch, order: int) -> None:
+@HALVES
+def test_weights_that_outgrow_their_range(monkeypatch: pytest.MonkeyPatch, half: torch.dtype) -> None:
     """Those queries are done again, and only those."""
-    seed(order)
-    mix_long(on_programs(monkeypatch, 1), case(2, 305, 1, first=100.0))
+    seed(0)
+    mix_long(on_programs(monkeypatch, 1, half=half), case(2, 305, 1, half, first=50.0))
 
 
 def test_who_waits_for_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,4 +37,4 @@ def test_who_waits_for_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         r"3 _load waits for parity 0 of barrier 0 of 2 \(phase 0: 3 arrivals and 0 bytes are missing\) at long_forward"
     )
     with pytest.raises(Stuck, match=told):
-        run_long(modules, case(1, 129, 3))
+        run_long(modules, case(1, 129, 3, torch.bfloat16))

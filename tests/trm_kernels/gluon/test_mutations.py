@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 from tests.trm_kernels.gluon import attention, test_qkv
 from tests.trm_kernels.gluon.loading import Change, Changes, on_programs, seed
 
+EXACT = torch.float64
+"""In place of bfloat16, so that nothing hides in its rounding."""
 ORDERS = 8
 """In one of so many a fault has to show."""
 
@@ -109,24 +112,24 @@ Run = Callable[[pytest.MonkeyPatch, Changes], Any]
 
 
 def forward(monkeypatch: pytest.MonkeyPatch, changes: Changes) -> None:
-    attention.mix_long(on_programs(monkeypatch, 1, changes), attention.case(2, 305, 1))
+    attention.mix_long(on_programs(monkeypatch, 1, changes, EXACT), attention.case(2, 305, 1, EXACT))
 
 
 def backward(monkeypatch: pytest.MonkeyPatch, changes: Changes) -> None:
-    attention.run_long(on_programs(monkeypatch, 1, changes), attention.case(2, 305, 1))
+    attention.run_long(on_programs(monkeypatch, 1, changes, EXACT), attention.case(2, 305, 1, EXACT))
 
 
 def outgrown(monkeypatch: pytest.MonkeyPatch, changes: Changes) -> None:
-    attention.mix_long(on_programs(monkeypatch, 1, changes), attention.case(2, 305, 1, first=100.0))
+    attention.mix_long(on_programs(monkeypatch, 1, changes, EXACT), attention.case(2, 305, 1, EXACT, first=50.0))
 
 
 def short(monkeypatch: pytest.MonkeyPatch, changes: Changes) -> None:
-    attention.run_short(on_programs(monkeypatch, 1, changes), attention.case(3, 97, 2))
+    attention.run_short(on_programs(monkeypatch, 1, changes, EXACT), attention.case(3, 97, 2, EXACT))
 
 
 def projection(monkeypatch: pytest.MonkeyPatch, changes: Changes) -> None:
     """Seven programs for five blocks of rows: one begins with a block's last tile."""
-    modules, given = on_programs(monkeypatch, 7, changes), test_qkv.case(6, 97, 256)
+    modules, given = on_programs(monkeypatch, 7, changes, EXACT), test_qkv.case(6, 97, 256, EXACT)
     for summed in (False, True):
         test_qkv.run(modules, given, summed)
 

@@ -79,8 +79,18 @@ def out(m: Modules, rows: int, scaled: bool, dtype: torch.dtype = EXACT) -> Pair
     return {"out": (target, true), "squares": (squares, true.square().view(rows, -1, 128).sum(-1))}
 
 
-def gate_up(m: Modules, rows: int, keep: bool, normed: bool, inner: int = 256, dtype: torch.dtype = EXACT) -> Pairs:
+def gate_up(
+    m: Modules,
+    rows: int,
+    keep: bool,
+    normed: bool,
+    inner: int = 256,
+    dtype: torch.dtype = EXACT,
+    huge: int | None = None,
+) -> Pairs:
     x = (random(rows, WIDTH) * random(rows, 1, seed=2)).to(dtype)
+    if huge is not None:
+        x[huge] *= 1e30
     w = random(2 * inner, WIDTH, seed=1, scale=WIDTH**-0.5).to(dtype)
     packed = torch.empty_like(w)
     pair_rows(w, packed, PAIR)

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from tests.trm_kernels.hopper_cases import Pairs, check_schedules, gate_up, hidden_grad, out
+from tests.trm_kernels.hopper_cases import Pairs, check_schedules, gate_up, hidden_grad, out, run
 
 SHAPES = [(1, 3), (129, 40), (150, 2), (300, 1), (300, 5)]
 """Rows and multiprocessors: shares of one tile, of none, of whole blocks, of three blocks in a row, and shares that
@@ -32,6 +32,13 @@ def test_gate_up(rows: int, programs: int, keep: bool, normed: bool) -> None:
 def test_gate_up_of_other_widths(inner: int, programs: int) -> None:
     """Two tiles a block, one for each group; six."""
     check_schedules(partial(gate_up, rows=270, keep=True, normed=True, inner=inner), programs, 2)
+
+
+def test_a_row_whose_squares_overflow_is_zero_and_no_other_is() -> None:
+    """As for the kernel of other widths."""
+    for made, _ in run(partial(gate_up, rows=150, keep=True, normed=True, huge=3), 3, 0).values():
+        assert made.isfinite().all()
+        assert (made == 0).all(dim=-1).nonzero().flatten().tolist() == [3]
 
 
 @pytest.mark.parametrize(

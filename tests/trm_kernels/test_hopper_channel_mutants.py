@@ -18,8 +18,7 @@ STREAMED = {
     "weights are loaded over others": ("mbarrier.wait(w_empty.index(slot), ((i // S) & 1) ^ 1)", GONE),
     "a ring with one stage too many": (
         "mbarrier.wait(w_empty.index(slot), ((i // S) & 1) ^ 1)",
-        "mbarrier.wait(w_empty.index((i or S) - 1), 1) if i < S + 1 else "
-        "mbarrier.wait(w_empty.index((i - 1) % S), (((i - 1) // S) & 1) ^ 1)",
+        "if i > S: mbarrier.wait(w_empty.index((i - 1) % S), (((i - 1) // S) & 1) ^ 1)",
     ),
     "weights are not waited for": ("mbarrier.wait(w_full.index((i + k) % S), ((i + k) // S) & 1)", GONE),
     "a wrong parity": ("((i + k) // S) & 1)", "((i + k) // S + 1) & 1)"),
@@ -87,8 +86,7 @@ HIDDEN = {
     "loaded over a stage": ("    mbarrier.wait(empty.index(slot), ((i // S) & 1) ^ 1)\n", ""),
     "a ring with one stage too many": (
         "mbarrier.wait(empty.index(slot), ((i // S) & 1) ^ 1)",
-        "mbarrier.wait(empty.index((i or 1) - 1), 1) if i < S + 1 else "
-        "mbarrier.wait(empty.index((i - 1) % S), (((i - 1) // S) & 1) ^ 1)",
+        "if i > S: mbarrier.wait(empty.index((i - 1) % S), (((i - 1) // S) & 1) ^ 1)",
     ),
     "products are fetched before their buffer is free": (
         "            _fetch(gu, gus, full, count, unit, i - 1 + B, B)",

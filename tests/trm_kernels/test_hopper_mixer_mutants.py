@@ -21,7 +21,10 @@ WEIGHTS = {
     "up is loaded over a stage": ("        mbarrier.wait(u_empty.index(slot), phase)\n", ""),
     "down is loaded over a stage": ("        mbarrier.wait(d_empty.index(slot), phase)\n", ""),
     "a wrong parity": ("phase = ((i // S) & 1) ^ 1", "phase = (i // S) & 1"),
-    "a ring with one stage too many": ("phase = ((i // S) & 1) ^ 1", "phase = (((i or 1) - 1) // S & 1) ^ 1"),
+    "a ring with one stage too many": (
+        "mbarrier.wait(u_empty.index(slot), phase)",
+        "if i > S: mbarrier.wait(u_empty.index((i - 1) % S), (((i - 1) // S) & 1) ^ 1)",
+    ),
     "stages are not counted on": ("        i += 1\n    return i", "        i += 1\n    return 0"),
 }
 """Text of trm/kernels/specialized/weight_stream.py."""
@@ -123,8 +126,8 @@ def test_input_gradient(fault: str) -> None:
 SUMMED = {
     "tiles are loaded over others": ("        mbarrier.wait(empty.index(slot), ((i // S) & 1) ^ 1)\n", ""),
     "a ring with one stage too many": (
-        "(empty.index(slot), ((i // S) & 1) ^ 1)",
-        "(empty.index(slot), (((i or 1) - 1) // S & 1) ^ 1)",
+        "mbarrier.wait(empty.index(slot), ((i // S) & 1) ^ 1)",
+        "if i > S: mbarrier.wait(empty.index((i - 1) % S), (((i - 1) // S) & 1) ^ 1)",
     ),
     "tiles are not waited for": (
         "        mbarrier.wait(full.index(slot), (i // S) & 1)\n        x, dr",

@@ -26,6 +26,8 @@ from storage.base import (
 
 _ADVISES = re.compile(r"\. (Ask|Check|Free|Give|Make|Replace|Set|Use|Wait)\b")
 """A store's message that itself says what to do: the table's general advice would say it twice."""
+_INSTALLS = ". Install it"
+"""What is missing is a package: the address may well be right."""
 LOOK = f"Look at the run with `{command('verify')}` and `{command('doctor')}`."
 _MEANINGS: tuple[tuple[type[StoreError], type[RelayError], str], ...] = (
     (BadAddress, BadConfig, "Correct storage.url or RELAY_STORE."),
@@ -55,7 +57,8 @@ def explained(error: StoreError, address: str = "", doing: str = "") -> RelayErr
     begin = f"{doing}. {where}" if doing else where
     told = happened or type(error).__name__
     text = f"{begin}: {told if told.endswith(('.', '?', '!')) else f'{told}.'}"
-    return kind(text if kind is StorageUnreachable and _ADVISES.search(happened) else f"{text} {advice}")
+    advised = _INSTALLS in happened or (kind is StorageUnreachable and _ADVISES.search(happened))
+    return kind(text if advised else f"{text} {advice}")
 
 
 @contextmanager

@@ -44,10 +44,10 @@ def make_drive(url: str) -> str:
 
 def _need_packages() -> None:
     if find_spec("googleapiclient") is None or find_spec("google_auth_httplib2") is None:
-        raise BadAddress(f"drive:// addresses need Google's packages: `{install('drive')}`.")
+        raise BadAddress(f"drive:// addresses need Google's packages. Install it: `{install('drive')}`.")
     if find_spec("socks") is None and any(os.environ.get(name) for name in _PROXIES):
         # httplib2 goes to the network directly where it has no PySocks, whatever the environment says
         raise BadAddress(
-            f"HTTPS_PROXY names a proxy, which Google's packages use only with PySocks: `{pip()} install pysocks`. "
-            f"Nothing was sent."
+            f"HTTPS_PROXY names a proxy, which Google's packages use only with PySocks. Install it: "
+            f"`{pip()} install pysocks`. Nothing was sent."
         )

@@ -17,7 +17,7 @@ def open_dropbox(url: str, read_only: bool) -> Store:
     """
     place = Place.parse(url)
     if find_spec("dropbox") is None:
-        raise BadAddress(f"dropbox:// addresses need Dropbox's package: `{install('dropbox')}`.")
+        raise BadAddress(f"dropbox:// addresses need Dropbox's package. Install it: `{install('dropbox')}`.")
     from storage.dropbox.client import Client
     from storage.dropbox.credentials import credentials
     from storage.dropbox.store import DropboxStore

@@ -20,7 +20,7 @@ def open_s3(url: str, read_only: bool) -> Store:
     """
     where = parse(url)
     if find_spec("boto3") is None:
-        raise BadAddress(f"s3:// addresses need Amazon's package: `{install('s3')}`.")
+        raise BadAddress(f"s3:// addresses need Amazon's package. Install it: `{install('s3')}`.")
     named = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
     if where.endpoint_url is None and named:
         where = replace(where, endpoint_url=check_endpoint(named))

@@ -13,6 +13,7 @@ from relay.text.trouble import explained, speaking
 from storage import base
 from storage.memory import MemoryStore
 from storage.oserrors import translate
+from storage.s3 import open_s3
 from tests.relay.cli import Desk
 
 
@@ -49,6 +50,14 @@ def test_each_storage_error_has_one_meaning(kind: type[base.StoreError], ours: t
 def test_what_to_do_is_said_once(error: OSError) -> None:
     text = str(explained(translate(error, "/x", reading=False), "file:///x"))
     assert len(re.findall(r"\. (?:Give|Check|Make|Free|Use)\b", text)) == 1 and text.endswith(".")
+
+
+def test_a_package_that_is_missing_is_no_fault_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.s3.find_spec", lambda name: None)
+    with pytest.raises(base.BadAddress) as refused:
+        open_s3("s3://bucket/relay", read_only=True)
+    text = str(explained(refused.value))
+    assert "Install it: `" in text and "Correct" not in text
 
 
 def test_a_question_keeps_its_mark() -> None:

@@ -11,7 +11,10 @@ def use_own_environment(missing: ModuleNotFoundError) -> None:
     """Start again with the interpreter that multi_account_workflow.sh set up; say how to set up where there is none."""
     if VENV_PYTHON.exists() and Path(sys.prefix).resolve() != VENV_PYTHON.parent.parent:
         os.execv(VENV_PYTHON, [str(VENV_PYTHON), *sys.argv])
-    print(f"{missing}. Set up with `bash multi_account_workflow.sh`, or `pip install -e '.[train]'`.", file=sys.stderr)
+    print(
+        f"{missing}. Set up with `bash multi_account_workflow.sh setup`, or `pip install -e '.[train]'`.",
+        file=sys.stderr,
+    )
     sys.exit(78)
 
 

@@ -17,6 +17,8 @@ CREDENTIALS = {
     "file": "a place where you can write that folder, in the same group as the others (docs/how-to/first-run.md)",
 }
 """What each kind of store needs beside its address, and where that is told."""
+SETUP = "bash multi_account_workflow.sh setup"
+"""Installs what that store needs, too, and trains nothing: without its last word it would, as account_1."""
 
 
 def free_id(taken: Collection[str]) -> str:
@@ -29,6 +31,7 @@ def commands(run: str, account: str, stores: Mapping[str, str]) -> list[str]:
     exports = [f"export {name}={shlex.quote(redact(address))}" for name, address in stores.items()]
     return [
         *exports,
+        SETUP,
         command(f"register {account}", None, "YOUR NAME OR A PSEUDONYM"),
         command("run", run, "--account", account),
     ]
@@ -41,7 +44,7 @@ def text(run: str, step: int, target: int, words: list[str], stores: Mapping[str
     also = "\n".join(["You also need:", *needs]) + "\n" if needs else ""
     typed = "\n".join(f"  {line}" for line in words)
     return (
-        f"You are invited to train the run {run} with us (step {step:,} of {target:,}). In the project's folder, on\n"
+        f"You are invited to train the run {run} with us (step {step:,} of {target:,}). In the project's folder, on "
         f"the machine with your GPU:\n{typed}\n{also}"
         f"A session ends by itself; Ctrl-C once commits first. What the others see of you: docs/how-to/privacy.md"
     )

@@ -15,7 +15,7 @@ from typing import TextIO
 
 NARROWEST, WIDEST = 40, 100
 _GLUE = "\x00"
-_COMMAND = re.compile(r"\s*(export |python3? \S+\.py |[A-Z_]+=\S+ )")
+_COMMAND = re.compile(r"\s*(export |bash |python3? \S+\.py |[A-Z_]+=\S+ )")
 """What a line that is to be copied begins with."""
 _WHOLE = re.compile(r"`[^`]*`|python3? rotate_accounts\.py\b.*", re.MULTILINE)
 

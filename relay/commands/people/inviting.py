@@ -26,5 +26,8 @@ def invite(
     where = {"RELAY_STORE": ledger} if ledger == second else where
     account = free_id(accounts(stores).ids())
     words = commands(state.run, account, where)
-    message = text(state.run, state.step, target_of(app, resolved, state), words, where)
+    target = target_of(app, resolved, state)
+    if state.step >= target > 0:
+        say(f"Run {state.run} has reached its target: whoever is invited needs a higher one, `--target-steps N`.")
+    message = text(state.run, state.step, target, words, where)
     emit(as_json, document(state.run, account, words, where), message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,14 @@ def test_without_torch_training_names_the_install_line(tmp_path: Path) -> None:
     done = start(tmp_path, "prepare", PYTHONPATH=str(tmp_path))
     assert done.returncode == 78
     assert b"pip install 'trm-relay[train]'" in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_a_fresh_checkout_names_a_set_up_that_trains_nothing(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "rotate_accounts.py", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-S", "rotate_accounts.py", "report"], cwd=tmp_path, capture_output=True, env={}
+    )
+    assert done.returncode == 78 and b"`bash multi_account_workflow.sh setup`" in done.stderr
 
 
 def test_the_box_falls_back_to_ascii_where_stdout_is_not_utf8(tmp_path: Path) -> None:

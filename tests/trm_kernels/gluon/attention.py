@@ -47,6 +47,8 @@ class Case:
     """Of the sums of the weights, (B heads, L)."""
     grad: Tensor
     """Of qkv before it was turned."""
+    bound: float
+    """Of what is mixed: weights are as exact as float32 holds the largest scores."""
 
 
 def case(batch: int, length: int, heads: int, half: torch.dtype, first: float = 1.0) -> Case:
@@ -65,16 +67,15 @@ def case(batch: int, length: int, heads: int, half: torch.dtype, first: float = 
         grad[:, :, i] = turned(grad[:, :, i], cos.double(), -sin.double())
     logs = scores.detach().logsumexp(dim=3).reshape(-1, length)
     shape = (batch, length, 3 * width)
-    return Case(
-        heads, cos, sin, leaf.detach().reshape(shape).to(half), dout.to(half), mixed.detach(), logs, grad.view(shape)
-    )
+    qkv, bound = leaf.detach().reshape(shape).to(half), max(1.0, first / 16) * BOUNDS[half]
+    return Case(heads, cos, sin, qkv, dout.to(half), mixed.detach(), logs, grad.view(shape), bound)
 
 
 def mix_long(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, Tensor]:
     """What the forward kernel of long attention makes of it, if that is right."""
     mixed, sums = modules["long_forward"].forward(given.qkv, given.heads)
     length = given.qkv.shape[1]
-    check("mixed", mixed, given.mixed, BOUNDS[given.qkv.dtype])
+    check("mixed", mixed, given.mixed, given.bound)
     check("sums", sums[:, :length], given.logs / math.log(2), CLOSE)
     assert torch.isinf(sums[:, length:]).all()
     return mixed, sums
@@ -93,7 +94,7 @@ def run_long(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, ...]:
 def run_short(modules: Mapping[str, Any], given: Case) -> tuple[Tensor, ...]:
     """What those of short attention make of it. Their sums' logarithms are negated and in units of q @ k."""
     mixed, sums = modules["short_forward"].forward(given.qkv, given.heads)
-    check("mixed", mixed, given.mixed, BOUNDS[given.qkv.dtype])
+    check("mixed", mixed, given.mixed, given.bound)
     check("sums", sums[:, : given.qkv.shape[1]], given.logs * -(HEAD**0.5), CLOSE)
     grad = modules["short_backward"].backward(
         given.qkv, given.cos, given.sin, mixed, sums, given.dout, given.heads

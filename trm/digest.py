@@ -90,9 +90,6 @@ class Digest:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Digest) and self.text == other.text
 
-    def __hash__(self) -> int:
-        return hash(self.text)
-
     @cached_property
     def text(self) -> str:
         """The digits."""

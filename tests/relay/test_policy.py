@@ -28,6 +28,7 @@ def test_the_shipped_table_has_a_source_and_a_date_for_every_rule() -> None:
 def test_who_is_not_on_file_gets_the_rules_of_the_unknown() -> None:
     found = shipped().named(" NewCloud ")
     assert (found.name, found.accounts_per_owner) == ("newcloud", 1)
+    assert shipped().named("unknown-cloud").name == "unknown-cloud", "a name of its own"
     assert shipped().named("kaggle").weekly_hours == 30
 
 

@@ -12,12 +12,14 @@ from unittest.mock import Mock
 import pytest
 
 from relay.checking.verify import verify
+from relay.checkpoints import restore as restoring
 from relay.checkpoints.outbox import Outbox
 from relay.checkpoints.restore import Damaged, fetch_unheld, read_manifest
 from relay.errors import Exit, StorageUnreachable
 from relay.ledger import RunLedger
-from storage.base import Denied, Unavailable
+from storage.base import Denied, Missing, Unavailable
 from tests.relay.lab import PROJECT, RUN, Lab, Session, down
+from tests.relay.story import manifest_of
 from tests.relay.toy import hash_of, state_at
 
 
@@ -74,6 +76,16 @@ def test_a_full_disk_here_is_not_told_as_the_storages(lab: Lab, monkeypatch: pyt
     assert re.search(told, outcome.message) and "sync_dir=FOLDER" in outcome.message
     assert "Storage" not in outcome.message and lab.shared.address not in outcome.message
     assert lab.run(lab.session("bob", target_steps=60)).exit_code == Exit.OK
+
+
+@pytest.mark.parametrize("named", ["key", "ref"])
+def test_evidence_names_the_file_whichever_of_its_names_the_store_told(named: str) -> None:
+    """Where names are not unique a Ref is another word than the key."""
+    plain = manifest_of((40, 1))
+    files = tuple(file.model_copy(update={"ref": f"id-{file.name}"}) for file in plain.files)
+    file = files[1]
+    damaged = restoring._damaged(plain.model_copy(update={"files": files}), Missing(f"store: {getattr(file, named)}"))
+    assert (damaged.file, str(damaged)) == (file.key, f"{file.key} is missing")
 
 
 def test_two_damaged_checkpoints_are_left_by_one_rewind(lab: Lab) -> None:

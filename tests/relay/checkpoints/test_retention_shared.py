@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.checkpoints.manifest import FileEntry, Manifest
-from relay.checkpoints.retention import GRACE_S, ROOM, Keep, to_retire
+from relay.checkpoints.retention import GRACE_S, ROOM, Keep, judge_files, to_retire
 from relay.log.changes import Refused
 from relay.log.state import MAX_RETAINED, Checkpoint, RunState
 from tests.relay.story import HASH, NAMES, Story, checkpoint, deletable, manifest_of
@@ -116,6 +116,19 @@ def test_a_second_table_stays_so_that_one_damaged_file_never_costs_all() -> None
             story.retire(Keep(2))
             tables = {c.base for c in story.state.undamaged}
             assert len(tables) == 2, "of the head, and one more"
+
+
+def test_whoever_looks_is_told_why_a_lender_stays() -> None:
+    story = SharedStory()
+    story.lease()
+    story.lend()
+    story.borrow(0)
+    story.add(None)
+    judged = judge_files(story.state, NAMES, story.listed(), manifests(story.state), story.now)
+    rules = {NAMES.parse_checkpoint(one.stat.name)[:2]: one.rule for one in judged}
+    assert rules[10, 1] == "retained: step 20 shares files with it"
+    assert rules[20, 1] == "retained: kept by the run's settings"
+    assert rules[30, 1] == "retained: the newest checkpoint"
 
 
 def test_the_rules_refuse_to_part_what_is_shared() -> None:

@@ -13,6 +13,7 @@ from relay.machine.signals import StopSignal
 from relay.names import Names
 from storage.base import Unavailable
 from storage.memory import MemoryStore
+from storage.wrapper import Wrapper
 from tests.relay.fake_runtime import Process, World
 from tests.relay.lab import ProcessStore
 
@@ -122,6 +123,16 @@ def test_a_tail_that_cannot_be_read_keeps_it_silent(bench: Bench) -> None:
     bench.world.at(bench.world.now + 100, lambda: bench.process.suspend(500))
     bench.live(lambda: steps(bench, 300, 1.0))
     assert bench.beats == 3 and bench.signal.reason is None
+
+
+def test_where_a_listing_is_asked_another_epoch_is_no_sign_of_life() -> None:
+    """As on a store whose names are not unique; `heartbeat.12` begins as `heartbeat.1` does."""
+    memory = MemoryStore(clock=lambda: 7.0)
+    store = Wrapper(memory)
+    store.unique_names = False
+    memory.put(NAMES.heartbeat(12), b"")
+    assert sign_of_life(store, NAMES, 1) is None
+    assert sign_of_life(store, NAMES, 12) == 7.0
 
 
 def test_a_request_to_stop_is_for_one_epoch_and_read_as_a_strangers_word() -> None:

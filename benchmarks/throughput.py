@@ -29,8 +29,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from benchmarks.link import slowed
-from storage.base import Ref, Store
-from storage.openers import open_store
+from storage.base import Ref, Store, open_store
 from storage.transfer import Wanted, download, upload
 
 TICKS = os.sysconf("SC_CLK_TCK")

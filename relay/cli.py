@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from relay.clock import end_process
 from relay.commands import table
-from relay.commands.outcome import Commands
+from relay.commands.invoking import Commands
 from relay.errors import BadConfig, BadData, Exit
 from relay.kind import Refit, Spoken
 from relay.machine.interrupts import unwind_on_sigterm

@@ -16,7 +16,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from storage.base import BlockHash
+from storage.contract import BlockHash
 from storage.parallel import begin
 
 _PIECE = 1 << 20

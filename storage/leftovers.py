@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
-from storage.base import Store
+from storage.contract import Store
 from storage.wrapper import innermost
 
 

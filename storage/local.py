@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from storage import files
-from storage.base import (
+from storage.contract import (
     BadAddress,
     Denied,
     Exists,

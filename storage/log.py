@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storage.base import (
+from storage.contract import (
     Exists,
     LostEntry,
     Missing,

@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storage.base import Denied, Exists, Missing, Ref, Stat, StoreError, TooLong, check_name, check_prefix, check_ref
+from storage.contract import (
+    Denied,
+    Exists,
+    Missing,
+    Ref,
+    Stat,
+    StoreError,
+    TooLong,
+    check_name,
+    check_prefix,
+    check_ref,
+)
 
 
 @dataclass

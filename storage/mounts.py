@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.base import BadAddress
+from storage.contract import BadAddress
 
 PROC_MOUNTS = Path("/proc/mounts")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from storage.base import BadAddress, Store
+from storage.contract import BadAddress, Store
 
 _KIND = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _DROPPED = re.compile(r"[\t\r\n]")

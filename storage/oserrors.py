@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from storage.base import Denied, Missing, QuotaExceeded, StoreError, Unavailable
+from storage.contract import Denied, Missing, QuotaExceeded, StoreError, Unavailable
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}

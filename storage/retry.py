@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
-from storage.base import Ref, Stat, Store, Throttled, Unavailable
+from storage.contract import Ref, Stat, Store, Throttled, Unavailable
 from storage.wrapper import Wrapper
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0

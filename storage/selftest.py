@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 from typing import cast
 
-from storage.base import BadAddress, Creates, Exists, Missing, Ref, Stat, Store, Unavailable
+from storage.contract import BadAddress, Creates, Exists, Missing, Ref, Stat, Store, Unavailable
 from storage.retry import patiently
 
 _FOLDER = "selftest"

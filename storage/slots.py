@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from storage.base import Missing, Ref, Store, check_name
+from storage.contract import Missing, Ref, Store, check_name
 from storage.wrapper import innermost
 
 LAST_SEQ = 2**53

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.base import StoreError
+from storage.contract import StoreError
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from storage.base import Corrupt, Missing, Ref, Store, check_name
+from storage.contract import Corrupt, Missing, Ref, Store, check_name
 from storage.digests import Digests, HashesBlocks, sharing
 from storage.oserrors import os_errors
 from storage.parallel import ahead, begin, in_parallel

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from storage.base import Creates, Ref, Stat, Store
+from storage.contract import Creates, Ref, Stat, Store
 
 
 class Wrapper:

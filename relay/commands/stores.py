@@ -12,8 +12,7 @@ from relay.policy import shipped
 from relay.runs.endpoint import ensure_tested
 from relay.runs.identity import Opened, Pair, require_run
 from relay.runs.storeid import Address, begin_store, begins_by_itself, parse_address, read_identity
-from storage.base import Store
-from storage.openers import open_store
+from storage.base import Store, open_store
 from storage.retry import RetryStore
 
 

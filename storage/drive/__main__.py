@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from storage.base import StoreError
+from storage.contract import StoreError
 from storage.drive import open_drive
 from storage.drive.members import go_on_by_newest, membership
 from storage.drive.store import DriveStore

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from storage.base import QuotaExceeded, StoreError
+from storage.contract import QuotaExceeded, StoreError
 from storage.drive.client import Client
 from storage.retry import patiently
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from storage.base import Corrupt, Creates, LostEntry, Missing, Ref, Store
+from storage.contract import Corrupt, Creates, LostEntry, Missing, Ref, Store
 from storage.drive.errors import UsedUp
 from storage.drive.frame import LIMIT, PAGE, SPAN, Frame, Newest, lengths, pack, unpack
 from storage.log import ENTRY_LIMIT

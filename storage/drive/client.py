@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import Any
 
-from storage.base import Denied, Unavailable
+from storage.contract import Denied, Unavailable
 from storage.drive.credentials import TOKEN_URI, Credentials, check_scopes
 from storage.drive.errors import told
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from storage.base import BadAddress, Denied
+from storage.contract import BadAddress, Denied
 
 TOKEN, FILE, OWN = "RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"
 AUTH = "https://www.googleapis.com/auth/"

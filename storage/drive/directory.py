@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from storage.base import BadAddress, Corrupt, Creates, Missing, Ref, Store, StoreError, check_name
+from storage.contract import BadAddress, Corrupt, Creates, Missing, Ref, Store, StoreError, check_name
 from storage.drive.place import ID
 from storage.log import ENTRY_LIMIT, Log, Won
 from storage.retry import RetryStore

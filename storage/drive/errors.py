@@ -7,7 +7,7 @@ import time
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from storage.base import BadAddress, Denied, Exists, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
+from storage.contract import BadAddress, Denied, Exists, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
 from storage.drive.credentials import NARROW, OWN, Credentials
 
 LIMITED_S = 5.0

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
-from storage.base import BadAddress, Denied, Missing, Ref, Stat, Unavailable, check_name
+from storage.contract import BadAddress, Denied, Missing, Ref, Stat, Unavailable, check_name
 from storage.drive import upload
 from storage.drive.client import Client
 from storage.drive.errors import NotAllowed

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from storage.base import Ref
+from storage.contract import Ref
 from storage.drive.place import ID
 
 PAGE = 256

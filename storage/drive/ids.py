@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from storage.base import Ref, Unavailable
+from storage.contract import Ref, Unavailable
 from storage.drive.client import Client
 from storage.drive.place import ID
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from storage.base import Exists, StoreError
+from storage.contract import Exists, StoreError
 from storage.drive.client import Client
 from storage.drive.directory import Table
 from storage.drive.ids import Ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from storage.base import BadAddress, Exists
+from storage.contract import BadAddress, Exists
 from storage.drive.directory import Directory, Reserves, Table
 from storage.drive.errors import NotOurs, UsedUp
 

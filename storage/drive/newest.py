@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Protocol, cast
 
-from storage.base import Corrupt, Creates, Exists, Missing, Ref, Store, Unavailable
+from storage.contract import Corrupt, Creates, Exists, Missing, Ref, Store, Unavailable
 from storage.drive.errors import Changed
 from storage.drive.frame import LIMIT, Frame, Newest, back_from, pack, unpack
 from storage.log import ENTRY_LIMIT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from storage.base import BadAddress
+from storage.contract import BadAddress
 
 ID = re.compile(r"[A-Za-z0-9_-]{10,100}")
 """File ids are opaque; these are the characters that they and URLs of Drive are made of."""

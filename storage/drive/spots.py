@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from enum import Enum
 
-from storage.base import Ref
+from storage.contract import Ref
 
 
 class There(Enum):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.base import (
+from storage.contract import (
     Denied,
     Exists,
     Missing,

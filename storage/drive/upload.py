@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any
 
-from storage.base import Exists, Missing, Ref, Unavailable
+from storage.contract import Exists, Missing, Ref, Unavailable
 from storage.digests import Digests
 from storage.drive.client import Client, document
 from storage.drive.errors import NotOurs, UsedUp

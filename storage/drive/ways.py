@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from storage.base import Missing, Ref, Store
+from storage.contract import Missing, Ref, Store
 from storage.drive.chain import ChainSlots, Closed, Drive
 from storage.drive.directory import PREFIX
 from storage.drive.frame import Newest, pack

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 
-from storage.base import BadAddress, Store
+from storage.contract import BadAddress, Store
 from storage.dropbox.place import Place
 from storage.packages import install
 

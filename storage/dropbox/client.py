@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from storage.base import Unavailable
+from storage.contract import Unavailable
 from storage.dropbox.credentials import Credentials
 from storage.dropbox.errors import told
 from storage.dropbox.place import Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from storage.base import Denied
+from storage.contract import Denied
 
 REFRESH, KEY, SECRET, ACCESS = (
     "DROPBOX_REFRESH_TOKEN",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from storage.base import (
+from storage.contract import (
     BadAddress,
     Denied,
     Exists,

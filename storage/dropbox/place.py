@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from storage.base import BadAddress
+from storage.contract import BadAddress
 
 _PART = re.compile(r"[a-z0-9]([a-z0-9 ._-]{0,198}[a-z0-9_-])?")
 _NAMESPACE = re.compile(r"ns:([0-9]{1,20})")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from storage.base import (
+from storage.contract import (
     BlockHash,
     Denied,
     Missing,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from storage.base import Missing, Unavailable
+from storage.contract import Missing, Unavailable
 from storage.digests import Digests
 from storage.dropbox.client import Client
 from storage.dropbox.progress import Progress

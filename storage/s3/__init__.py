@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from importlib.util import find_spec
 
-from storage.base import BadAddress, Store
+from storage.contract import BadAddress, Store
 from storage.packages import install
 from storage.s3.address import check_endpoint, parse
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 
-from storage.base import BadAddress
+from storage.contract import BadAddress
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")

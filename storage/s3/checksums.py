@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from storage.base import Denied, QuotaExceeded, StoreError, Throttled
+from storage.contract import Denied, QuotaExceeded, StoreError, Throttled
 from storage.s3.client import Clients
 from storage.s3.errors import code_of, s3_errors, status_of
 

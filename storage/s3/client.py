@@ -14,7 +14,7 @@ from botocore.config import Config
 from botocore.loaders import create_loader
 from botocore.session import get_session
 
-from storage.base import BadAddress
+from storage.contract import BadAddress
 from storage.s3.address import S3Address, is_local
 from storage.s3.errors import s3_errors
 

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
-from storage.base import BadAddress, Denied, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
+from storage.contract import BadAddress, Denied, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
 
 Failure = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
 """Everything that a request or the reading of its answer raises."""

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storage.base import Missing, StoreError, Unavailable
+from storage.contract import Missing, StoreError, Unavailable
 from storage.digests import Digests
 from storage.parallel import in_parallel
 from storage.s3.checksums import b64, b64_sha256, sha_hex

@@ -13,7 +13,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from storage.base import (
+from storage.contract import (
     BadAddress,
     BlockHash,
     Denied,

@@ -15,8 +15,7 @@ from relay.log.heartbeat import request_stop
 from relay.log.state import RunState
 from relay.names import Names
 from relay.runs.endpoint import passed
-from storage.base import Store
-from storage.openers import open_store
+from storage.base import Store, open_store
 from tests.damage.harms import Harm
 from tests.relay.cli import Desk, Result
 from tests.relay.toy import hash_of, state_at

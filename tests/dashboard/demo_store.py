@@ -23,8 +23,7 @@ from relay.log.state import Checkpoint, RunState
 from relay.people.owners import Inference
 from relay.policy import shipped
 from relay.runs.identity import Pair, begin_run
-from storage.base import Store
-from storage.openers import open_store
+from storage.base import Store, open_store
 from storage.wrapper import Wrapper
 from tests.relay.making import QuietRuntime, id_of
 

@@ -17,8 +17,7 @@ from relay.cli import app
 from relay.commands import stores
 from relay.commands.common import App
 from relay.machine import interrupts
-from storage.base import Store
-from storage.openers import open_store
+from storage.base import Store, open_store
 from tests.processes.points import Points, WatchedStore
 from tests.processes.trainee import Notes, Toll, TraineeKind
 

@@ -21,8 +21,7 @@ from relay.errors import BadConfig, BadData
 from relay.kind import Spoken
 from relay.text.puzzles import Examples
 from relay.workload import Kernels, Workload
-from storage.base import Store
-from storage.openers import open_store
+from storage.base import Store, open_store
 from tests.relay.puzzles import Shown, Solved
 from tests.relay.toy import ToyWorkload
 

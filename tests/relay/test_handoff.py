@@ -21,7 +21,7 @@ from relay.planning.turns import first_after
 from relay.policy import shipped
 from relay.status import AccountRow
 from relay.text.zones import DAYS, wall
-from storage.openers import open_store
+from storage.base import open_store
 from tests.relay.cli import Desk
 from tests.relay.turns import DAY, HOUR, NOON, filling, halted, link, quota, turn_of, view
 from tests.relay.views import trained

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from storage.base import Exists, Ref, Stat, Store
+from storage.base import Exists, Ref, Stat, Store, open_store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
-from storage.openers import open_store
 from storage.wrapper import Wrapper
 
 Opener = Callable[[], Store]

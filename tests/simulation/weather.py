@@ -1,6 +1,6 @@
 """A store as one simulated process sees it: slow, silent, full, throttled, late, forgetful in its listings.
 
-Everything within what storage/base.py allows: point reads by Ref see each write that has returned.
+Everything within what storage/contract.py allows: point reads by Ref see each write that has returned.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def page(run: list[Case]) -> str:
     """The whole document."""
     return f"""# What each kind of storage promises, and how that was tried
 
-Every store keeps one contract (`storage/base.py`, `tests/storage/test_contract.py`). How each kind keeps it differs.
+Every store keeps one contract (`storage/contract.py`, `tests/storage/test_contract.py`); how differs.
 None of them was tried on the real service of Amazon, Dropbox or Google: servers and fakes on one machine stood in.
 
 {declared()}

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from storage.base import Store
+from storage.base import Store, open_store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
-from storage.openers import open_store
 
 Clients = tuple[Store, Store]
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import BadAddress
-from storage.openers import open_store
+from storage.base import BadAddress, open_store
 from storage.promises import PROMISES, QUESTIONS, Promises
 from tests.storage.backend_table import PAGE, TESTED, Case, cases, declared, measured, of
 

@@ -11,7 +11,7 @@ import pytest
 
 from relay.demo import place_beneath
 from relay.errors import UsageError
-from storage.openers import open_store
+from storage.base import open_store
 from tests.acceptance.conftest import warm  # noqa: F401 - a fixture
 from tests.acceptance.processes import Warm
 from tests.relay.cli import Desk

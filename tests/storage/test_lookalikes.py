@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import BadAddress
-from storage.openers import is_address, open_store
+from storage.base import BadAddress, open_store
+from storage.openers import is_address
 
 
 @pytest.mark.parametrize("text", ["file:/mnt/x", "s3:bucket/x", "FILE:/x", r"C:\relay", "C:/relay", "http:x"])

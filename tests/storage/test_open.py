@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import BadAddress, Denied, check_name
+from storage.base import BadAddress, Denied, check_name, open_store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.mounts import evaporates
-from storage.openers import open_store
 from tests.relay.cli import Desk
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage.base import BadAddress, Ref, StoreError
-from storage.openers import open_store
+from storage.base import BadAddress, Ref, StoreError, open_store
 from tests.storage.drive import redirect as drive
 from tests.storage.dropbox import redirect as dropbox
 

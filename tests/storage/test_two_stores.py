@@ -12,8 +12,7 @@ import pytest
 
 from relay.clock import RealRuntime
 from relay.names import Names
-from storage.base import Store
-from storage.openers import open_store
+from storage.base import Store, open_store
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, wrap_stores
 from tests.storage.fakes.process import ROOT

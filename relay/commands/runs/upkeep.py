@@ -34,8 +34,7 @@ from relay.text.advice import command
 from relay.text.redact import redact, secrets_of
 from relay.text.trouble import speaking
 from relay.text.wording import duration
-from storage.base import Store
-from storage.openers import make_store
+from storage.base import Store, make_store
 from storage.selftest import self_test
 
 

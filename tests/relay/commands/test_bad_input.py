@@ -10,9 +10,8 @@ import pytest
 
 from relay.cli import Trm
 from relay.commands import stores
-from storage.base import QuotaExceeded, Ref, Store
+from storage.base import QuotaExceeded, Ref, Store, open_store
 from storage.local import LocalStore
-from storage.openers import open_store
 from storage.wrapper import Wrapper
 from tests.relay.cli import Desk, Result, wrap_stores
 from tests.relay.toy import hash_of, state_at

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from relay.commands import stores
-from storage.base import Store
-from storage.openers import open_store
+from storage.base import Store, open_store
 from tests.relay.cli import Desk
 
 

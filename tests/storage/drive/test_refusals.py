@@ -17,12 +17,13 @@ from storage.base import (
     StoreError,
     Throttled,
     Unavailable,
+    make_store,
+    open_store,
 )
 from storage.drive import client as client_module
 from storage.drive.errors import NotAllowed
 from storage.drive.store import DriveStore
 from storage.log import Log, Won
-from storage.openers import make_store, open_store
 from storage.retry import RetryStore
 from storage.selftest import self_test
 from tests.storage.drive.handle import Fake, Person

@@ -7,11 +7,10 @@ import sys
 import pytest
 
 from relay.text.redact import secrets_of
-from storage.base import BadAddress, Denied, Unavailable
+from storage.base import BadAddress, Denied, Unavailable, open_store
 from storage.dropbox.credentials import credentials
 from storage.dropbox.place import Place
 from storage.dropbox.store import DropboxStore
-from storage.openers import open_store
 from tests.storage.dropbox.handle import Fake, Person
 
 

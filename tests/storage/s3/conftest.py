@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from storage.openers import open_store
+from storage.base import open_store
 from storage.s3.store import S3Store
 from tests.storage.s3.proxy import Proxy, proxy_to
 from tests.storage.s3.servers import Server, server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.openers import open_store
+from storage.base import open_store
 from storage.s3 import multipart, store
 from storage.transfer import upload
 

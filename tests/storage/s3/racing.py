@@ -6,8 +6,8 @@ import time
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+from storage.base import open_store
 from storage.log import Log, Won
-from storage.openers import open_store
 
 LOG = "race/ledger/"
 

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from storage.base import BadAddress
-from storage.openers import open_store
+from storage.base import BadAddress, open_store
 from storage.s3.address import parse
 from storage.s3.store import S3Store, _safe_start
 
@@ -91,7 +90,7 @@ def test_without_the_sdk_the_line_that_installs_it_is_given(monkeypatch: pytest.
 def test_other_stores_do_not_load_the_sdk() -> None:
     import subprocess
 
-    code = "import sys; from storage.openers import open_store; open_store('/tmp/x'); sys.exit('boto3' in sys.modules)"
+    code = "import sys; from storage.base import open_store; open_store('/tmp/x'); sys.exit('boto3' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

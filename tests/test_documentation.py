@@ -28,6 +28,12 @@ BY_THE_REFERENCE_ALONE: dict[tuple[str, str], str] = {}
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
+BOUNDED = re.compile(r"--target-steps \d|--budget-minutes \d|RELAY_TARGET_STEPS=\d|RELAY_BUDGET_MINUTES=\d")
+TRAINS = re.compile(r"rotate_accounts\.py run\b|multi_account_workflow\.sh(?! setup)")
+TRAINS_NOTHING = re.compile(r"--attach\b")
+"""Looks on at a session that is under way, and ends with it."""
+
+
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -53,6 +59,14 @@ def test_the_readme_is_one_page_and_leads_to_every_guide() -> None:
     readme = (ROOT / "README.md").read_text()
     assert len(readme.splitlines()) <= 110
     assert [page.name for page in GUIDES if f"docs/how-to/{page.name}" not in readme] == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_what_a_guide_trains_ends_by_itself_soon(page: Path) -> None:
+    """What runs the guides' commands gives them a target of its own, which no reader has (tests/acceptance)."""
+    shown = re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL)
+    typed = [line.strip() for block in shown for line in block.splitlines() if TRAINS.search(line)]
+    assert [line for line in typed if not BOUNDED.search(line) and not TRAINS_NOTHING.search(line)] == []
 
 
 def options() -> list[tuple[str, str, str]]:

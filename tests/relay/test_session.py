@@ -48,11 +48,12 @@ def test_a_budget_end_loses_no_step(lab: Lab) -> None:
     assert max(session.workload.trained) - outcome.durable_step == 1, "only the extra step is thrown away"
 
 
-@given(delay=st.floats(0.0, 0.8), budget=st.floats(15, 60), every=st.integers(10, 80), seed=st.integers(0, 99))
+@given(delay=st.floats(0.0, 0.8), budget=st.floats(20, 60), every=st.integers(10, 80), seed=st.integers(0, 99))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_budget_is_never_overrun_however_slow_the_store(
     delay: float, budget: float, every: int, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    """Of 20 s: taking a lease and giving it back are 21 requests, and the last second waits for the release."""
     lab = Lab(tmp_path_factory.mktemp("lab"))
     lab.world.random.seed(seed)
     session = lab.session(budget_s=budget, every_steps=every, target_steps=10_000, delay_s=delay)

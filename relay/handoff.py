@@ -8,11 +8,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Any
 
 from relay.log.resting import rest_of
 from relay.people.owners import is_unnamed
-from relay.plan import Range, finish_range
+from relay.plan import finish_range
 from relay.planning.crew import Crew
 from relay.planning.turns import Candidate, Order, order
 from relay.planning.webhook import LONGEST
@@ -20,7 +21,7 @@ from relay.policy import Providers
 from relay.status import AccountRow, View, names_of
 from relay.text.advice import command
 from relay.text.redact import nameless, redact
-from relay.text.wording import duration, iso, printable
+from relay.text.wording import counted, duration, iso, printable
 from relay.text.zones import wall
 
 RUNNERS = 10
@@ -141,7 +142,7 @@ def propose(
         account=chosen.row,
         why=_why(chosen, found.now),
         command=words,
-        message=_message(view, chosen, words, reader, finish_range(crew.course()) if ends else None),
+        message=_message(view, chosen, words, reader, crew if ends else None),
         others=tuple(others),
         free_until=chosen.free_until,
         reader=reader,
@@ -192,7 +193,7 @@ def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:
     return f"ACCOUNT_ID={account} RUN_NAME={run} {where}bash multi_account_workflow.sh"
 
 
-def _message(view: View, chosen: Candidate, words: str, reader: Reader, ends: Range | None) -> str:
+def _message(view: View, chosen: Candidate, words: str, reader: Reader, crew: Crew | None) -> str:
     """Plain text to send; times are in the person's own zone."""
     parts = [_greeting(view, chosen, reader)]
     if view.training and view.holder:
@@ -203,9 +204,21 @@ def _message(view: View, chosen: Candidate, words: str, reader: Reader, ends: Ra
     if quota is not None:
         until = f" until {wall(quota.resets_at, zone)}" if quota.resets_at else ""
         parts.append(f"{duration(quota.left_s)} of your hours are left{until} ({quota.source}).")
-    if ends:
-        parts.append(f"As planned, the run will be done around {wall(ends.p50, zone)}.")
+    if crew and (end := _end(crew, zone)):
+        parts.append(end)
     return f"{' '.join(parts)} In the project's folder:\n  {words}"
+
+
+def _end(crew: Crew, zone: str | None) -> str:
+    """When the run may end, and what of that is no training; "" where nobody can tell."""
+    course = crew.course()
+    ends = finish_range(course)
+    if ends is None or ends.p50 == math.inf:
+        return ""
+    assumed = " (assumed)" if crew.assumes_gaps else ""
+    between = f" with {duration(median(course.gaps))}{assumed} between two" if ends.sessions > 1 else ""
+    how = f"after {counted(ends.sessions, 'more session')}{between}"
+    return f"As planned, the run will be done around {wall(ends.p50, zone)}, {how}."
 
 
 def _greeting(view: View, one: Candidate, reader: Reader, when: bool = False) -> str:

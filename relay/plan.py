@@ -36,6 +36,8 @@ class Range:
     p10: float
     p50: float
     p90: float
+    sessions: int = 0
+    """Of the middle calendar; 0 where nobody counted."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ def _cost(course: Course, count: int) -> int:
 def spread(ends: Sequence[float]) -> Range:
     """Nearest rank."""
     ordered = sorted(ends)
-    return Range(*(ordered[_place(share, len(ordered))] for share in (0.1, 0.5, 0.9)))
+    low, middle, high = (ordered[_place(share, len(ordered))] for share in (0.1, 0.5, 0.9))
+    return Range(low, middle, high)
 
 
 def finish_range(course: Course) -> Range | None:
@@ -154,7 +157,8 @@ def finish_range(course: Course) -> Range | None:
     if first.finish == math.inf:
         return None
     count = max(3, min(FEW, BRIEF // _cost(course, first.count)))
-    return spread([simulate(course, seed).finish for seed in range(count)])
+    found = sorted((simulate(course, seed) for seed in range(count)), key=lambda one: one.finish)
+    return replace(spread([one.finish for one in found]), sessions=found[_place(0.5, count)].count)
 
 
 def weeks(course: Course, calendar: Calendar) -> Iterable[Week]:

@@ -71,7 +71,7 @@ class Crew:
     def course(self) -> Course:
         """The run as planning sees it."""
         view, wish, gaps = self.view, self.wish, self._gaps()
-        if len(gaps) < ENOUGH_GAPS:
+        if self.assumes_gaps:
             self.notes.append(f"{duration(GAP_S)} between two sessions are assumed: too few were measured.")
             gaps = (GAP_S,)
         if wish.startup_s is None:
@@ -92,6 +92,11 @@ class Crew:
             ttl_s=view.holder.ttl_s if view.holder else 180.0,
             open=self._open(),
         )
+
+    @property
+    def assumes_gaps(self) -> bool:
+        """Whether too few were measured."""
+        return len(self.past.gaps) < ENOUGH_GAPS
 
     @property
     def startup_s(self) -> float:

@@ -39,10 +39,14 @@ class History:
     left out."""
     died: int
     lived: int
+    under_way: Link | None = None
+    """The session that has not ended, once it has committed: it measures its account, if no other does."""
 
     def of_account(self, account: str) -> tuple[float, ...]:
         """Steps per second of each of the account's sessions, oldest first."""
-        return _rates(link for link in self.links if link.account == account)
+        ended = _rates(link for link in self.links if link.account == account)
+        now = self.under_way
+        return ended or (_rates([now]) if now and now.account == account else ())
 
     def on_gpu(self, gpu: str) -> tuple[float, ...]:
         """Steps per second of each session on a GPU that is called so, whoever trained."""
@@ -70,7 +74,7 @@ def history(links: Sequence[Link], now: float) -> History:
     gaps = ((one.started + one.seconds, later.started) for one, later in pairwise(ended))
     short = tuple((ends, begins) for ends, begins in gaps if 0 <= begins - ends <= DAY_S)
     died = sum(_died(link) or link.to_step <= link.from_step for link in ended)
-    return History(tuple(long or good), short, died, len(ended) - died)
+    return History(tuple(long or good), short, died, len(ended) - died, _under_way(links, now))
 
 
 def speeds(samples: Iterable[float]) -> Speeds | None:
@@ -82,6 +86,12 @@ def speeds(samples: Iterable[float]) -> Speeds | None:
 def _measures(link: Link) -> bool:
     """Whether its steps and seconds belong together: of a session that died the last steps are unknown."""
     return not _died(link) and link.to_step > link.from_step and link.commits > 0
+
+
+def _under_way(links: Sequence[Link], now: float) -> Link | None:
+    last = links[-1] if links else None
+    told = last and last.end == "open" and last.started <= now and last.seconds >= TINY_S and _measures(last)
+    return last if told else None
 
 
 def _died(link: Link) -> bool:

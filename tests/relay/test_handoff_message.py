@@ -40,6 +40,16 @@ def test_the_message_tells_when_the_run_may_end_once_speeds_are_measured() -> No
     assert "the run will be done around Sat 2026-11-28" in turn.message
 
 
+def test_the_message_tells_what_of_the_time_until_the_end_is_no_training() -> None:
+    """Five minutes of training in sessions of one minute take an hour, and nobody could see why."""
+    brief = link("a", 7.5, "cpu").model_copy(update={"to_step": 450, "seconds": 60.0})
+    state = trained(epoch=1, step=450, target_steps=2650, holder=None, links=(brief,))
+    turn = turn_of(AccountRow("a", "", "ready", session_minutes=3), state=state)
+    assert ", after 5 more sessions with 10 min (assumed) between two." in turn.message
+    last = turn_of(AccountRow("a", "", "ready", session_minutes=30), state=state)
+    assert ", after 1 more session." in last.message
+
+
 def test_a_store_address_is_quoted_and_carries_no_secret() -> None:
     command = command_for("a", "r", {"RELAY_STORE": "s3://key:hunter22@host/a b"})
     assert "hunter22" not in command

@@ -34,6 +34,14 @@ def test_sessions_that_ended_well_measure_a_speed() -> None:
     assert (found.died, found.lived) == (0, 3)
 
 
+def test_the_session_under_way_measures_an_account_that_nothing_else_does() -> None:
+    now = link(account="b", epoch=2, to_step=7200, started=NOW - 2 * HOUR, ended=None, end="open")
+    assert history([link(), now], NOW).of_account("b") == (2.0,)
+    assert history([link(account="b"), now], NOW).of_account("b") == (1.0,), "whole sessions say more"
+    before = link(account="b", to_step=0, commits=0, started=NOW - 60, seconds=0.0, ended=None, end="open")
+    assert history([link(), before], NOW).of_account("b") == ()
+
+
 @pytest.mark.parametrize(
     ("changes", "died"),
     [

@@ -177,7 +177,8 @@ def _why(chosen: Candidate, now: Sequence[Candidate]) -> str:
     if chosen.rank.hours < second.rank.hours:
         return f"{given}, the least of {len(now):,} accounts that can begin now"
     if chosen.rank.speed > second.rank.speed:
-        return f"{given}, within the hour as much as others, and on the fastest GPU measured"
+        machine = "the fastest machine" if second.speed else "a machine whose speed was"
+        return f"{given}, within the hour as much as others, and on {machine} measured"
     if chosen.rank.seconds < second.rank.seconds:
         return f"{given}, the least of {len(now):,} accounts that can begin now"
     return f"{given}, as much as others; it has had the fewest sessions, or comes first by its id"

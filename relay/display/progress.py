@@ -16,6 +16,7 @@ from relay.display.atwork import AtWork
 from relay.display.progresstext import lines, plain
 from relay.display.screen import put_down
 from relay.display.terminal import moves
+from relay.text.paragraphs import folded_for
 from relay.text.redact import redact
 from relay.text.wording import harmless
 from relay.workload import Progress as Step
@@ -120,7 +121,7 @@ class Lines(_Told):
 
     def tell(self, line: str) -> None:
         """Print at once."""
-        print(harmless(redact(line)), file=sys.stderr, flush=True)
+        print(folded_for(sys.stderr, harmless(redact(line))), file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Say nothing more by itself."""

@@ -10,7 +10,7 @@ from relay.text.cells import cut, in_ascii
 from relay.text.wording import duration, metric
 
 SHOWN = {"lm_loss": "loss", "loss": "loss", "exact_accuracy": "exact", "accuracy": "acc"}
-"""What people watch, by what it is called where there is little room."""
+"""What people watch, and what it is called: the same whatever the width."""
 SHORTEST_BAR, LONGEST_BAR = 8, 40
 IDLE_S = 3.0
 """Without a step for so long the line shows the transfer that everybody waits for."""
@@ -34,7 +34,7 @@ def plain(work: AtWork) -> str:
 
 def numbers(metrics: Mapping[str, float]) -> str:
     """The few metrics people watch."""
-    return "".join(f"  {name} {metric(name, metrics[name])}" for name in SHOWN if name in metrics)
+    return "".join(f"  {shown} {metric(name, metrics[name])}" for name, shown in SHOWN.items() if name in metrics)
 
 
 def bar_line(pace: Pace, target: int, metrics: Mapping[str, float], width: int, ascii_only: bool = False) -> str:

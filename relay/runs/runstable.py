@@ -13,6 +13,12 @@ from relay.text.cells import drawn
 from relay.text.cells import table as empty_table
 from relay.text.wording import duration, iso, printable, size
 
+LEAST_NAME = 10
+"""Columns that a run's name has whatever the width."""
+BESIDE = ("state", "step", "last", "size")
+BETWEEN = 3
+"""Columns between two cells."""
+
 
 @dataclass(frozen=True)
 class RunLine:
@@ -70,11 +76,24 @@ def table(lines: Sequence[RunLine], now: float, width: int | None, utf8: bool) -
     if width is None:
         return "\n".join("  ".join(_cells(line, now)) for line in lines)
     shown = empty_table(utf8)
-    for column in ("run", "state", "step", "last", "size"):
+    projects = {line.project for line in lines}
+    names = [line.name if len(projects) > 1 else line.run for line in lines]
+    rest = [_cells(line, now)[1:] for line in lines]
+    broad = max(LEAST_NAME, min(max(map(len, names)), width - _least([BESIDE, *rest])))
+    title = "run" if len(projects) > 1 else f"run of {lines[0].project}"
+    shown.add_column(title, overflow="fold", min_width=broad)
+    for column in BESIDE:
         shown.add_column(column, overflow="fold", justify="right" if column == "size" else "left")
-    for line in lines:
-        shown.add_row(*_cells(line, now))
+    for name, cells in zip(names, rest, strict=True):
+        shown.add_row(name, *cells)
     return drawn(shown, width, utf8)
+
+
+def _least(rows: Sequence[Sequence[str]]) -> int:
+    """Columns that all need whose words stay whole: a name, which people copy, is folded after those."""
+    *worded, sizes = zip(*rows, strict=True)
+    widest = [max(len(word) for cell in column for word in cell.split()) for column in worded]
+    return sum(widest) + max(map(len, sizes)) + BETWEEN * len(BESIDE) + 2
 
 
 def _cells(line: RunLine, now: float) -> tuple[str, ...]:

@@ -39,10 +39,10 @@ def installed(package: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def require(package: str, title: str) -> None:
+def require(package: str) -> None:
     """Raises SinkOff where it is not installed."""
     if not installed(package):
-        raise SinkOff(f"{title} is not installed: `{install(package)}`.")
+        raise SinkOff(f"it is not installed: `{install(package)}`.")
 
 
 def in_a_line(error: BaseException, secrets: Iterable[str] = ()) -> str:

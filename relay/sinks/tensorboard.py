@@ -21,7 +21,7 @@ class TensorBoard:
     """The folder PROJECT/RUN below `root`."""
 
     def __init__(self, root: Path) -> None:
-        require("tensorboard", "TensorBoard")
+        require("tensorboard")
         self._root, self._alone = root, Alone()
         self._folder = root
         self._line: Line | None = None

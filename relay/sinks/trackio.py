@@ -22,7 +22,7 @@ class Trackio:
 
     def __init__(self, marks: Path) -> None:
         """`marks`: a file of this machine that says what was written, so that a long run is not written anew."""
-        require("trackio", "trackio")
+        require("trackio")
         from trackio.sqlite_storage import SQLiteStorage
 
         self._storage: type[SQLiteStorage] = SQLiteStorage

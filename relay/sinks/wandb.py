@@ -68,7 +68,7 @@ class Wandb:
         """`marks`: as with trackio, for what has no network; `own`: the slot of this session's lease, None for
         whoever brings all there is. Raises SinkOff."""
         refuse(environ)
-        require("wandb", "W&B")
+        require("wandb")
         for name, value in UNASKED.items():
             os.environ.setdefault(name, value)
         import wandb

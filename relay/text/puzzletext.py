@@ -19,8 +19,9 @@ STYLES = {
 }
 MARKS = {Cell.given: ".", Cell.right: " ", Cell.found: "+", Cell.wrong: "x", Cell.changed: "*"}
 """Behind the digits of a Sudoku."""
-SUDOKU_LEGEND = "4. given   4  right   4+ right since this step   4x wrong   4* wrong, and another answer than before"
-MAZE_LEGEND = "o right   + right since this step   x wrong   * wrong, and another answer than before   . missing"
+_OTHERWISE = "wrong, and another answer than before"
+SUDOKU_LEGEND = ("4. given", "4  right", "4+ right since this step", "4x wrong", f"4* {_OTHERWISE}")
+MAZE_LEGEND = ("o right", "+ right since this step", "x wrong", f"* {_OTHERWISE}", ". missing")
 WALL, FULL = "#", "█"
 GAP, LEAD, NUMBER = 3, 6, 6
 """Columns between grids, before a row of numbers, and of a number."""
@@ -33,7 +34,17 @@ def page(puzzles: Sequence[Puzzle], width: int, utf8: bool) -> Iterator[Text]:
         yield from numbers(puzzle, width)
         yield Text()
         yield from beside(grids(puzzle, utf8), width)
-    yield Text(SUDOKU_LEGEND if puzzles[0].box else MAZE_LEGEND, style="dim")
+    for line in legend(SUDOKU_LEGEND if puzzles[0].box else MAZE_LEGEND, width):
+        yield Text(line, style="dim")
+
+
+def legend(marks: Sequence[str], width: int) -> list[str]:
+    """Beside each other as far as there is room; no mark is parted from what it means."""
+    lines = [marks[0]]
+    for mark in marks[1:]:
+        longer = f"{lines[-1]}{' ' * GAP}{mark}"
+        lines[-1:] = [longer] if len(longer) <= width else [lines[-1], mark]
+    return lines
 
 
 def numbers(puzzle: Puzzle, width: int) -> Iterator[Text]:

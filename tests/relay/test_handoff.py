@@ -59,7 +59,10 @@ def test_within_the_hour_the_fastest_measured_gpu_goes_first() -> None:
     first = turn_of(*rows, **asked)
     assert first.account and first.account.id == "new", "its GPU was measured by others; it gave less than `fast`"
     fast = turn_of(*rows[:2], **asked)
-    assert fast.account and fast.account.id == "fast" and "fastest GPU measured" in fast.why
+    assert fast.account and fast.account.id == "fast" and "on the fastest machine measured" in fast.why
+    unlike = replace(rows[0], id="new2", seconds=HOUR)
+    lone = turn_of(rows[0], unlike, **asked)
+    assert lone.account and lone.account.id == "slow" and "on a machine whose speed was measured" in lone.why
     far = turn_of(rows[0], replace(rows[1], seconds=2 * HOUR), **asked)
     assert far.account and far.account.id == "slow", "an hour more outweighs any speed"
 

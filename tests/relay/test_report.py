@@ -176,7 +176,7 @@ def cells(line: str) -> list[str]:
 
 def test_the_report_tells_what_the_training_is_worth() -> None:
     told = trained(metrics={"lm_loss": 0.02337, "exact_accuracy": 0.5, "upload_s": 3.0})
-    assert "Training: lm_loss 0.02337  exact_accuracy 50.0%" in draw(view(told), MACHINE)
+    assert "Training: loss 0.02337  exact 50.0%" in draw(view(told), MACHINE)
     evaluated = told.head.model_copy(update={"metric": 0.9957}) if told.head else None
     told = told.model_copy(update={"head": evaluated, "retained": (evaluated,)})
     shown = draw(view(told), MACHINE)

@@ -140,7 +140,7 @@ class Feeding:
             where = sink.where()
             sink.close()
         except SinkOff as off:
-            raise BadConfig(str(off)) from off
+            raise BadConfig(f"{TITLES[key]} cannot be fed: {off}") from off
         except (RelayError, StoreError):
             raise
         except (Exception, SystemExit, CancelledError) as error:

@@ -12,7 +12,7 @@ from rich.console import Console
 from relay.pictures.paper import DARK, LIGHT, WIDTH, Palette, drawing, encoded
 from relay.pictures.puzzles import MOST_STEPS, draw_puzzles, panels
 from relay.text.puzzles import Cell, cells, likely, stretches, verdict
-from relay.text.puzzletext import STYLES, page, plain, printed
+from relay.text.puzzletext import MAZE_LEGEND, STYLES, SUDOKU_LEGEND, legend, page, plain, printed
 from tests.relay.cli import Desk
 from tests.relay.puzzles import Solved, Tried
 
@@ -73,6 +73,14 @@ def test_a_maze_shows_the_path_and_what_is_amiss() -> None:
         "####       ####       ####       ####",
     ]
     assert "█" in plain(page([WALKED], 80, True))
+
+
+def test_no_mark_of_the_legend_is_parted_from_what_it_means() -> None:
+    for marks, puzzle in ((SUDOKU_LEGEND, Solved(1)), (MAZE_LEGEND, WALKED)):
+        lines = plain(page([puzzle], 80, False)).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert all(mark in "\n".join(lines[-2:]) for mark in marks)
+    assert len(legend(SUDOKU_LEGEND, 120)) == 1 and len(legend(SUDOKU_LEGEND, 20)) == 4
 
 
 def test_what_became_of_each_cell() -> None:

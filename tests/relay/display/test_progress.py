@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import re
 
 import pytest
@@ -26,7 +27,7 @@ def test_lines_are_rare_and_say_step_target_and_pace(capsys: pytest.CaptureFixtu
         clock[0] += 1.0
     shown.tell("commit at step 99 with hf_abcdefghijklmnop")
     told = capsys.readouterr().err.splitlines()
-    assert told[:2] == ["step 0/1,600  lm_loss 0.5", "step 30/1,600  3,600 steps/h  26 min left  lm_loss 0.5"]
+    assert told[:2] == ["step 0/1,600  loss 0.5", "step 30/1,600  3,600 steps/h  26 min left  loss 0.5"]
     assert len(told) == 5 and told[-1] == "commit at step 99 with ***"
 
 
@@ -59,7 +60,7 @@ def test_bar_shows_steps_and_takes_told_lines_literally() -> None:
     bar.step(Progress(5, {"exact_accuracy": 0.25}))
     bar.close()
     assert "[red]as it is[/red]" in out.getvalue()
-    assert "5/10" in out.getvalue() and "exact_accuracy 25.0%" in out.getvalue()
+    assert "5/10" in out.getvalue() and "exact 25.0%" in out.getvalue()
 
 
 def test_the_first_frame_after_a_resume_shows_the_step_that_it_goes_on_from() -> None:
@@ -76,7 +77,7 @@ def test_the_first_frame_after_a_resume_shows_the_step_that_it_goes_on_from() ->
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (120, BEGIN + f"  {'━' * 24}{'╌' * 6}" + MIDDLE + "  lm_loss 0.02337  exact_accuracy 99.4%  accuracy 99.7%"),
+        (120, BEGIN + f"  {'━' * 32}{'╌' * 8}" + MIDDLE + "  loss 0.02337  exact 99.4%  acc 99.7%"),
         (80, BEGIN + f"  {'━' * 6}{'╌' * 2}" + MIDDLE + "  loss 0.0234  exact 99.4%  acc 99.7%"),
         (60, BEGIN + MIDDLE + "  loss 0.0234  exact 99.4%"),
         (40, BEGIN + MIDDLE),
@@ -206,8 +207,7 @@ def test_a_plain_line_has_everything_once() -> None:
     clock = [0.0]
     work = at_work(clock, deadline=1805.0)
     assert plain(work) == (
-        "step 1,310/1,600  7,200 steps/h  2 min left  lm_loss 0.02337  exact_accuracy 99.4%  accuracy 99.7%; "
-        "session: 30 min left"
+        "step 1,310/1,600  7,200 steps/h  2 min left  loss 0.02337  exact 99.4%  acc 99.7%; session: 30 min left"
     )
     work.phase("evaluating step 1,310: 45%")
     assert plain(work) == "evaluating step 1,310: 45%; session: 30 min left"
@@ -277,5 +277,20 @@ def test_the_last_frame_says_what_is_safe_and_no_phase() -> None:
 
 
 def test_only_watched_numbers_are_shown() -> None:
-    assert numbers({"lm_loss": 1.23456, "x": 2.0}) == "  lm_loss 1.235"
-    assert numbers({"exact_accuracy": 0.99567}) == "  exact_accuracy 99.6%"
+    assert numbers({"lm_loss": 1.23456, "x": 2.0}) == "  loss 1.235"
+    assert numbers({"exact_accuracy": 0.99567}) == "  exact 99.6%"
+
+
+def test_a_line_is_folded_on_a_terminal_that_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def fileno(self) -> int:
+            return 2
+
+    out = Terminal()
+    monkeypatch.setattr("sys.stderr", out)
+    monkeypatch.setattr("os.get_terminal_size", lambda number: os.terminal_size((80, 24)))
+    Lines(0, lambda: 0.0, 30.0).tell("NEW run r at step 0; this store also holds: " + ", ".join(["practice"] * 20))
+    assert 40 < max(map(len, out.getvalue().splitlines())) <= 80

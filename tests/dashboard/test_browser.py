@@ -101,6 +101,29 @@ def test_filters_axes_and_tables_by_keyboard(address: str, visit: Any) -> None:
     expect(page.locator("#curves tbody tr").nth(5)).to_be_visible()
 
 
+def test_the_pace_is_marked_in_even_numbers(address: str, visit: Any) -> None:
+    page = visit().open(address)
+    assert page.evaluate("Relay.marks(32068)") == [0, 10_000, 20_000, 30_000]
+    every = [*(n * 10**power for power in range(6) for n in range(1, 100)), 0.3, 2.4]
+    for most, marks in zip(every, page.evaluate("every => every.map(Relay.marks)", every), strict=True):
+        step = marks[1]
+        assert f"{step:e}"[0] in "125" and marks == pytest.approx([step * place for place in range(len(marks))])
+        assert 3 <= len(marks) <= 6 and marks[-1] <= most < marks[-1] + step, most
+    marks = page.locator("#pace svg text[text-anchor=end].tick").all_text_contents()
+    assert page.evaluate("Relay.marks(Math.max(...Relay.data.sessions.map((row) => row.steps_per_hour)))") == [
+        float(mark.replace(",", "")) for mark in marks if "session" not in mark
+    ]
+
+
+def test_no_room_is_lost_between_a_curve_and_its_legend(address: str, visit: Any) -> None:
+    page = visit().open(address)
+    lowest = "(plot.bbox.top + plot.bbox.height) / devicePixelRatio"
+    below = f"[...Relay.plots.values()].map(({{ plot }}) => plot.height - {lowest})"
+    assert max(page.evaluate(below)) <= 30
+    page.get_by_label("time", exact=True).check()
+    assert min(page.evaluate(below)) > 40, "the day stands below the hour"
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1200, "dark"), (1200, "light")])
 def test_nothing_hinders_anybody(address: str, visit: Any, width: int, scheme: str) -> None:
     page = visit(width, color_scheme=scheme, reduced_motion="reduce").open(address)

@@ -44,6 +44,13 @@ Relay.lanes = (rows, width) => {
   return rest > 0 ? Relay.el("div", {}, picture, Relay.el("p", { class: "quiet" }, `${rest} more accounts are in the table.`)) : picture;
 };
 
+// Three to six even numbers from 0 on, none beyond the largest value.
+Relay.marks = (most) => {
+  const ten = 10 ** Math.floor(Math.log10(most));
+  const step = [0.2, 0.5, 1, 2].map((each) => each * ten).find((each) => most / each < 5);
+  return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, place) => Number((place * step).toPrecision(6)));
+};
+
 // Steps an hour of the newest sessions, one colour a GPU.
 Relay.columns = (data, width) => {
   const rows = data.sessions.filter((row) => row.steps_per_hour !== null).slice(-Math.max(20, Math.floor(width / 9)));
@@ -56,9 +63,9 @@ Relay.columns = (data, width) => {
   const y = (value) => (height - foot) - (height - foot - 12) * value / most;
   const picture = Relay.svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
     "aria-label": `Steps an hour of the newest ${rows.length} sessions, up to ${Relay.int(most)}; the table of sessions tells each.` });
-  for (const part of [0, 0.5, 1]) {
-    picture.append(Relay.svg("line", { x1: left, x2: width, y1: y(part * most), y2: y(part * most), class: "grid" }),
-      Relay.svg("text", { x: left - 6, y: y(part * most) + 4, "text-anchor": "end", class: "tick" }, Relay.int(part * most)));
+  for (const mark of Relay.marks(most)) {
+    picture.append(Relay.svg("line", { x1: left, x2: width, y1: y(mark), y2: y(mark), class: "grid" }),
+      Relay.svg("text", { x: left - 6, y: y(mark) + 4, "text-anchor": "end", class: "tick" }, Relay.number(mark)));
   }
   rows.forEach((row, place) => {
     picture.append(Relay.svg("rect", { x: left + place * step, y: y(row.steps_per_hour), width: broad, height: height - foot - y(row.steps_per_hour), class: colour(row.gpu) },
@@ -152,7 +159,7 @@ Relay.options = (group, members, drawn, holder, readout) => {
     width: Math.max(200, holder.clientWidth), height: 230, legend: { show: false }, padding: [8, 8, 0, 0],
     scales: { x: { time: Relay.state.axis === "time" } },
     axes: [
-      { ...axis, ...(Relay.state.axis === "time" ? {} : { values: (_, marks) => marks.map((mark) => mark.toLocaleString("en")) }) },
+      { ...axis, ...(Relay.state.axis === "time" ? {} : { size: 30, values: (_, marks) => marks.map((mark) => mark.toLocaleString("en")) }) },
       { ...axis, size: 62, values: (_, marks) => marks.map((mark) => (group === "accuracy" ? `${Number((100 * mark).toPrecision(6))} %` : group === "rate" && mark ? mark.toExponential(1) : Relay.number(mark))) },
     ],
     series: [

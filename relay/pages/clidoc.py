@@ -12,8 +12,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from relay.errors import Exit
-
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 TITLE = """# Commands
 `python rotate_accounts.py COMMAND`, which is `trm-relay COMMAND` where the package is installed. Settings are
@@ -22,21 +20,8 @@ also for an error (`relay.error/1`); everything meant for people then goes to st
 
 *This page is written by `python -m relay.pages.clidoc`; a test fails while it is out of date.*
 """
-EXITS = {
-    Exit.OK: "done; for `run`: the target is reached",
-    Exit.BUG: "a bug in this program; the message names the log to send",
-    Exit.USAGE: "the command line is wrong",
-    Exit.BAD_DATA: "checkpoint, ledger or input data is damaged, or the run is halted",
-    Exit.STORAGE_UNREACHABLE: "the storage does not answer, or refuses",
-    Exit.LEASE_HELD: "somebody else is training this run, or this account trains another one",
-    Exit.UPLOAD_FAILED: "the last checkpoint is on this machine only; `push` sends it",
-    Exit.HANDOFF: "clean hand-off, there is more to do",
-    Exit.FENCED: "another session took over while this one was silent",
-    Exit.POLICY: "refused by a provider's rule, or the run is archived or deleted",
-    Exit.BAD_CONFIG: "configuration, environment or address does not fit",
-    Exit.SIGINT: "interrupted",
-    Exit.SIGTERM: "terminated",
-}
+EXITS = """## Exit codes
+[What each means, and what to do](../how-to/troubleshooting.md#exit-codes)."""
 
 Named = tuple[str, Callable[..., Any]]
 
@@ -53,9 +38,7 @@ def commands(app: typer.Typer, prefix: str = "") -> Iterator[Named]:
 
 def page(app: typer.Typer) -> str:
     """The whole page, Markdown."""
-    codes = [f"| {int(code)} | {meaning} |" for code, meaning in EXITS.items()]
-    exits = "\n".join(["## Exit codes", "| code | meaning |", "|---|---|", *codes])
-    return "\n\n".join([TITLE.rstrip(), exits, *(section(name, body) for name, body in commands(app))]) + "\n"
+    return "\n\n".join([TITLE.rstrip(), EXITS, *(section(name, body) for name, body in commands(app))]) + "\n"
 
 
 def section(name: str, body: Callable[..., Any]) -> str:

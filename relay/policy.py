@@ -153,7 +153,7 @@ def check_accounts(
     if provider.accounts_per_owner is None or len(have) < provider.accounts_per_owner:
         return
     again = [
-        f" A forgotten account comes back under its own id: {command(f'register {one}')} LABEL." for one in forgotten
+        f" A forgotten account comes back under its own id: `{command(f'register {one}')} LABEL`." for one in forgotten
     ]
     raise PolicyRefused(
         f"{label!r} would be one account too many: {owner} already has {', '.join(have)} at {provider.title}, which "

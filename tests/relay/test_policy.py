@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from relay.errors import PolicyRefused
 from relay.pages.policydoc import EVIDENCE, PAGE, page
 from relay.policy import STALE_DAYS, Providers, check_accounts, check_supported, shipped
+from relay.text.paragraphs import folded
 
 
 def test_the_shipped_table_has_a_source_and_a_date_for_every_rule() -> None:
@@ -41,6 +42,15 @@ def test_one_account_too_many_is_refused_with_source_date_and_ways_out() -> None
     assert all(part in text for part in ("account_1, account_2", str(kaggle.as_of), kaggle.source, "Instead"))
     check_accounts(shipped().named("slurm"), "Ana", "x", ["a"] * 50)
     check_accounts(kaggle.model_copy(update={"accounts_per_owner": 3}), "Ana", "x", ["a", "b"])
+
+
+def test_a_command_amid_the_refusal_is_kept_whole_and_what_follows_it_is_folded() -> None:
+    kaggle = shipped().named("kaggle")
+    with pytest.raises(PolicyRefused) as error:
+        check_accounts(kaggle, "Ana", "x", ["account_1"], ["account_2"])
+    lines = folded(str(error.value), 80).split("\n")
+    assert any("`python rotate_accounts.py register account_2 LABEL`" in line for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_table_with_an_unknown_field_is_refused() -> None:

@@ -264,7 +264,12 @@ def check_expected(store: Store, expected: str | None, identity: str | None) -> 
 
 
 def _check_stores(stores: Pair, view: View, identity: str | None) -> None:
-    """The run was begun in these two stores, and not copied from others."""
+    """The run was begun in these two stores, and not copied from others.
+
+    identity: the ledger's store, as it was before the view was read. Where that had none, another may have begun both
+    since, the store first.
+    """
+    identity = identity or read_identity(stores.ledger)
     same = stores.checkpoints.address == stores.ledger.address
     checkpoint_identity = identity if same else read_identity(stores.checkpoints)
     for kind, store, is_id, pinned in (

@@ -16,7 +16,7 @@ from relay.runs import identity
 from relay.runs.identity import Opened, begin_run, open_run, require_run
 from relay.runs.pinned import check_config, config_hash, difference
 from relay.runs.storeid import Address, begin_store, parse_address, read_identity
-from storage.base import Exists, Missing, Store
+from storage.base import Exists, Missing, Ref, Store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
@@ -59,6 +59,24 @@ def test_a_store_gets_one_identity_whoever_comes_first() -> None:
     lossy.inner.put(IDENTITY, store.get(store.ref(IDENTITY)))
     lossy.script("get", Missing("not yet"))
     assert begin_store(lossy, QuietRuntime(3)) == read_identity(store)
+
+
+def test_a_run_that_another_begins_while_it_is_opened_is_that_run() -> None:
+    """Found by twenty sessions at once: the store had no identity when it was asked, and a run a moment later."""
+
+    class Late(Wrapper):
+        begun = False
+
+        def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
+            try:
+                return super().get(ref, limit=limit)
+            finally:
+                if not self.begun and ref == self.ref(IDENTITY):
+                    self.begun = True
+                    begin(self.inner, seed=2)
+
+    found = open_run(pair_of(Late(MemoryStore())), "proj", "run_a")
+    assert found and not found.begun and found.view.state.step == 0
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"format":1,"id":"x"}', b"\xff", b"[" * 500, b"x" * 5000])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Trm:
-    """One kind of training; torch is imported only by what needs it."""
+    """Tiny recursive models as the Kind of this command line; torch is imported only by what needs it."""
 
     model: type[BaseModel] = TrainConfig
 

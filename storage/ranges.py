@@ -30,7 +30,7 @@ class Asked:
 
     def checked(self, status: int, content_range: str, data: bytes) -> bytes:
         """The bytes asked for. Raises Unavailable, and what `size` raises."""
-        if status == PART:
+        if status == PART or (status == WHOLE and content_range):  # some small servers send parts with 200
             return self._part(content_range, data)
         if status == WHOLE:
             return self._whole(data)

@@ -19,7 +19,6 @@ from storage import transfer
 from storage.base import (
     Corrupt,
     Denied,
-    Missing,
     QuotaExceeded,
     Ref,
     Store,

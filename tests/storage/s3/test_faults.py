@@ -192,8 +192,9 @@ def test_a_server_that_refuses_wrong_checksums_is_believed(name: str, tmp_path: 
     source = tmp_path / "source"
     source.write_bytes(b"small")
     ref = store.put("small", source)
-    assert store.stat(ref).sha256 == file_digest(source)[1]
-    assert opened(store.address, read_only=True).stat(ref).sha256 is None, "who may not write cannot have tried"
+    stat, reader = store.stat(ref), opened(store.address, read_only=True)
+    assert (stat.sha256, stat.hash_tested) == (file_digest(source)[1], True)
+    assert not reader.stat(ref).hash_tested, "who may not write cannot have tried"
     assert [found.name for found in store.list("")] == ["small"], "the probes are gone"
 
 

@@ -75,6 +75,6 @@ def _contradiction(stat: Stat, first: Arrived, second: Arrived, most: int) -> st
 
 def _bad_link(store: Store, what: str) -> Unavailable:
     return Unavailable(
-        f"the connection to {store.address} is bad: {what}. This is no damage in the store, and nothing was changed. "
-        "Use another network, without a proxy if there is one, then run the same command again."
+        f"the connection to {store.address} is bad: {what}. This proves no damage in the store, and nothing was "
+        "changed. Use another network, without a proxy, then run the same command again."
     )

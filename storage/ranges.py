@@ -14,6 +14,11 @@ _PART = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _BEHIND = re.compile(r"bytes \*/(\d+)")
 
 
+def not_whole(what: str, status: int) -> Unavailable:
+    """The error for an answer to a read of a whole object that is none, although it is no refusal."""
+    return Unavailable(f"{what}: asked for all of it, the answer was status {status}. It is worth trying again.")
+
+
 @dataclass(frozen=True)
 class Asked:
     """One ranged read of at least one byte.

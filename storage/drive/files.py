@@ -13,7 +13,7 @@ from storage.drive import upload
 from storage.drive.client import Client
 from storage.drive.errors import NotAllowed
 from storage.drive.upload import FIELDS, TYPE
-from storage.ranges import WHOLE, Asked
+from storage.ranges import WHOLE, Asked, not_whole
 
 GONE = "trmRelayDeleted"
 """Property of a file that we put into the bin because we may not delete it: to us it is gone."""
@@ -55,10 +55,7 @@ class Files:
         """The whole content."""
         found = self.client.fetch(f"reading {file}", lambda drive: _media(drive, file))
         if found.status != WHOLE:
-            raise Unavailable(
-                f"{self.client.address}: asked for all of {file}, the answer has status {found.status}. It is worth "
-                "trying again."
-            )
+            raise not_whole(f"{self.client.address}: {file}", found.status)
         return found.data
 
     def read_range(self, file: str, start: int, length: int) -> bytes:

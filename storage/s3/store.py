@@ -21,13 +21,12 @@ from storage.contract import (
     Stat,
     StoreError,
     TooLong,
-    Unavailable,
     check_name,
     check_prefix,
     check_ref,
 )
 from storage.memory import read_source
-from storage.ranges import BEHIND_THE_END, WHOLE, Asked
+from storage.ranges import BEHIND_THE_END, WHOLE, Asked, not_whole
 from storage.s3.address import S3Address
 from storage.s3.checksums import Checksums, sha256_of, sha_hex
 from storage.s3.client import Clients
@@ -85,13 +84,10 @@ class S3Store:
         name = check_ref(ref, self.address)
         with s3_errors(self.address, name):
             answer = self._clients.once.get_object(**self._place(name))
-            size, status = answer.get("ContentLength"), _status(answer)
-            if status != WHOLE or size is None:
+            size = answer.get("ContentLength")
+            if _status(answer) != WHOLE or size is None:
                 answer["Body"].close()
-                raise Unavailable(
-                    f"{self.address}: asked for all of {name}, the answer has status {status} and a length of {size}. "
-                    "It is worth trying again."
-                )
+                raise not_whole(f"{self.address}: {name}", _status(answer))
             if limit is not None and size > limit:
                 answer["Body"].close()
                 raise TooLong(f"{self.address}: {name} has {size} bytes, more than the {limit} allowed here.")

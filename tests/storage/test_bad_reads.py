@@ -160,7 +160,7 @@ def test_a_link_that_always_changes_a_good_file_is_blamed_and_not_the_store(
     behind: Behind, tmp_path: Path, how: str
 ) -> None:
     behind.link.alter(CONSISTENT[how](), behind.ref)
-    with pytest.raises(Unavailable, match=r"the connection to .* is bad: .*no damage in the store.*Use another"):
+    with pytest.raises(Unavailable, match=r"the connection to .* is bad: .*proves no damage in the store.*Use another"):
         behind.download(tmp_path)
     assert not (tmp_path / "copy").exists()
     behind.link.proxy.heal()

@@ -1,4 +1,4 @@
-"""An HTTP proxy in front of a server that loses, delays, changes and invents answers, by a script; it knows no store."""
+"""An HTTP proxy that loses, delays, changes and invents the answers of a server, by a script; it knows no store."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ for name in {modules!r}:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_module_opens_with_a_sentence_and_stays_small(path: Path) -> None:
     assert facts(path).doc, "a module opens with one sentence saying what it does and what it does not know"
-    assert facts(path).lines <= 300
+    assert facts(path).lines <= 400
 
 
 def test_functions_stay_short() -> None:

@@ -70,7 +70,7 @@ def restore(state: RunState, route: Route, workload: Workload) -> Restored:
     found: list[tuple[Key, str]] = []
     bad: dict[str, str] = {}
     for checkpoint in reversed(state.undamaged):
-        name = f"step_{checkpoint.step}.e{checkpoint.epoch}"
+        name = folder_of(checkpoint)
         with speaking(route.store, f"Checkpoint {name} could not be read, which proves no damage"):
             try:
                 route.go_on()
@@ -157,7 +157,7 @@ def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
 
 def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: Names) -> Manifest:
     """The verified manifest of a checkpoint. Raises Damaged after two full reads of wrong bytes, StoreError."""
-    if checkpoint.manifest != names.manifest(*checkpoint.key):
+    if not names.is_manifest(checkpoint.manifest, *checkpoint.key):
         raise Damaged("its manifest lies outside its own folder")
     for _ in range(2):
         try:
@@ -173,8 +173,16 @@ def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: 
             f"{checkpoint.manifest}, read twice, has SHA-256 {digest(data)[:16]}… and not {checkpoint.sha256[:16]}…"
         )
     try:
-        step, epoch, base = checkpoint.step, checkpoint.epoch, checkpoint.base
-        manifest = decode(data, project=state.project, run=state.run, step=step, epoch=epoch, base=base)
+        base = state.checkpoint(checkpoint.base) if checkpoint.base else None
+        manifest = decode(
+            data,
+            project=state.project,
+            run=state.run,
+            step=checkpoint.step,
+            epoch=checkpoint.epoch,
+            folder=checkpoint.folder,
+            lender=base.folder if base else None,
+        )
     except BadManifest as error:
         raise Damaged(f"{checkpoint.manifest} is no manifest of this checkpoint") from error
     if manifest.state_hash != checkpoint.state_hash:
@@ -194,10 +202,15 @@ def _load(run: str, workload: Workload, outbox: Outbox, checkpoint: Checkpoint) 
 def _unfit(run: str, checkpoint: Checkpoint, why: str) -> str:
     """Every hash is right, so this is no damage and no reason to go back (P7): this program cannot read it."""
     return (
-        f"Checkpoint step_{checkpoint.step}.e{checkpoint.epoch} is intact, but this program cannot continue it: {why}. "
+        f"Checkpoint {folder_of(checkpoint)} is intact, but this program cannot continue it: {why}. "
         f"Nothing was changed. Most likely a newer version wrote it: upgrade trm-relay and run again. Otherwise begin "
         f"a new run from an older one: {command('fork', run, '--to', f'{run[:60]}_2', '--from-step', 'STEP')}"
     )
+
+
+def folder_of(checkpoint: Checkpoint) -> str:
+    """The name of its folder in the store."""
+    return checkpoint.folder.rstrip("/").rpartition("/")[2]
 
 
 def own_ref(store: Store, key: str, ref: str) -> Ref:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from relay.checkpoints.manifest import MANIFEST, Manifest
+from relay.checkpoints.manifest import Manifest
 from relay.log.state import MAX_RETAINED, Checkpoint, Retired, RunState
-from relay.names import Names
+from relay.names import MANIFEST, Names
 from relay.text.wording import duration
 from storage.base import Stat
 
@@ -111,24 +111,21 @@ def judge_files(
     """
     named = {entry.key: key for key, manifest in manifests.items() for entry in manifest.files}
     named |= {c.manifest: c.key for c in state.retained}
+    folders = {c.folder: c for c in state.retained}
     unverified = [c for c in state.undamaged if c.key not in manifests]
     found = []
     for stat in listed:
         place = names.parse_checkpoint(stat.name)
-        stays = _stays(state, stat.name, place[:2], named) if place else "not a file of a checkpoint: left alone"
+        stays = "" if place else "not a file of a checkpoint: left alone"
+        if place and (checkpoint := folders.get(names.checkpoint(place.step, place.epoch, place.token))):
+            stays = f"retained: {_role(state, checkpoint)}"
+        elif stat.name in named:
+            stays = f"the retained checkpoint of step {named[stat.name][0]:,} names it"
         goes, rule = (False, stays) if stays or not place else _may_go(state, stat, place[:2], now, short_of_space)
         if goes and unverified:
             goes, rule = False, f"nothing may go while the manifest of step {unverified[0].step:,} cannot be verified"
         found.append(FileVerdict(stat, goes, rule))
     return found
-
-
-def _stays(state: RunState, name: str, key: Key, named: Mapping[str, Key]) -> str:
-    """The rule that keeps a checkpoint's file as long as this view holds; empty if none does."""
-    checkpoint = state.checkpoint(key)
-    if checkpoint is not None:
-        return f"retained: {_role(state, checkpoint)}"
-    return f"the retained checkpoint of step {named[name][0]:,} names it" if name in named else ""
 
 
 def _role(state: RunState, checkpoint: Checkpoint) -> str:

@@ -12,10 +12,11 @@ from relay.log.canonical import ZEROS, NotCanonical, digest, dumps, loads
 from relay.log.fields import Digest, Epoch, Id, Name, Step, Strict, Time
 from storage.packages import UPGRADE
 
-USUAL, FORMAT = 3, 4
+USUAL, SHARING, FORMAT = 3, 4, 5
 """The format that is written where nothing needs a newer one, and the newest; all older ones are read as well. Each
-allows fields that a client of the one before would take for damage: 2 a heartbeat's Ref and GPUs, 3 a commit's samples,
-4 (written only where a retained checkpoint shares files) a checkpoint's base."""
+allows what a client of the one before would take for damage: 2 a heartbeat's Ref and GPUs, 3 a commit's samples,
+4 (written only where a retained checkpoint shares files) a checkpoint's base, 5 (only where one lies in a folder with a
+token) such a folder."""
 MAX_BYTES = 256_000
 Kind = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")]
 

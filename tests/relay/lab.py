@@ -52,6 +52,9 @@ class ProcessStore(Wrapper):
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         return self._do("put_if_absent", name, lambda: self.inner.put_if_absent(name, data))
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self._do("put", name, lambda: self.inner.put_new(name, data))
+
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
         return self._do("get", ref, lambda: self.inner.get(ref, limit=limit))
 

@@ -48,6 +48,10 @@ class Full:
                 full.check(name)
                 return self.inner.put(name, data)
 
+            def put_new(self, name: str, data: bytes | Path) -> Ref:
+                full.check(name)
+                return self.inner.put_new(name, data)
+
             def put_if_absent(self, name: str, data: bytes) -> Ref:
                 full.check(name)
                 return self.inner.put_if_absent(name, data)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.damage.harms import HARMS, PICKLE, ZSTD_BOMB
 from tests.damage.scene import BACKENDS, NAMES, OTHER, Scene, content
+from tests.rehash import held
 from tests.relay.toy import hash_of, state_at
 
 FILES = ("state.json", "ema.json", "manifest.json")
@@ -124,6 +125,7 @@ def test_what_reads_one_checkpoint_refuses_a_damaged_one_and_names_it(
     refused = here.command(command, *words, code=65)
     assert HEAD + "state.json" in refused.err
     assert not (here.desk.folder / "export").exists() and not here.picture.store.keys() - content(here.store).keys()
-    older = here.command(command, *words, "--from-step" if command == "fork" else "--step", "20", code=0)
-    assert "20" in older.out
-    assert hash_of(20, state_at(20)) == next(c for c in here.state().retained if c.step == 20).state_hash
+    done = here.command(command, *words, "--from-step" if command == "fork" else "--step", "20", code=0)
+    assert "20" in done.out
+    older = next(c for c in here.state().retained if c.step == 20)
+    assert hash_of(20, state_at(20)) == held(here.store, older)

@@ -20,6 +20,7 @@ from relay.sessions.context import Context, Listener, Outcome, Plan
 from storage.base import Ref, Stat, Unavailable
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
+from tests.rehash import held
 from tests.relay.fake_runtime import Process, World
 from tests.relay.toy import ToyWorkload
 
@@ -197,6 +198,10 @@ class Lab:
 
     def state(self, run: str = RUN) -> RunState:
         return RunLedger(self.shared, PROJECT, run, self.world.process()).read().state
+
+    def held(self, run: str = RUN) -> str:
+        """Hash of the head's state, from its files."""
+        return held(self.shared, self.state(run).head)
 
     def kinds(self) -> list[str]:
         """Kinds of all entries."""

@@ -72,7 +72,7 @@ def test_a_checkpoint_whose_folder_is_taken_goes_to_one_with_a_token(lab: Lab, m
     bob = lab.session("bob", target_steps=40)
     assert lab.run(bob).certified == "exact"
     assert [path.name for path in bob.ctx.outbox.root.glob("step_20*")] == [], "the backup is the newest alone"
-    assert lab.state().head.state_hash == hash_of(40, state_at(40))
+    assert lab.held() == hash_of(40, state_at(40))
 
 
 def test_it_stays_in_its_folder_when_it_is_tried_again(lab: Lab) -> None:

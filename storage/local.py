@@ -66,6 +66,9 @@ class LocalStore:
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         return self._write(name, data, self._link)
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self._write(name, data, self._link)
+
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
         with self._reading(ref) as file:
             size = os.fstat(file).st_size

@@ -1,4 +1,7 @@
-"""Files up and down: in parallel, resumable, verified byte for byte; knows nothing of what a checkpoint is."""
+"""Files up and down: in parallel, resumable, verified byte for byte; knows nothing of what a checkpoint is.
+
+What goes up never replaces other bytes under its key, except what the same call has just sent wrongly.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from storage.contract import Corrupt, Missing, Ref, Store, check_name
+from storage.contract import Corrupt, Exists, Missing, Ref, Store, TooLong, check_name
 from storage.digests import BlockHasher, Digests, HashesBlocks, sharing
 from storage.evidence import Arrived, settled
 from storage.oserrors import os_errors
@@ -63,8 +66,8 @@ def upload(
 ) -> list[Uploaded]:
     """Store the files `folder/name` under `keys[name]` and verify each by the store's own hash or by reading it back.
 
-    What is there already with the same bytes is not sent again. A key must not be named by any entry yet: other bytes
-    under it are replaced. Results are in the order of `keys`. With `workers=1` no thread is started.
+    What is there already with the same bytes is not sent again; other bytes under a key stay, and raise Exists.
+    Results are in the order of `keys`. With `workers=1` no thread is started.
     `progress` is told of whole files and may raise to stop what follows; `sent`, for showing only, also of parts.
     Raises Corrupt if a file twice does not arrive as sent, StoreError if it cannot be read, else the store's errors.
     """
@@ -83,6 +86,35 @@ def upload(
         return done
 
     return in_parallel(one, keys.items(), workers)
+
+
+def create(store: Store, key: str, data: bytes) -> Ref:
+    """Store bytes under a key and read them back; the same bytes may be there already. Raises as `upload`."""
+
+    def holds(ref: Ref) -> bool:
+        try:
+            return store.get(ref, limit=len(data)) == data
+        except TooLong:
+            return False
+
+    send = store.put_new
+    for _ in range(_ATTEMPTS):
+        try:
+            ref = send(key, data)
+        except Exists:
+            ref = store.ref(key)
+            if not holds(ref) and not holds(ref):  # one bad read is no proof
+                raise taken(store, key) from None
+            return ref
+        if holds(ref):
+            return ref
+        send = store.put  # what was just created here is ours
+    raise Corrupt(f"{store.address}: {key} did not arrive as it was sent.")
+
+
+def taken(store: Store, key: str) -> Exists:
+    """Other bytes lie under a key."""
+    return Exists(f"{store.address}: {key} holds something else, which was left as it is.")
 
 
 def download(
@@ -142,12 +174,16 @@ def _upload(store: Store, path: Path, name: str, key: str, progress: Progress, b
         hashing = innermost(store)
         block = hashing.block_of(path.stat().st_size) if isinstance(hashing, HashesBlocks) else None
         known = Digests(path, block, beside=beside)
-        ref = _present(store, key, known)
+        ref, send = _present(store, key, known), store.put_new
         for _ in range(_ATTEMPTS):
             if ref is None:
-                with sharing(known):
-                    sent = store.put(key, path)
-                ref = sent if _same(store, sent, known) else None
+                try:
+                    with sharing(known):
+                        sent = send(key, path)
+                except Exists:  # ours, whose answer was lost, or another writer's
+                    ref = _present(store, key, known)
+                    continue
+                ref, send = sent if _same(store, sent, known) else None, store.put
         size, sha256 = known.whole()
     except OSError as error:
         raise unreadable(path, error) from error
@@ -161,14 +197,16 @@ def _upload(store: Store, path: Path, name: str, key: str, progress: Progress, b
 
 
 def _present(store: Store, key: str, known: Digests) -> Ref | None:
-    """The Ref of `key` if the store has just these bytes there."""
+    """The Ref of `key` if the store has just these bytes there. Raises Exists if it has others."""
     if not store.unique_names:
         return None
     ref = store.ref(key)
     try:
-        return ref if _same(store, ref, known) else None
+        if _same(store, ref, known) or _same(store, ref, known):  # one bad read is no proof
+            return ref
     except Missing:
         return None
+    raise taken(store, key)
 
 
 def _same(store: Store, ref: Ref, known: Digests) -> bool:

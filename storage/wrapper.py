@@ -43,6 +43,9 @@ class Wrapper:
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         return self.inner.put_if_absent(name, data)
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self.inner.put_new(name, data)
+
     def reserve(self, count: int) -> builtins.list[Ref]:
         """As base.Creates, around a store that is one."""
         return cast(Creates, self.inner).reserve(count)

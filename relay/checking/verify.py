@@ -27,9 +27,17 @@ from storage.log import Log
 from storage.slots import listed
 from storage.transfer import hashed
 
+Deep = Callable[[Checkpoint, RunState], None]
+"""Loads a checkpoint whose files are intact. Raises Damaged if they hold another state, BadData if nobody can tell."""
 
-def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda _: None) -> Verification:
-    """Read everything. Damage is reported, not raised; raises BadConfig for an unknown run, StorageUnreachable (69)."""
+
+def verify(
+    ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda _: None, deep: Deep | None = None
+) -> Verification:
+    """Read everything, and load each checkpoint with `deep`.
+
+    Damage is reported, not raised; raises BadConfig for an unknown run, StorageUnreachable (69), and what `deep` does.
+    """
     found, trouble = Verification(), ""
     state: RunState | None = None
     tail = -1
@@ -46,7 +54,7 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
     if state:
         found.incidents[:0] = [Incidental(i.cause, i.text, i.step, i.epoch, i.at) for i in state.incidents]
         _history(ledger, state, found)
-        _checkpoints(ledger, state, store, found, tell)
+        _checkpoints(ledger, state, store, found, tell, deep)
         found.checkpoints = judged(state, found.checkpoints)
     if trouble:
         intact = found.intact if can_fork(ledger) else []
@@ -109,12 +117,20 @@ def _acknowledged(point: Point[Any]) -> range:
 
 
 def _checkpoints(
-    ledger: RunLedger, state: RunState, store: Store, found: Verification, tell: Callable[[str], None]
+    ledger: RunLedger,
+    state: RunState,
+    store: Store,
+    found: Verification,
+    tell: Callable[[str], None],
+    deep: Deep | None,
 ) -> None:
     check = _once(_file)
     for checkpoint in state.retained:
         tell(f"reading step {checkpoint.step:,} ({checkpoint.bytes / 1e6:.1f} MB)")
         checked = _checkpoint(checkpoint, state, store, ledger.names, check)
+        if checked.ok and deep:
+            tell(f"loading step {checkpoint.step:,}")
+            checked = _loaded(checked, checkpoint, state, store, deep)
         if checked.ok or retained(ledger, checkpoint):
             found.checkpoints.append(checked)
 
@@ -155,6 +171,16 @@ def _checkpoint(
         files=tuple(wrong),
         by=made.account if made else "",
     )
+
+
+def _loaded(checked: Checked, checkpoint: Checkpoint, state: RunState, store: Store, deep: Deep) -> Checked:
+    """Whether the files hold the state that the ledger names."""
+    try:
+        with speaking(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
+            deep(checkpoint, state)
+    except Damaged as error:
+        return replace(checked, ok=False, reason=str(error), known=checkpoint.damaged)
+    return replace(checked, loaded=True)
 
 
 def _once(check: Callable[[Store, FileEntry], None]) -> Callable[[Store, FileEntry], None]:

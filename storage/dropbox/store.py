@@ -26,7 +26,7 @@ from storage.contract import (
 )
 from storage.dropbox.client import Client
 from storage.dropbox.place import Place
-from storage.dropbox.upload import BLOCK, SMALL, Upload
+from storage.dropbox.upload import BLOCK, SMALL, Mode, Upload, write_mode
 from storage.ranges import BEHIND_THE_END, Asked
 from storage.source import Source
 
@@ -52,14 +52,7 @@ class DropboxStore:
 
     def put(self, name: str, data: bytes | Path) -> Ref:
         """As base.Store. A file over 8 MiB goes up in parts, and an interrupted one goes on."""
-        self._check_writable(name)
-        path = self._place.path(check_name(name))
-        with Source.of(data) as source, self._explaining_quota():
-            if source.size > SMALL:
-                Upload(self._client, path, source).send()
-            else:
-                self._send(f"writing {name}", path, source.read(0, source.size), "overwrite")
-        return Ref(name)
+        return self._put(name, data, "overwrite")
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         self._check_writable(name)
@@ -67,6 +60,10 @@ class DropboxStore:
         with self._explaining_quota():
             self._send(f"writing {name}", path, data, "add")
         return Ref(name)
+
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        """As base.Store; the same bytes at the path are a success."""
+        return self._put(name, data, "add")
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
         """As base.Store; bytes that differ from Dropbox's hash of them are Unavailable: damaged on the way."""
@@ -140,11 +137,18 @@ class DropboxStore:
             return usage.allocation.get_team().used, usage.allocation.get_team().allocated
         return usage.used, usage.allocation.get_individual().allocated
 
-    def _send(self, what: str, path: str, data: bytes, mode: str) -> None:
-        from dropbox.files import WriteMode
+    def _put(self, name: str, data: bytes | Path, mode: Mode) -> Ref:
+        self._check_writable(name)
+        path = self._place.path(check_name(name))
+        with Source.of(data) as source, self._explaining_quota():
+            if source.size > SMALL:
+                Upload(self._client, path, source, mode).send()
+            else:
+                self._send(f"writing {name}", path, source.read(0, source.size), mode)
+        return Ref(name)
 
-        kind = WriteMode.add if mode == "add" else WriteMode.overwrite
-        self._client.ask(what, lambda sdk: sdk.files_upload(data, path, mode=kind, mute=True))
+    def _send(self, what: str, path: str, data: bytes, mode: Mode) -> None:
+        self._client.ask(what, lambda sdk: sdk.files_upload(data, path, mode=write_mode(mode), mute=True))
 
     def _metadata(self, ref: Ref) -> Any:
         """FileMetadata of an object. Raises Missing, also for a folder."""

@@ -1,13 +1,14 @@
 """Carries a run between a store at home and a machine that shares no storage with it, in pieces.
 
-    python carry.py pack STORE PIECES [--have NAMES] [--head] [--mib 12]   on either side: what the newest entry needs, as PIECES/0000 …
-    python carry.py names STORE                        the checkpoints whose files are all there, one a line
-    python carry.py unpack PIECES STORE                on the other side, once every piece has arrived
+    python carry.py pack STORE PIECES      on either side: what the newest entry needs, as PIECES/0000, 0001, …
+    python carry.py unpack PIECES STORE    on the other side, once every piece has arrived
+    python carry.py names STORE            the checkpoints whose files are all there, with commas
 
 Nothing of the product is imported but its command line. `pack` may run beside a session that trains: entries are only
 ever appended and retained files never change, so it links the store's files first, asks `verify` of that copy which
-checkpoints the newest entry retains, and packs their files except those that the other side has (`--have`), with every
-manifest and everything that is no checkpoint. RELAY_STORE and RUN_NAME are set as for any other command.
+checkpoints the newest entry retains, and packs their files with every manifest and everything that is no checkpoint:
+without those that the other side has (`--have`), or of the newest one alone (`--head`). RELAY_STORE and RUN_NAME are
+set as for any other command; CODE is the checkout.
 """
 
 from __future__ import annotations
@@ -121,7 +122,13 @@ def main() -> None:
     parser.add_argument("--mib", type=float, default=12, help="size of a piece")
     args = parser.parse_args()
     if args.what == "pack":
-        pack(args.source.resolve(), args.target.resolve(), set(args.have.split(",")), not args.head, int(args.mib * 2**20))
+        pack(
+            args.source.resolve(),
+            args.target.resolve(),
+            set(args.have.split(",")),
+            not args.head,
+            int(args.mib * 2**20),
+        )
     elif args.what == "unpack":
         unpack(args.source, args.target.resolve())
     else:

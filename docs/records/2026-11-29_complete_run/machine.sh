@@ -31,7 +31,7 @@ arrive)
     cp "$1"/* "$work/arrived/"
     n=$(ls "$work/arrived" | grep -c '^[0-9]*$') all=$(grep -c '": "' "$work/arrived/digests.json" || true)
     say "$n of $all pieces"
-    [ "$n" = "$all" ] && "$python" "$work/carry.py" unpack "$work/arrived" "$work/store" ;;
+    if [ "$n" = "$all" ]; then "$python" "$work/carry.py" unpack "$work/arrived" "$work/store"; fi ;;
 start)
     account=$1 label=$2 minutes=$3; shift 3
     [ -d "$work/store/runs" ] || [ -n "${FIRST:-}" ] || { say "no store has arrived; FIRST=1 begins the run"; exit 1; }

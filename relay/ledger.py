@@ -140,8 +140,7 @@ class RunLedger:
 
         Raises BadData (65): such a file proves that the entry which began its epoch has been lost.
         """
-        with speaking(checkpoints):
-            seen = max(self._epochs_in(checkpoints), default=(0, ""))
+        seen = self.newest_epoch(checkpoints)
         view = self.read()  # after the listing: whatever the listing shows had its lease by then
         if seen[0] > view.state.epoch:
             raise BadData(
@@ -150,6 +149,11 @@ class RunLedger:
                 f"{view.seq + 1} of {self.names.ledger} from a backup of the storage, or fork from a good checkpoint."
             )
         return view
+
+    def newest_epoch(self, checkpoints: Store) -> tuple[int, str]:
+        """The highest epoch that a listing shows, and the file that shows it; (0, "") without any."""
+        with speaking(checkpoints):
+            return max(self._epochs_in(checkpoints), default=(0, ""))
 
     def check_unused(self, checkpoints: Store) -> None:
         """Before a run begins: no session has left files under its name, which the new one would replace (I8).

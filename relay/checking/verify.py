@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from relay.checking import verdict
+from relay.checking.story import registry_story, story
 from relay.checking.verdict import NOTHING, Verdict
 from relay.checking.verification import REGISTRY, Checked, Incidental, Verification
 from relay.checkpoints.manifest import FileEntry
@@ -15,10 +16,12 @@ from relay.clock import Runtime
 from relay.errors import BadData
 from relay.ledger import RunLedger
 from relay.log.chain import Chain
-from relay.log.reader import Point
+from relay.log.histories import Histories, Walked
+from relay.log.reader import Point, S
 from relay.log.state import Checkpoint, RunState
 from relay.names import Names
 from relay.registry import Registry
+from relay.runs.parted import Part, chosen, parted, row
 from relay.runs.salvage import can_fork, salvage
 from relay.text.trouble import speaking
 from storage.base import Missing, Store
@@ -31,13 +34,15 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
     """Read everything. Damage is reported, not raised; raises BadConfig for an unknown run, StorageUnreachable (69)."""
     found, trouble = Verification(), ""
     state: RunState | None = None
+    parts: list[Part] = []
     tail = -1
     try:
         view = ledger.read()
         state, tail = view.state, view.seq
         tell(f"reading {tail + 1:,} entries")
-        _slots(ledger.chain, tail, found, "entry")
-        ledger.check_epochs(store)
+        walked = _slots(ledger.chain, tail, found, "entry")
+        state, parts = walked.point.state or state, parted(walked)
+        _check_epochs(ledger, store, parts)
     except BadData as error:
         trouble, salvaged = str(error), salvage(ledger)
         if salvaged:
@@ -47,11 +52,22 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
         _history(ledger, state, found)
         _checkpoints(ledger, state, store, found, tell)
         found.checkpoints = judged(state, found.checkpoints)
+        _histories(ledger, parts, store, found, tell)
     if trouble:
         intact = found.intact if can_fork(ledger) else []
         found.incidents += lost(ledger.chain.log, trouble, tail, verdict.hole(ledger.names.run, intact))
     _registry(ledger.store, ledger.chain.runtime, found)
     return found
+
+
+def _check_epochs(ledger: RunLedger, store: Store, parts: Sequence[Part]) -> None:
+    """Raises BadData if a file is of an epoch that none of the run's histories began."""
+    ledger.judge()
+    try:
+        ledger.check_epochs(store)
+    except BadData:
+        if ledger.newest_epoch(store)[0] > max((part.state.epoch for part in parts), default=0):
+            raise
 
 
 def _registry(store: Store, runtime: Runtime, found: Verification) -> None:
@@ -60,18 +76,24 @@ def _registry(store: Store, runtime: Runtime, found: Verification) -> None:
     try:
         view = chain.read()
         tail = view.seq if view else -1
-        _slots(chain, tail, found, REGISTRY)
+        walked = _slots(chain, tail, found, REGISTRY)
+        found.incidents += [registry_story(other) for other in walked.others]
     except BadData as error:
         newest = max(listed(store, chain.log.prefix), default=-1)
         found.incidents += lost(chain.log, str(error), newest, verdict.registry_hole(), REGISTRY)
 
 
-def _slots(chain: Chain[Any], tail: int, found: Verification, cause: str) -> None:
-    """Walk a log; a void slot that a later entry has recorded is known, anything else counts against the run."""
+def _slots(chain: Chain[S], tail: int, found: Verification, cause: str) -> Walked[S]:
+    """Walk a log. A void slot that a later entry has recorded is known, and one of another history is reported with
+    that history; any other counts against the run."""
     damage: dict[int, Incidental] = {}
     recorded: set[int] = set()
-    before = ""
-    for point in chain.walk(tail):
+    before, point = "", Point[S]()
+    histories = Histories(chain.reader)
+    for slot in chain.entries(0, tail + 1):
+        with speaking(chain.store):
+            point = chain.reader.follow(replace(point, damage=()), slot)
+        histories.see(slot, point)
         found.entries += cause != REGISTRY
         for d in point.damage:
             rotted = d.slot < point.seq
@@ -80,9 +102,26 @@ def _slots(chain: Chain[Any], tail: int, found: Verification, cause: str) -> Non
             damage[d.slot] = Incidental(cause, d.text, slot=d.slot, file=chain.log.name(d.slot), by=by, verdict=means)
         recorded.update(_acknowledged(point))
         before = _in_charge(point)
-    for slot, incident in sorted(damage.items()):
-        means = verdict.void_entry(True) if slot in recorded else incident.verdict
-        found.incidents.append(replace(incident, against=slot not in recorded, verdict=means))
+    with speaking(chain.store):
+        walked = histories.walked(point)
+    elsewhere = {seq for other in walked.others for seq in other.seqs}
+    for number, incident in sorted(damage.items()):
+        if number not in elsewhere:
+            means = verdict.void_entry(True) if number in recorded else incident.verdict
+            found.incidents.append(replace(incident, against=number not in recorded, verdict=means))
+    return walked
+
+
+def _histories(
+    ledger: RunLedger, parts: Sequence[Part], store: Store, found: Verification, tell: Callable[[str], None]
+) -> None:
+    """The histories beside the run's own, and which of their checkpoints can still be loaded."""
+    own = parts[0] if parts else None
+    for other in parts[1:]:
+        assert own is not None
+        loading = loadable(ledger, other, own, store, tell)
+        found.incidents.append(story(ledger.names.run, own, other, loading, chosen(own, other)))
+    found.histories = [row(part) for part in parts]
 
 
 def _in_charge(point: Point[Any]) -> str:
@@ -116,6 +155,20 @@ def _checkpoints(
         checked = _checkpoint(checkpoint, state, store, ledger.names, check)
         if checked.ok or retained(ledger, checkpoint):
             found.checkpoints.append(checked)
+
+
+def loadable(
+    ledger: RunLedger, other: Part, own: Part, store: Store, tell: Callable[[str], None] = lambda _: None
+) -> list[Checkpoint]:
+    """Checkpoints that another history retains and the run's own does not, whose files are all intact."""
+    held = {(c.key, c.sha256) for c in own.state.retained}
+    check, found = _once(_file), []
+    for checkpoint in other.state.undamaged:
+        if (checkpoint.key, checkpoint.sha256) not in held:
+            tell(f"reading step {checkpoint.step:,} of history {other.name} ({checkpoint.bytes / 1e6:.1f} MB)")
+            if _checkpoint(checkpoint, other.state, store, ledger.names, check).ok:
+                found.append(checkpoint)
+    return found
 
 
 def quick_look(ledger: RunLedger, state: RunState, store: Store) -> list[Checked]:

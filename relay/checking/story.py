@@ -1,0 +1,120 @@
+"""Words for a ledger that holds more than one history: what happened, what it means, what a person can do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+from typing import Any
+
+from relay.checking.verdict import Verdict
+from relay.checking.verification import HISTORY, REGISTRY, Incidental
+from relay.log.histories import History
+from relay.log.state import Checkpoint
+from relay.runs.parted import Conflict, Part, conflict
+from relay.text.advice import command
+from relay.text.wording import listing
+
+NAMED = 3
+"""Pairs of slots that are named; more are counted."""
+
+
+def story(run: str, own: Part, other: Part, loading: Sequence[Checkpoint], decided: bool) -> Incidental:
+    """A history beside the run's own. `loading`: those of its checkpoints that the run does not hold and that load."""
+    clash = conflict(own, other)
+    against = bool(clash) and not decided
+    told = [parting(own, other)]
+    if decided:
+        told.append("A person has decided that the run goes on without it.")
+    if not against:
+        told += [loads(loading)] if clash.gone else []
+    return Incidental(
+        HISTORY,
+        " ".join(told),
+        slot=other.slots[0].seq,
+        by=listing(other.accounts),
+        against=against,
+        verdict=Verdict(" ".join([*_clashes(clash), loads(loading)]), _advice(run, loading, against)),
+    )
+
+
+def registry_story(other: History[Any]) -> Incidental:
+    """A history of the log that lists a store's runs and accounts; nothing was lost but what its entries entered."""
+    accounts = dict.fromkeys(str(e.change["id"]) for e in other.entries if e.kind in ("account", "status", "forget"))
+    runs = dict.fromkeys(str(e.change["run"]) for e in other.entries if e.kind == "run")
+    entered = [f"account {one}" for one in accounts] + [f"run {one}" for one in runs]
+    return Incidental(
+        REGISTRY,
+        f"{slots_text(other.seqs).capitalize()} of the registry follow from slot {other.after}, but a later entry "
+        f"passed over them. They entered {listing(entered) or 'nothing'}.",
+        slot=other.seqs[0],
+        verdict=Verdict(
+            "An account that was entered or changed there may be missing or as it was before. No run is affected.",
+            f"Compare `{command('accounts list')}` with what you expect, and `register` an account again.",
+        ),
+    )
+
+
+def parting(own: Part, other: Part) -> str:
+    """How the two histories came about, in one or two sentences."""
+    first, after = other.slots[0].seq, other.after
+    if first > after + 1:
+        passed = slots_text(range(after + 1, first))
+        return (
+            f"{slots_text(other.seqs).capitalize()} ({doing(other)}) passed over {passed}, unreadable then and "
+            f"readable now. The run goes on without them."
+        )
+    passing = min((slot.seq for slot in own.slots if slot.seq > after), default=0)
+    return (
+        f"Slot {passing} passed over {slots_text(other.seqs)} ({doing(other)}), unreadable then and readable now. The "
+        f"run goes on without {'it' if len(other.seqs) == 1 else 'them'}."
+    )
+
+
+def doing(part: Part) -> str:
+    """Who wrote it, and the steps that it trained."""
+    who = listing(part.accounts) or "no account"
+    return f"{who}, steps {part.from_step:,} to {part.highest_step:,}" if part.commits else who
+
+
+def loads(checkpoints: Sequence[Checkpoint]) -> str:
+    """Which checkpoints that only another history names can still be loaded."""
+    if not checkpoints:
+        return "No checkpoint that only this history names can be loaded."
+    steps = listing([f"{c.step:,} (epoch {c.epoch})" for c in checkpoints])
+    return f"Its {_plural('checkpoint', checkpoints)} of {_plural('step', checkpoints)} {steps} can be loaded."
+
+
+def _clashes(clash: Conflict) -> list[str]:
+    told = []
+    if clash.gone:
+        steps = listing(dict.fromkeys(f"{one.checkpoint.step:,}" for one in clash.gone))
+        was = "was" if len(clash.gone) == 1 else "were"
+        told.append(f"{_plural('Step', clash.gone)} {steps} {was} durable there and {was} lost to the run.")
+    if clash.epochs:
+        was = "was" if len(clash.epochs) == 1 else "were"
+        told.append(f"{_plural('Epoch', clash.epochs)} {listing(map(str, clash.epochs))} {was} used twice.")
+    for manifest, one, two in clash.keys[:NAMED]:
+        told.append(f"Slots {min(one, two)} and {max(one, two)} both name {manifest.split('/', 3)[-1]}.")
+    if len(clash.keys) > NAMED:
+        told.append(f"{len(clash.keys) - NAMED} more manifests are named twice.")
+    return told
+
+
+def _advice(run: str, loading: Sequence[Checkpoint], against: bool) -> str:
+    if against:
+        return (
+            f"`{command('repair', run)}` shows both histories and lets you choose the one that the run goes on from. "
+            f"It deletes nothing."
+        )
+    return "Nothing."
+
+
+def slots_text(seqs: Sequence[int] | range) -> str:
+    """slot 7; slots 7 to 12; slots 7, 9 and 11"""
+    if len(seqs) == 1:
+        return f"slot {seqs[0]}"
+    together = seqs[-1] - seqs[0] == len(seqs) - 1
+    return f"slots {seqs[0]} to {seqs[-1]}" if together else f"slots {listing(map(str, seqs))}"
+
+
+def _plural(word: str, things: Sized) -> str:
+    return word if len(things) == 1 else f"{word}s"

@@ -13,9 +13,6 @@ from typing import Generic
 from relay.log.entry import Entry
 from relay.log.reader import Point, Reader, S, Slot
 
-JUDGED_FROM_BASE = 5
-"""Entries of this format and newer say themselves what they pass over; older ones left that to the reader."""
-
 
 @dataclass(frozen=True)
 class History(Generic[S]):
@@ -147,4 +144,4 @@ class Histories(Generic[S]):
         if entry.base == before:
             return not same and before in self._base
         follows = (before in own or before in found) and self._base.get(before) == entry.base
-        return same and follows and entry.format < JUDGED_FROM_BASE
+        return same and follows and entry.passed is None

@@ -9,7 +9,7 @@ from relay.checking.verdict import Verdict
 from relay.checking.verification import HISTORY, REGISTRY, Incidental
 from relay.log.histories import History
 from relay.log.state import Checkpoint
-from relay.runs.parted import Conflict, Part, conflict
+from relay.runs.parted import Conflict, Part, conflict, parting, slots_text
 from relay.text.advice import command
 from relay.text.wording import listing
 
@@ -21,9 +21,7 @@ def story(run: str, own: Part, other: Part, loading: Sequence[Checkpoint], decid
     """A history beside the run's own. `loading`: those of its checkpoints that the run does not hold and that load."""
     clash = conflict(own, other)
     against = bool(clash) and not decided
-    told = [parting(own, other)]
-    if decided:
-        told.append("A person has decided that the run goes on without it.")
+    told = [parting(own, other, decided)]
     if not against:
         told += [loads(loading)] if clash.gone else []
     return Incidental(
@@ -51,28 +49,6 @@ def registry_story(other: History[Any]) -> Incidental:
             f"Compare `{command('accounts list')}` with what you expect, and `register` an account again.",
         ),
     )
-
-
-def parting(own: Part, other: Part) -> str:
-    """How the two histories came about, in one or two sentences."""
-    first, after = other.slots[0].seq, other.after
-    if first > after + 1:
-        passed = slots_text(range(after + 1, first))
-        return (
-            f"{slots_text(other.seqs).capitalize()} ({doing(other)}) passed over {passed}, unreadable then and "
-            f"readable now. The run goes on without them."
-        )
-    passing = min((slot.seq for slot in own.slots if slot.seq > after), default=0)
-    return (
-        f"Slot {passing} passed over {slots_text(other.seqs)} ({doing(other)}), unreadable then and readable now. The "
-        f"run goes on without {'it' if len(other.seqs) == 1 else 'them'}."
-    )
-
-
-def doing(part: Part) -> str:
-    """Who wrote it, and the steps that it trained."""
-    who = listing(part.accounts) or "no account"
-    return f"{who}, steps {part.from_step:,} to {part.highest_step:,}" if part.commits else who
 
 
 def loads(checkpoints: Sequence[Checkpoint]) -> str:
@@ -106,14 +82,6 @@ def _advice(run: str, loading: Sequence[Checkpoint], against: bool) -> str:
             f"It deletes nothing."
         )
     return "Nothing."
-
-
-def slots_text(seqs: Sequence[int] | range) -> str:
-    """slot 7; slots 7 to 12; slots 7, 9 and 11"""
-    if len(seqs) == 1:
-        return f"slot {seqs[0]}"
-    together = seqs[-1] - seqs[0] == len(seqs) - 1
-    return f"slots {seqs[0]} to {seqs[-1]}" if together else f"slots {listing(map(str, seqs))}"
 
 
 def _plural(word: str, things: Sized) -> str:

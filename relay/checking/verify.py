@@ -16,8 +16,8 @@ from relay.clock import Runtime
 from relay.errors import BadData
 from relay.ledger import RunLedger
 from relay.log.chain import Chain
-from relay.log.histories import Histories, Walked
-from relay.log.reader import Point, S
+from relay.log.histories import Walked, walk
+from relay.log.reader import Point, S, Slot
 from relay.log.state import Checkpoint, RunState
 from relay.names import Names
 from relay.registry import Registry
@@ -88,12 +88,10 @@ def _slots(chain: Chain[S], tail: int, found: Verification, cause: str) -> Walke
     that history; any other counts against the run."""
     damage: dict[int, Incidental] = {}
     recorded: set[int] = set()
-    before, point = "", Point[S]()
-    histories = Histories(chain.reader)
-    for slot in chain.entries(0, tail + 1):
-        with speaking(chain.store):
-            point = chain.reader.follow(replace(point, damage=()), slot)
-        histories.see(slot, point)
+    before = ""
+
+    def each(slot: Slot, point: Point[S]) -> None:
+        nonlocal before
         found.entries += cause != REGISTRY
         for d in point.damage:
             rotted = d.slot < point.seq
@@ -102,9 +100,9 @@ def _slots(chain: Chain[S], tail: int, found: Verification, cause: str) -> Walke
             damage[d.slot] = Incidental(cause, d.text, slot=d.slot, file=chain.log.name(d.slot), by=by, verdict=means)
         recorded.update(_acknowledged(point))
         before = _in_charge(point)
-    with speaking(chain.store):
-        walked = histories.walked(point)
-    elsewhere = {seq for other in walked.others for seq in other.seqs}
+
+    walked = walk(chain, tail, each)
+    elsewhere = {seq for other in walked.others for seq in other.seqs} | {slot.seq for slot in walked.own}
     for number, incident in sorted(damage.items()):
         if number not in elsewhere:
             means = verdict.void_entry(True) if number in recorded else incident.verdict
@@ -162,13 +160,19 @@ def loadable(
 ) -> list[Checkpoint]:
     """Checkpoints that another history retains and the run's own does not, whose files are all intact."""
     held = {(c.key, c.sha256) for c in own.state.retained}
-    check, found = _once(_file), []
+    intact, found = intact_by(ledger, store), []
     for checkpoint in other.state.undamaged:
         if (checkpoint.key, checkpoint.sha256) not in held:
             tell(f"reading step {checkpoint.step:,} of history {other.name} ({checkpoint.bytes / 1e6:.1f} MB)")
-            if _checkpoint(checkpoint, other.state, store, ledger.names, check).ok:
+            if intact(checkpoint, other.state):
                 found.append(checkpoint)
     return found
+
+
+def intact_by(ledger: RunLedger, store: Store) -> Callable[[Checkpoint, RunState], bool]:
+    """Tells of a checkpoint that a state of the run retains whether every byte of its files is as it was written."""
+    check = _once(_file)
+    return lambda checkpoint, state: _checkpoint(checkpoint, state, store, ledger.names, check).ok
 
 
 def quick_look(ledger: RunLedger, state: RunState, store: Store) -> list[Checked]:

@@ -6,12 +6,14 @@ read a slot, went on from the entry before it, and the slot can be read again. R
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Generic
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any, Generic
 
+from relay.log.chain import Chain
 from relay.log.entry import Entry
 from relay.log.reader import Point, Reader, S, Slot
+from relay.text.trouble import speaking
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Walked(Generic[S]):
     others: tuple[History[S], ...] = ()
     own: tuple[Slot, ...] = ()
     """The slots of the log's own history since it first parted from another one."""
+    digests: tuple[str, ...] = ()
+    """Of the raw bytes of every slot."""
 
 
 class Histories(Generic[S]):
@@ -81,7 +85,7 @@ class Histories(Generic[S]):
         others = self._others()
         after = min((other.after for other in others), default=point.seq)
         own = (self._reader.slot(seq) for seq in sorted(self._own()) if seq > after)
-        return Walked(point, tuple(others), tuple(own))
+        return Walked(point, tuple(others), tuple(own), tuple(self._digests))
 
     def _others(self) -> list[History[S]]:
         """By their first slots."""
@@ -145,3 +149,22 @@ class Histories(Generic[S]):
             return not same and before in self._base
         follows = (before in own or before in found) and self._base.get(before) == entry.base
         return same and follows and entry.passed is None
+
+
+def nothing(slot: Slot, point: Point[Any]) -> None:
+    """What a walk does at each slot by default."""
+
+
+def walk(chain: Chain[S], tail: int, each: Callable[[Slot, Point[S]], None] = nothing) -> Walked[S]:
+    """Read and judge every slot up to `tail`; `each` is told each slot and the point at it, whose damage is its own.
+
+    Raises as `Chain.read` does.
+    """
+    histories, point = Histories(chain.reader), Point[S]()
+    for slot in chain.entries(0, tail + 1):
+        with speaking(chain.store):
+            point = chain.reader.follow(replace(point, damage=()), slot)
+        histories.see(slot, point)
+        each(slot, point)
+    with speaking(chain.store):
+        return histories.walked(point)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relay.log import keeping, usage
+from relay.log import choosing, keeping, usage
 from relay.log.changes import (
     Archive,
     By,
+    Choose,
     Delete,
     Genesis,
     Lease,
@@ -250,7 +251,7 @@ def _check_rest(state: RunState, kind: str) -> None:
     """While a run rests nothing changes it but what ends that; a deleted one is changed by nothing."""
     if state.deleted is not None:
         raise Refused(f"{kind}: the run was deleted")
-    if state.archived is not None and kind not in ("unarchive", "delete"):
+    if state.archived is not None and kind not in ("unarchive", "delete", "choose"):
         raise Refused(f"{kind}: the run is archived")
 
 
@@ -275,6 +276,10 @@ def _delete(state: RunState, change: Delete, by: By) -> RunState:
         raise Refused("delete: the run has not been archived for long enough")
     nothing: dict[str, Any] = {"head": None, "retained": (), "retired": (), "best": None}
     return state.model_copy(update={**nothing, "deleted": by.at})
+
+
+def _choose(state: RunState, change: Choose, by: By) -> RunState:
+    return choosing.choose(_buried(state, change.took_over, by, "choose"), change, by)
 
 
 def _noted_voids(state: RunState, by: By, voids: Sequence[int]) -> RunState:
@@ -318,4 +323,5 @@ _RULES: Mapping[str, Callable[[RunState, Any, By], RunState]] = {
     "archive": _archive,
     "unarchive": _unarchive,
     "delete": _delete,
+    "choose": _choose,
 }

@@ -108,12 +108,14 @@ def first_of(branch: Branch, saved: Saved, folder: Path, config_hash: str, finge
     )
 
 
-def only_here(outbox: Outbox, state: RunState) -> list[Packed]:
-    """Intact checkpoints of the run on this machine that the run does not hold (any more), oldest first."""
-    held = {c.key for c in state.retained} | {r.key for r in state.retired}
+def only_here(outbox: Outbox, state: RunState) -> list[tuple[Outbox, Packed]]:
+    """Intact checkpoints of the run on this machine that the run does not hold (any more), and where each lies; oldest
+    first."""
+    held = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
     mine = (state.run_id, state.config_hash)
-    found = (packed for packed in outbox.all() if packed.key not in held)
-    return [packed for packed in found if (packed.run_id, packed.config_hash) == mine and outbox.intact(packed)]
+    found = [(box, packed) for box in (outbox, outbox.aside) for packed in box.all() if packed.key not in held]
+    intact = ((box, one) for box, one in found if (one.run_id, one.config_hash) == mine and box.intact(one))
+    return sorted(intact, key=lambda here: here[1].key)
 
 
 def _copy(

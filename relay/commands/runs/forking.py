@@ -127,11 +127,12 @@ def copied(
     view = parent.view
     names, run_id = Names(resolved.settings.project, to), app.runtime.token()
     outbox = outbox_of(resolved.home, view.state.run_id)
-    here = {packed.step: packed for packed in only_here(outbox, view.state)}
+    here = {packed.step: (box, packed) for box, packed in only_here(outbox, view.state)}
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
         branch = Branch(target, names, run_id, relay.__version__, Path(scratch), show, change)
         if step in here and step not in {c.step for c in view.state.undamaged}:
-            return copy_unsent(view, here[step], outbox, branch)
+            box, packed = here[step]
+            return copy_unsent(view, packed, box, branch)
         return copy_checkpoint(parent.ledger, view, chosen(view.state, step, here).key, branch)
 
 

@@ -6,8 +6,8 @@ the checkpoints of the other histories are kept for `fork`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from relay.checkpoints.outbox import Outbox
 from relay.checkpoints.packed import Packed
@@ -64,7 +64,7 @@ class Beyond:
     mark: Judged | None = None
     """The newest entry that this machine has read; None if the store still has it."""
     local: tuple[Packed, ...] = ()
-    """This machine's intact checkpoints of later epochs, or of later steps if the mark shows a loss."""
+    """This machine's intact checkpoints that the ledger has named, or that are of a later epoch than it knows."""
     epoch: int = 0
     """A stored file's, if it is later than every history's; else 0."""
     file: str = ""
@@ -147,18 +147,8 @@ def look(
             seen[which] = intact(checkpoint, of)
         return seen[which]
 
-    found = [_history(part, parts[0], loads) for part in parts]
-    epoch, file = ledger.newest_epoch(checkpoints)
-    known = max(part.state.epoch for part in parts)
-    lost_mark = mark if mark and _is_lost(mark, walked) else None
-    beyond = Beyond(
-        lost_mark,
-        tuple(_local(outbox, state, known, lost_mark is not None)),
-        epoch if epoch > known else 0,
-        file if epoch > known else "",
-        hint.seq if hint and hint.seq > tail else None,
-    )
-    return Situation(walked, tuple(found), beyond)
+    found = Situation(walked, tuple(_history(part, parts[0], loads) for part in parts), Beyond())
+    return replace(found, beyond=_beyond(ledger, checkpoints, outbox, mark, hint.seq if hint else None, found))
 
 
 def choose(
@@ -191,7 +181,7 @@ def choose(
     without = [one for one in situation.histories if one is not wanted]
     change = Choose(
         epoch=epoch,
-        others=tuple(_others(without, situation, epoch)),
+        others=tuple(_others(without, situation)),
         kept=tuple(_kept(wanted, without, situation, ledger, checkpoints, epoch)),
         took_over=gone[wanted.part.name],
         why=_why(wanted, without, situation, account),
@@ -227,17 +217,41 @@ def _history(part: Part, own: Part, loads: Callable[[Checkpoint, RunState], bool
 
 def _is_lost(mark: Judged, walked: Walked[RunState]) -> bool:
     """Whether the entry that this machine has read is no longer in its slot."""
-    return mark.seq >= len(walked.digests) or walked.digests[mark.seq] != mark.digest
+    return mark.sure and (mark.seq >= len(walked.digests) or walked.digests[mark.seq] != mark.digest)
 
 
-def _local(outbox: Outbox, state: RunState, known: int, lost: bool) -> Iterable[Packed]:
-    """This machine's checkpoints that the run should hold: of an epoch that no history began, or, where entries are
-    known to be lost, of a step beyond the run's."""
-    held = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
+def _beyond(
+    ledger: RunLedger, checkpoints: Store, outbox: Outbox, mark: Judged | None, hint: int | None, found: Situation
+) -> Beyond:
+    """What shows that the store held more of the run than any history in it does now."""
+    states = [one.part.state for one in found.histories]
+    epoch, file = ledger.newest_epoch(checkpoints)
+    known = max(state.next_epoch - 1 for state in states)
+    later = epoch > known
+    return Beyond(
+        mark if mark and _is_lost(mark, found.walked) else None,
+        tuple(_local(outbox, states)),
+        epoch if later else 0,
+        file if later else "",
+        hint if hint is not None and hint > found.tail else None,
+    )
+
+
+def _local(outbox: Outbox, states: Sequence[RunState]) -> Iterable[Packed]:
+    """This machine's intact checkpoints that the run should hold and that none of its histories does."""
+    own, held = states[0], {key for state in states for key in _held(state)}
+    later = max(state.next_epoch for state in states)
     for packed in outbox.all():
-        mine = (packed.run_id, packed.config_hash) == (state.run_id, state.config_hash) and packed.key not in held
-        if mine and (packed.epoch > known or (lost and packed.step > state.step)) and outbox.intact(packed):
+        missing = packed.run_id == own.run_id and packed.key not in held
+        proves = packed.epoch >= later or (packed.committed and packed.step > own.step)
+        if missing and proves and outbox.intact(packed):
             yield packed
+
+
+def _held(state: RunState) -> Iterable[tuple[int, int]]:
+    yield from (c.key for c in state.retained)
+    yield from (r.key for r in state.retired)
+    yield from (k.key for k in state.kept)
 
 
 def _gone(
@@ -273,10 +287,8 @@ def _read_again(ledger: RunLedger, situation: Situation) -> None:
 def _highest_epoch(situation: Situation) -> int:
     """The highest epoch that the run is known to have used. Raises BadData (65) if no later one can be."""
     beyond = situation.beyond
-    lost = max(0, beyond.mark.seq - situation.tail) if beyond.mark else 0
-    own = situation.own.part.state.epoch
-    known = max(one.part.state.next_epoch - 1 for one in situation.histories)
-    highest = max(known, own + lost, beyond.epoch, *(packed.epoch for packed in beyond.local), 0)
+    here = [packed.epoch for packed in beyond.local] + ([beyond.mark.epoch] if beyond.mark else [])
+    highest = max(*(one.part.state.next_epoch - 1 for one in situation.histories), beyond.epoch, *here)
     if highest > HIGHEST_EPOCH:
         raise BadData(
             f"{beyond.file} is of epoch {highest}, which no session can have begun. Nothing was written. Move that "
@@ -292,13 +304,14 @@ def _end(one: History, situation: Situation) -> Entry:
     return entry
 
 
-def _others(without: Iterable[History], situation: Situation, epoch: int) -> Iterable[Other]:
+def _others(without: Iterable[History], situation: Situation) -> Iterable[Other]:
     beyond = situation.beyond
     for one in without:
         seq, state = _end(one, situation).seq, one.part.state
         yield Other(seq=seq, digest=situation.walked.digests[seq], step=state.step, epoch=state.epoch)
     if beyond.mark:
-        yield Other(seq=beyond.mark.seq, digest=beyond.mark.digest, step=beyond.mark.step, epoch=epoch)
+        mark = beyond.mark
+        yield Other(seq=mark.seq, digest=mark.digest, step=mark.step, epoch=mark.epoch)
 
 
 def _kept(

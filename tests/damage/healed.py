@@ -59,11 +59,13 @@ def heal(
     cleaned: bool = False,
     seconds: Sequence[int] = (50, 60),
     thirds: Sequence[int] = (50, 60, 70),
+    ttl_s: float = 180.0,
 ) -> Healed:
     """The first account's sessions end at steps 20 and 40, the second's at `seconds`, the third's (if any) at `thirds`.
 
     `newest`: the kind of the entry that was unreadable. `cleaned`: the second account's clean-up has deleted what its
     own history no longer retains, so that the other one has no checkpoint left, and the third trained nothing.
+    `ttl_s`: of the leases that are written again.
     """
     desk = Desk(folder / "desk")
     for target in (20, 40):
@@ -77,7 +79,7 @@ def heal(
     if newest == "commit":
         store.delete(store.ref(name(slot + 1)))
     before = decode(raw(store, slot - 1), MACHINE.kinds, slot - 1)
-    after = replay(store, second, on=before, parent=digest(raw(store, slot)[:500]))
+    after = replay(store, second, on=before, parent=digest(raw(store, slot)[:500]), ttl_s=ttl_s)
     _bring(made, store)
     if cleaned:
         retained = {c.key for c in RunState.model_validate_json(json.dumps(after.state)).retained}
@@ -119,7 +121,9 @@ def _bring(files: dict[str, bytes], store: Store) -> None:
         store.put(file, data)
 
 
-def replay(store: Store, entries: list[Entry], *, on: Entry, parent: str, seq: int | None = None) -> Entry:
+def replay(
+    store: Store, entries: list[Entry], *, on: Entry, parent: str, seq: int | None = None, ttl_s: float = 180.0
+) -> Entry:
     """Write entries again as entries of format 3 on another base, with what lies between passed over in silence."""
     state, base = RunState.model_validate_json(json.dumps(on.state)), on.seq
     seq = on.seq + 2 if seq is None else seq
@@ -129,7 +133,7 @@ def replay(store: Store, entries: list[Entry], *, on: Entry, parent: str, seq: i
         if entry.kind == "lease":
             holder = state.holder
             gone = {"epoch": holder.epoch, "reason": SILENT, "seconds": 60.0} if holder else None
-            change["took_over"] = gone
+            change |= {"took_over": gone, "ttl_s": ttl_s}
         by = By(entry.session, entry.account, state.epoch + (entry.kind == "lease"), entry.at)
         state = apply(state, entry.kind, change, by, tuple(range(base + 1, seq)))
         fields = {"format": 3, "seq": seq, "base": base, "parent": parent, "epoch": by.epoch, "change": change}

@@ -1,4 +1,4 @@
-"""A run that a healed slot has parted: verify tells both histories, a person chooses one, and nothing is lost of either."""
+"""A run with two histories after a slot healed: verify shows both, a person chooses one, and neither is lost."""
 
 from __future__ import annotations
 
@@ -86,8 +86,7 @@ def test_verify_tells_of_both_histories(here: Callable[[str], Healed], case: str
     assert other["accounts"] == ["account_2"] and own["epochs"][:2] == list(other["epochs"][:2])[: len(own["epochs"])]
     (told,) = [one for one in found["incidents"] if one["cause"] == "history"]
     assert told["slot"] == run.second[0] and f"slot {run.slot}" in told["text"]
-    steps = [one for one in CASES[case].get("seconds", (50, 60))]
-    assert all(str(step) in told["meaning"] for step in steps)
+    assert all(str(step) in told["meaning"] for step in CASES[case].get("seconds", (50, 60)))
     twice = "used twice" in told["meaning"]
     assert twice == bool(run.third)
     assert ("both name step_60.e4/manifest.json" in told["meaning"]) == (case in ("a release", "a commit"))
@@ -201,10 +200,10 @@ def test_a_living_session_refuses_the_choice(here: Callable[[str], Healed]) -> N
     assert content(run) == before
 
 
-def test_a_session_that_was_gone_is_taken_over_by_the_choice(here: Callable[[str], Healed]) -> None:
-    run = here("before anybody went on")
+def test_a_session_that_was_gone_is_taken_over_by_the_choice(tmp_path: Path) -> None:
+    run = heal(tmp_path, third=False, ttl_s=1.0)
     run.store.delete(run.store.ref(name(run.second[-1])))
-    run.desk("repair", "--run", "r", "--choose", "B", RELAY_LEASE_TTL_S="15")
+    run.desk("repair", "--run", "r", "--choose", "B")
     state = run.state()
     assert state.holder is None and state.links[-1].end == "no sign of life" and state.deaths == 1
 
@@ -222,12 +221,13 @@ def test_who_writes_first_wins_over_the_choice(here: Callable[[str], Healed], mo
 
     def slow(*args: Any, **more: Any) -> Any:
         found = look(*args, **more)
+        monkeypatch.undo()
         another_machine(run.desk)("repair", "--run", "r", "--choose", "B")
         return found
 
     monkeypatch.setattr("relay.commands.runs.repairing.look", slow)
     tail = run.second[-1]
-    run.desk("repair", "--run", "r", "--choose", "A", code=65)
+    assert "written by another session first" in run.desk("repair", "--run", "r", "--choose", "A", code=65).err
     assert run.entry(tail + 1).kind == "choose" and run.state().step == 60
     assert name(tail + 2) not in content(run)
 
@@ -248,7 +248,8 @@ def test_slots_that_do_not_read_the_same_twice_are_not_chosen_from(
     assert f"slot {run.slot}" in refused and "did not read the same twice" in refused
 
 
-def test_a_run_with_one_history_has_nothing_to_repair(desk: Desk) -> None:
+def test_a_run_with_one_history_has_nothing_to_repair(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
     desk.train(20)
     before = {path: path.read_bytes() for path in desk.folder.rglob("*.json")}
     found = desk("repair", "--run", "r", "--json", code=0).json

@@ -40,7 +40,7 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         text = f"{counted(state.deaths, 'session')} ended without a release since the last commit"
         yield Finding("run", False, text, "If they were not killed on purpose, look at sync/logs on those machines.")
     for one in damage:
-        means = verdict.rotted_entry() if one.rotted else verdict.void_entry(False)
+        means = verdict.damaged_slot(one)
         yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
 
 

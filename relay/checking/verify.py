@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from relay.checking import verdict
@@ -16,8 +17,9 @@ from relay.clock import Runtime
 from relay.errors import BadData
 from relay.ledger import RunLedger
 from relay.log.chain import Chain
+from relay.log.entry import NewerFormat
 from relay.log.histories import Walked, walk
-from relay.log.reader import Point, S, Slot
+from relay.log.reader import Damage, Point, S, Slot
 from relay.log.state import Checkpoint, RunState
 from relay.names import Names
 from relay.registry import Registry
@@ -25,9 +27,11 @@ from relay.runs.parted import Part, chosen, parted, row
 from relay.runs.salvage import can_fork, salvage
 from relay.text.trouble import speaking
 from storage.base import Missing, Store
-from storage.log import Log
 from storage.slots import listed
 from storage.transfer import digest
+
+STRAYS = 16
+"""Files beyond a gap that are looked at: more are no accident."""
 
 
 def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda _: None) -> Verification:
@@ -55,7 +59,7 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
         _histories(ledger, parts, store, found, tell)
     if trouble:
         intact = found.intact if can_fork(ledger) else []
-        found.incidents += lost(ledger.chain.log, trouble, tail, verdict.hole(ledger.names.run, intact))
+        found.incidents += lost(ledger.chain, trouble, tail, partial(verdict.hole, ledger.names.run, intact))
     _registry(ledger.store, ledger.chain.runtime, found)
     return found
 
@@ -80,34 +84,56 @@ def _registry(store: Store, runtime: Runtime, found: Verification) -> None:
         found.incidents += [registry_story(other) for other in walked.others]
     except BadData as error:
         newest = max(listed(store, chain.log.prefix), default=-1)
-        found.incidents += lost(chain.log, str(error), newest, verdict.registry_hole(), REGISTRY)
+        found.incidents += lost(chain, str(error), newest, verdict.registry_hole, REGISTRY)
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    """What is wrong with a slot, and who could write it."""
+
+    damage: Damage
+    by: str
+    unreadable: bool
 
 
 def _slots(chain: Chain[S], tail: int, found: Verification, cause: str) -> Walked[S]:
     """Walk a log. A void slot that a later entry has recorded is known, and one of another history is reported with
     that history; any other counts against the run."""
-    damage: dict[int, Incidental] = {}
-    recorded: set[int] = set()
+    wrong: dict[int, _Wrong] = {}
+    recorded: dict[int, bool] = {}
+    was: dict[int, str] = {}
     before = ""
 
     def each(slot: Slot, point: Point[S]) -> None:
         nonlocal before
         found.entries += cause != REGISTRY
         for d in point.damage:
-            rotted = d.slot < point.seq
-            by = damage[d.slot].by if d.slot in damage else before
-            means = verdict.rotted_entry() if rotted else verdict.void_entry(False)
-            damage[d.slot] = Incidental(cause, d.text, slot=d.slot, file=chain.log.name(d.slot), by=by, verdict=means)
+            earlier = wrong.get(d.slot)
+            by = earlier.by if earlier else before
+            wrong[d.slot] = _Wrong(d, by, earlier.unreadable if earlier else slot.entry is None)
+        if slot.entry is not None:
+            was[slot.seq - 1] = slot.entry.parent
         recorded.update(_acknowledged(point))
         before = _in_charge(point)
 
     walked = walk(chain, tail, each)
     elsewhere = {seq for other in walked.others for seq in other.seqs} | {slot.seq for slot in walked.own}
-    for number, incident in sorted(damage.items()):
+    for number, one in sorted(wrong.items()):
         if number not in elsewhere:
-            means = verdict.void_entry(True) if number in recorded else incident.verdict
-            found.incidents.append(replace(incident, against=number not in recorded, verdict=means))
+            means = _means(one, recorded.get(number), was.get(number, ""))
+            against, file = number not in recorded, chain.log.name(number)
+            incident = Incidental(cause, one.damage.text, slot=number, file=file, by=one.by, verdict=means)
+            found.incidents.append(replace(incident, against=against))
     return walked
+
+
+def _means(one: _Wrong, says: bool | None, was: str) -> Verdict:
+    """`says`: whether the entry that passed over the slot is of a format that says so; None if none has."""
+    if one.damage.healed:
+        return verdict.healed()
+    if says is not None:
+        return verdict.passed_over(says)
+    return verdict.rotted_entry(was) if one.damage.rotted else verdict.void_entry(one.unreadable)
 
 
 def _histories(
@@ -140,8 +166,10 @@ def _history(ledger: RunLedger, state: RunState, found: Verification) -> None:
         found.incidents.append(Incidental("history", str(error), against=True, verdict=verdict.history()))
 
 
-def _acknowledged(point: Point[Any]) -> range:
-    return point.entry.voids if point.entry and point.entry.seq == point.seq else range(0)
+def _acknowledged(point: Point[Any]) -> dict[int, bool]:
+    """Slots that this entry passes over, and whether its format says so."""
+    entry = point.entry
+    return dict.fromkeys(entry.voids, entry.passed is not None) if entry and entry.seq == point.seq else {}
 
 
 def _checkpoints(
@@ -272,15 +300,43 @@ def judged(state: RunState, checked: list[Checked]) -> list[Checked]:
     return [replace(c, verdict=of(c)) for c in checked]
 
 
-def lost(log: Log, text: str, tail: int, judged: Verdict, cause: str = "ledger") -> list[Incidental]:
-    """Every empty slot below `tail` by its number; else `text`, which the reading said. Raises StorageUnreachable."""
+def lost(
+    chain: Chain[Any], text: str, tail: int, hole: Callable[[str], Verdict], cause: str = "ledger"
+) -> list[Incidental]:
+    """Every empty slot below `tail` by its number; else `text`, which the reading said. Raises StorageUnreachable.
+
+    `hole`: what an empty slot means, by the SHA-256 that its file had.
+    """
+    log = chain.log
     with speaking(log.store):
         slots = log.gaps(tail)
+        beyond = [seq for seq in listed(log.store, log.prefix) if slots and seq > slots[0]]
+        if beyond and len(beyond) <= STRAYS and not any(_is_entry(chain, seq) for seq in beyond):
+            files = ", ".join(log.name(seq) for seq in beyond)
+            text = f"slot {beyond[0]} is taken, but the slots from {slots[0]} on are empty"
+            means = verdict.stray(files, slots[0] - 1)
+            return [Incidental(cause, text, against=True, slot=beyond[0], file=log.name(beyond[0]), verdict=means)]
+        was = {slot: _parent(chain, slot + 1) for slot in slots if slot + 1 in beyond}
     if not slots:
-        return [Incidental(cause, text, against=True, verdict=judged)]
+        means = hole("") if cause == REGISTRY else verdict.beyond(log.prefix.split("/")[2])
+        return [Incidental(cause, text, against=True, verdict=means)]
     what = "slot {} is empty, but later slots are not: an entry has been lost"
     told = {slot: what.format(slot) + (f". {verdict.oldest_lost()}" if slot == 0 else "") for slot in slots}
     return [
-        Incidental(cause, text, against=True, slot=slot, file=log.name(slot), verdict=judged)
+        Incidental(cause, text, against=True, slot=slot, file=log.name(slot), verdict=hole(was.get(slot, "")))
         for slot, text in told.items()
     ]
+
+
+def _is_entry(chain: Chain[Any], seq: int) -> bool:
+    """Whether a slot holds an entry, of whatever version."""
+    try:
+        return chain.reader.slot(seq).entry is not None
+    except NewerFormat:
+        return True
+
+
+def _parent(chain: Chain[Any], seq: int) -> str:
+    """The SHA-256 that the slot before had, as the entry in this one names it; empty if there is none."""
+    entry = chain.reader.slot(seq).entry
+    return entry.parent if entry else ""

@@ -203,8 +203,8 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
         raise error
     state, settings = found.view.state, resolved.settings
     intact = [c.step for c in quick_look(found.ledger, state, stores.checkpoints) if c.ok]
-    means = verdict.hole(found.names.run, intact if can_fork(found.ledger) else [])
-    yield from checkup.holes(lost(found.ledger.chain.log, str(error), found.view.seq, means))
+    means = partial(verdict.hole, found.names.run, intact if can_fork(found.ledger) else [])
+    yield from checkup.holes(lost(found.ledger.chain, str(error), found.view.seq, means))
     seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
 
 

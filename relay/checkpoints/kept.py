@@ -38,7 +38,7 @@ def _manifest(kept: Kept, state: RunState, store: Store) -> Manifest:
         raise Damaged(f"{kept.manifest} is missing or too long") from error
     if found.sha256 != kept.sha256:
         raise Damaged(f"{kept.manifest}, read twice, is not as it was when it was kept")
-    lenders = {one.key: one.folder for one in (*state.kept, *state.retained)}
+    lenders = {one.key: one.folder for one in state.kept} | {one.key: one.folder for one in state.retained}
     try:
         return decode(
             found.data,

@@ -26,6 +26,5 @@ def choose(state: RunState, change: Choose, by: By) -> RunState:
 
 
 def _check(state: RunState, kept: Kept, epoch: int) -> None:
-    place = Names(state.project, state.run).parse_checkpoint(kept.manifest)
-    if place is None or place[:2] != kept.key or kept.epoch > epoch:
+    if kept.epoch > epoch or not Names(state.project, state.run).is_manifest(kept.manifest, *kept.key):
         raise Refused(f"choose: {kept.manifest!r} is no manifest of step {kept.step} of epoch {kept.epoch}")

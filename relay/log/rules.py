@@ -299,7 +299,8 @@ def _noted_passing(state: RunState, by: By, voids: Sequence[int], passed: Passed
         _check_kept(state, one, voids)
         text = f"step {one.step} of epoch {one.epoch}, passed over in {slots}, is kept"
         state = with_incident(state, by, "step-back", text)
-    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": voids[-1]})
+    begun = max(voids[-1], state.next_epoch - 1 + len(voids))  # the second where a person's choice raised the epoch
+    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": begun})
 
 
 def _check_kept(state: RunState, kept: Kept, voids: Sequence[int]) -> None:

@@ -22,15 +22,15 @@ def story(run: str, own: Part, other: Part, loading: Sequence[Checkpoint], decid
     clash = conflict(own, other)
     against = bool(clash) and not decided
     told = [parting(own, other, decided)]
-    if not against:
-        told += [loads(loading)] if clash.gone else []
+    if not against and clash.gone:
+        told += [*_clashes(clash), loads(loading)]
     return Incidental(
         HISTORY,
         " ".join(told),
         slot=other.slots[0].seq,
         by=listing(other.accounts),
         against=against,
-        verdict=Verdict(" ".join([*_clashes(clash), loads(loading)]), _advice(run, loading, against)),
+        verdict=Verdict(" ".join([*_clashes(clash), loads(loading)]), _advice(run, own, loading, against)),
     )
 
 
@@ -61,10 +61,13 @@ def loads(checkpoints: Sequence[Checkpoint]) -> str:
 
 def _clashes(clash: Conflict) -> list[str]:
     told = []
-    if clash.gone:
-        steps = listing(dict.fromkeys(f"{one.checkpoint.step:,}" for one in clash.gone))
-        was = "was" if len(clash.gone) == 1 else "were"
-        told.append(f"{_plural('Step', clash.gone)} {steps} {was} durable there and {was} lost to the run.")
+    if clash.lost:
+        steps = listing(dict.fromkeys(f"{step:,}" for step in clash.lost))
+        were = "which was" if len(clash.lost) == 1 else "which were"
+        told.append(f"The run no longer holds {_plural('step', clash.lost)} {steps}, {were} durable.")
+    if again := [one for one in clash.gone if one.checkpoint.step not in clash.lost]:
+        steps = listing(dict.fromkeys(f"{one.checkpoint.step:,}" for one in again))
+        told.append(f"The run has trained {_plural('step', again)} {steps} again.")
     if clash.epochs:
         was = "was" if len(clash.epochs) == 1 else "were"
         told.append(f"{_plural('Epoch', clash.epochs)} {listing(map(str, clash.epochs))} {was} used twice.")
@@ -75,13 +78,18 @@ def _clashes(clash: Conflict) -> list[str]:
     return told
 
 
-def _advice(run: str, loading: Sequence[Checkpoint], against: bool) -> str:
-    if against:
-        return (
-            f"`{command('repair', run)}` shows both histories and lets you choose the one that the run goes on from. "
-            f"It deletes nothing."
-        )
-    return "Nothing."
+def _advice(run: str, own: Part, loading: Sequence[Checkpoint], against: bool) -> str:
+    if not against:
+        return "Nothing."
+    advice = (
+        f"`{command('repair', run)}` shows both histories and lets you choose the one that the run goes on from. It "
+        f"deletes nothing."
+    )
+    kept = {(k.key, k.sha256) for k in own.state.kept} & {(c.key, c.sha256) for c in loading}
+    if kept:
+        fork = command("fork", run, "--to", f"{run[:60]}_2", "--from-step", str(max(key[0] for key, _ in kept)))
+        advice += f" Or begin another run from the newest step that is kept: `{fork}`"
+    return advice
 
 
 def _plural(word: str, things: Sized) -> str:

@@ -11,6 +11,7 @@ from relay.checking import verdict
 from relay.checking.story import registry_story, story
 from relay.checking.verdict import NOTHING, Verdict
 from relay.checking.verification import REGISTRY, Checked, Incidental, Verification
+from relay.checkpoints.kept import checkpoint_of
 from relay.checkpoints.manifest import FileEntry
 from relay.checkpoints.restore import Damaged, own_ref, read_manifest, retained
 from relay.clock import Runtime
@@ -65,6 +66,7 @@ def verify(
         _history(ledger, state, found)
         _checkpoints(ledger, state, store, found, tell, deep)
         found.checkpoints = judged(state, found.checkpoints)
+        _kept(ledger, state, store, found)
         _histories(ledger, parts, store, found, tell)
     if trouble:
         intact = found.intact if can_fork(ledger) else []
@@ -143,6 +145,21 @@ def _means(one: _Wrong, says: bool | None, was: str) -> Verdict:
     if says is not None:
         return verdict.passed_over(says)
     return verdict.rotted_entry(was) if one.damage.rotted else verdict.void_entry(one.unreadable)
+
+
+def _kept(ledger: RunLedger, state: RunState, store: Store, found: Verification) -> None:
+    """Checkpoints that the run keeps though its own history did not commit them: none of them is in use."""
+    intact = intact_by(ledger, store)
+    for one in state.kept:
+        why = ""
+        with speaking(store, f"Step {one.step} could not be read, which proves no damage"):
+            try:
+                checkpoint = checkpoint_of(one, state, store)
+                whole = intact(checkpoint, state)
+            except Damaged as error:
+                whole, why = False, f" ({error})"
+        text = f"step {one.step:,} (epoch {one.epoch}) is kept for `fork`; it {'can' if whole else 'cannot'} be loaded"
+        found.incidents.append(Incidental("kept", f"{text}{why}", one.step, one.epoch))
 
 
 def _histories(

@@ -69,13 +69,13 @@ def heal(
     """
     desk = Desk(folder / "desk")
     for target in (20, 40):
-        desk.train(target, *PLAIN)
+        desk.train(target, *PLAIN, UNEVALUATED)
     store = open_store((desk.folder / "relay_store").as_uri())
     ledger = RunLedger(store, PROJECT, "r", QuietRuntime())
     slot = ledger.read().seq - (newest == "commit")
     keep = ("checkpoint.keep_last=2",) if cleaned else ()
-    second, made = _sessions(desk, folder / "second", seconds, "account_2", *keep)
-    later, made_later = _sessions(desk, folder / "third", thirds, "account_3")
+    second, made = _sessions(desk, folder / "second", seconds, "account_2", EVALUATED, *keep)
+    later, made_later = _sessions(desk, folder / "third", thirds, "account_3", UNEVALUATED)
     if newest == "commit":
         store.delete(store.ref(name(slot + 1)))
     before = decode(raw(store, slot - 1), MACHINE.kinds, slot - 1)
@@ -97,7 +97,9 @@ def heal(
     return Healed(desk, store, slot, tuple(range(slot + 1, after.seq + 1)), tuple(range(after.seq + 1, last.seq + 1)))
 
 
-PLAIN = ("evaluation.every_commits=0", "--checkpoint-every", "10", "checkpoint.keep_last=8")
+PLAIN = ("--checkpoint-every", "10", "checkpoint.keep_last=8")
+UNEVALUATED, EVALUATED = "evaluation.every_commits=0", "evaluation.every_commits=1"
+"""The second account evaluates and the others do not, so that no two manifests are the same."""
 
 
 def _sessions(

@@ -44,6 +44,12 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
 
 
+def rolled_back(text: str) -> Iterator[Finding]:
+    """That this machine has seen more of the run than the store holds."""
+    if text:
+        yield Finding("ledger", False, text, code=int(Exit.BAD_DATA))
+
+
 def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> Iterator[Finding]:
     """Records of providers read too long ago, and accounts whose object or person's word is missing."""
     for name in dict.fromkeys(row.provider for row in accounts):

@@ -19,13 +19,14 @@ from relay.log import changes
 from relay.log.changes import By, Choose, Other
 from relay.log.entry import Entry
 from relay.log.histories import Walked, walk
-from relay.log.mark import Judged
+from relay.log.mark import Judged, RolledBack
 from relay.log.passed import MAX_DIGESTS, MAX_KEPT, Kept, Passed
 from relay.log.reader import Point, Reader, hole
 from relay.log.resting import refuse_deleted
 from relay.log.state import Checkpoint, RunState
 from relay.machine.samehost import HostLocks
 from relay.runs.parted import Conflict, Part, chosen, conflict, parted
+from relay.text.advice import command
 from relay.text.trouble import speaking
 from relay.vacancy import Held, held_text, obstacle_of
 from storage.base import Store
@@ -149,6 +150,25 @@ def look(
 
     found = Situation(walked, tuple(_history(part, parts[0], loads) for part in parts), Beyond())
     return replace(found, beyond=_beyond(ledger, checkpoints, outbox, mark, hint.seq if hint else None, found))
+
+
+def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | None) -> str:
+    """What this machine knows that the store no longer holds, by one reading; empty if there is nothing such."""
+    try:
+        outbox.refuse_rolled_back(outbox.all(), view.state)
+    except RolledBack as found:
+        return str(found)
+    if mark is None or not mark.sure:
+        return ""
+    with speaking(ledger.store):
+        held = mark.seq <= view.seq and ledger.chain.reader.read(mark.seq).digest == mark.digest
+    if held:
+        return ""
+    return (
+        f"the store was rolled back: this machine has read slot {mark.seq} (step {mark.step:,}), but the store ends at "
+        f"slot {view.seq} (step {view.state.step:,}) or holds another entry there. "
+        f"`{command('repair', view.state.run)}` shows both"
+    )
 
 
 def choose(

@@ -150,3 +150,22 @@ def test_a_hint_of_a_slot_that_is_gone_ends_with_the_choice(desk: Desk) -> None:
     fresh.train(30)
     assert fresh.status()["head"]["state_hash"] == hash_of(30, state_at(30))
     assert fresh("verify", "--run", "r", "--json").json["ok"]
+
+
+def test_doctor_says_that_a_session_would_be_refused(desk: Desk) -> None:
+    (told,) = [
+        row for row in desk("doctor", "--run", "r", "--json", code=65).json["findings"] if "rolled back" in row["text"]
+    ]
+    assert "step 40" in told["text"] and "step 20" in told["text"]
+    shutil.rmtree(desk.folder / "sync" / "sudoku_pretrain_multiaccount" / "r" / "step_40.e3")
+    for description in (desk.folder / "sync").rglob("step_40.e3.json"):
+        description.unlink()
+    (told,) = [
+        row for row in desk("doctor", "--run", "r", "--json", code=65).json["findings"] if "rolled back" in row["text"]
+    ]
+    assert told_command(told["text"], "repair") == ["repair", "--run", "r"], "by the mark alone"
+    assert not [
+        row
+        for row in another_machine(desk)("doctor", "--run", "r", "--json").json["findings"]
+        if "rolled" in row["text"]
+    ]

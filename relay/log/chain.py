@@ -162,6 +162,25 @@ class Chain(Generic[S]):
         assert view is not None
         return view
 
+    def append_at(self, point: Point[S], kind: str, change: Change, by: By, passed: Passed | None) -> View[S]:
+        """Land one change after `point`, whose entry the caller chose to build on, or not at all.
+
+        Nothing is rebuilt on a later entry: a person chose among what was there. It is written in format 5 in any case,
+        so that it is judged from its own base. Raises Refused (65) if another entry
+        took the slot or the rules say no, Unsettled (74), StorageUnreachable (69: nothing was written).
+        """
+        intent = self.intent()
+        with speaking(self.store):
+            entry = self._compose(point, kind, change, by, intent.nonce, passed)
+            entry = entry.model_copy(update={"format": PASSING})
+            landed = self._attempt(point, entry, intent, lambda: False)
+        if not intent.landed:
+            raise Refused(f"{self.store.address}: slot {entry.seq} was written by another session first.")
+        self._judged, self._known = True, landed
+        view = self._remember(landed)
+        assert view is not None
+        return view
+
     def entries(self, start: int, stop: int) -> Iterator[Slot]:
         """The raw slots start … stop-1, unjudged. Raises as `read` does."""
         for seq in range(start, stop):

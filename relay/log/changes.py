@@ -26,6 +26,7 @@ from relay.log.fields import (
     Text,
     Time,
 )
+from relay.log.passed import MAX_KEPT, Kept
 from relay.log.samples import Samples
 from relay.log.state import MAX_INCIDENTS, Checkpoint, Failure, History, Holder, Incident, Named, Origin, RunState
 
@@ -153,6 +154,33 @@ class Delete(Strict):
     """A run archived for long enough retains nothing any more; nothing follows this entry."""
 
 
+class Other(Strict):
+    """The newest entry of a history that the run goes on without, as it was seen; or of one that is gone."""
+
+    seq: Step
+    digest: Digest
+    """Of its raw bytes."""
+    step: Step
+    epoch: Epoch
+
+
+class Choose(Strict):
+    """A person decides which history the run goes on from: the one that ends in this entry's base.
+
+    Written where a ledger holds several histories, or less than a machine has seen in it.
+    """
+
+    epoch: Epoch
+    """The highest that any of them, or any stored file, is known to have used: none comes again."""
+    others: Annotated[tuple[Other, ...], Field(max_length=64)] = ()
+    """The histories that the run goes on without."""
+    kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
+    """Their checkpoints, for `fork`."""
+    took_over: TookOver | None = None
+    """Set where the chosen history ends in a lease that was never released."""
+    why: Text = ""
+
+
 @dataclass(frozen=True)
 class By:
     """Who makes an entry, and when by the store's clock."""
@@ -163,7 +191,7 @@ class By:
     at: float
 
 
-Change = Genesis | Lease | Commit | Retire | Rewind | Release | Noted | Resume | Archive | Unarchive | Delete
+Change = Genesis | Lease | Commit | Retire | Rewind | Release | Noted | Resume | Archive | Unarchive | Delete | Choose
 
 KINDS: Mapping[str, type[Change]] = {
     "genesis": Genesis,
@@ -177,6 +205,7 @@ KINDS: Mapping[str, type[Change]] = {
     "archive": Archive,
     "unarchive": Unarchive,
     "delete": Delete,
+    "choose": Choose,
 }
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relay.log import keeping, usage
+from relay.log import choosing, keeping, usage
 from relay.log.changes import (
     Archive,
     By,
+    Choose,
     Delete,
     Genesis,
     Lease,
@@ -250,7 +251,7 @@ def _check_rest(state: RunState, kind: str) -> None:
     """While a run rests nothing changes it but what ends that; a deleted one is changed by nothing."""
     if state.deleted is not None:
         raise Refused(f"{kind}: the run was deleted")
-    if state.archived is not None and kind not in ("unarchive", "delete"):
+    if state.archived is not None and kind not in ("unarchive", "delete", "choose"):
         raise Refused(f"{kind}: the run is archived")
 
 
@@ -277,6 +278,10 @@ def _delete(state: RunState, change: Delete, by: By) -> RunState:
     return state.model_copy(update={**nothing, "deleted": by.at})
 
 
+def _choose(state: RunState, change: Choose, by: By) -> RunState:
+    return choosing.choose(_buried(state, change.took_over, by, "choose"), change, by)
+
+
 def _noted_voids(state: RunState, by: By, voids: Sequence[int]) -> RunState:
     if not voids:
         return state
@@ -294,7 +299,8 @@ def _noted_passing(state: RunState, by: By, voids: Sequence[int], passed: Passed
         _check_kept(state, one, voids)
         text = f"step {one.step} of epoch {one.epoch}, passed over in {slots}, is kept"
         state = with_incident(state, by, "step-back", text)
-    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": voids[-1]})
+    begun = max(voids[-1], state.next_epoch - 1 + len(voids))  # the second where a person's choice raised the epoch
+    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": begun})
 
 
 def _check_kept(state: RunState, kept: Kept, voids: Sequence[int]) -> None:
@@ -316,4 +322,5 @@ _RULES: Mapping[str, Callable[[RunState, Any, By], RunState]] = {
     "archive": _archive,
     "unarchive": _unarchive,
     "delete": _delete,
+    "choose": _choose,
 }

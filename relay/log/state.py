@@ -255,8 +255,8 @@ class RunState(Sparing):
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Checkpoints that entries which were passed over may have committed, oldest first."""
     skipped: Annotated[int | None, Field(gt=0, lt=2**53)] = None
-    """The newest slot passed over since the last lease. No epoch is larger than the number of the slot that began it,
-    so an epoch beyond this slot's number is new."""
+    """The highest epoch that slots passed over since the last lease can have begun: mostly the number of the newest of
+    them, for no epoch is larger than the number of the slot that began it, unless a person's choice raised it."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -56,6 +56,12 @@ def iso(moment: float | None) -> str | None:
 def counted(number: int, what: str) -> str:
     """1 commit, 2 commits, 1,000 commits."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def listing(words: Iterable[str]) -> str:
+    """a; a and b; a, b and c."""
+    *first, last = [*words] or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def metric(name: str, value: float, digits: int = 4) -> str:

@@ -1,9 +1,9 @@
 """Writes the golden store: `python -m tests.frozen.write_golden FOLDER`. Shows how tests/data/run_golden was made.
 
 The stored one was written once, by the code of November 2026 (commit 0ab6ad7), and is never written again: it shows
-that later versions read what that version wrote. Almost everything is done by the product's own commands. Where a session
-must die, or must last for hours, the ledger's own functions append its entries. The toy stands for a model, so that the
-whole store is small, and the store's clock can be moved on, so that it covers a month.
+that later versions read what that version wrote. Almost everything is done by the product's own commands. Where a
+session must die, or must last for hours, the ledger's own functions append its entries. The toy stands for a model,
+so that the whole store is small. The store's clock can be moved on, so that it covers a month.
 """
 
 from __future__ import annotations

@@ -270,16 +270,14 @@ def _noted_passing(state: RunState, by: By, voids: Sequence[int], passed: Passed
     for one in passed.kept:
         _check_kept(state, one, voids)
         state = with_incident(state, by, frozen.STEP_BACK, frozen.step_back(one.step, one.epoch, voids))
-    kept, skipped = (*state.kept, *passed.kept)[-MAX_KEPT:], (state.skipped or 0) + len(voids)
-    return state.model_copy(update={"kept": kept, "skipped": skipped})
+    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": voids[-1]})
 
 
 def _check_kept(state: RunState, kept: Kept, voids: Sequence[int]) -> None:
     """Only what those slots can have committed is kept: of this run, of an epoch that began, beyond its step."""
     if kept.slot != voids[-1] or kept.step <= state.step or kept.epoch > state.epoch:
         raise Refused(f"passed over: step {kept.step} of epoch {kept.epoch} cannot have been committed there")
-    place = Names(state.project, state.run).parse_checkpoint(kept.manifest)
-    if place is None or place[:2] != kept.key or not kept.manifest.endswith("/manifest.json"):
+    if not Names(state.project, state.run).is_manifest(kept.manifest, *kept.key):
         raise Refused(f"passed over: {kept.manifest!r} is no manifest of step {kept.step} of epoch {kept.epoch}")
 
 

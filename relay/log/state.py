@@ -27,6 +27,7 @@ from relay.log.fields import (
 )
 from relay.log.frozen import ADDED, MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, MAX_KEPT, OPEN
 from relay.log.passed import Kept
+from relay.names import MANIFEST, folder_name
 
 
 class Named(Sparing):
@@ -54,7 +55,7 @@ class Checkpoint(Sparing):
     step: Step
     epoch: Epoch
     manifest: Exact
-    """Name of the manifest, under checkpoints/<project>/<run>/step_<step>.e<epoch>/."""
+    """Name of the manifest, under checkpoints/<project>/<run>/step_<step>.e<epoch>/, or the same with a token."""
     ref: Exact
     """The store's Ref of the manifest."""
     sha256: Digest
@@ -75,6 +76,16 @@ class Checkpoint(Sparing):
     def key(self) -> tuple[int, int]:
         """(step, epoch): uploaded at most once, never overwritten."""
         return self.step, self.epoch
+
+    @property
+    def folder(self) -> str:
+        """Prefix of its own files: of another folder with its key, none is its."""
+        return self.manifest.removesuffix(MANIFEST)
+
+    @property
+    def aside(self) -> bool:
+        """Whether its folder has a token, which programs before format 5 do not know."""
+        return not self.folder.endswith(f"/{folder_name(*self.key)}/")
 
     @property
     def lends(self) -> bool:
@@ -232,7 +243,8 @@ class RunState(Sparing):
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Checkpoints that entries which were passed over may have committed, oldest first."""
     skipped: Annotated[int | None, Field(gt=0, lt=2**53)] = None
-    """Epochs that slots passed over since the last lease may have begun: the next lease takes none of them."""
+    """The newest slot passed over since the last lease. No epoch is larger than the number of the slot that began it,
+    so an epoch beyond this slot's number is new."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -253,7 +265,7 @@ class RunState(Sparing):
     @property
     def next_epoch(self) -> int:
         """That the next lease takes: no slot that was passed over can have begun it."""
-        return self.epoch + 1 + (self.skipped or 0)
+        return max(self.epoch, self.skipped or 0) + 1
 
     @property
     def link(self) -> Link | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.actor import Actor, Look
@@ -188,9 +189,10 @@ class LedgerJudge:
         from tests.simulation.oracle import sha
 
         step, epoch = key_of(checkpoint)
-        folder = f"{run.prefix}step_{step}.e{epoch}/"
-        raw, where = self.oracle.sky.raw, folder + "manifest.json"
-        self.require(checkpoint["manifest"] == where, f"I3: {checkpoint['manifest']} is elsewhere")
+        raw, where = self.oracle.sky.raw, checkpoint["manifest"]
+        there = re.fullmatch(rf"{run.prefix}step_{step}\.e{epoch}(\.[0-9a-f]{{16}})?/manifest\.json", where)
+        self.require(there is not None, f"I3: {where} is elsewhere")
+        folder = where.removesuffix("manifest.json")
         manifest = raw(where)
         self.require(manifest is not None, f"I3: {where} is named before it is stored")
         self.require(self.oracle.sky.leads_to(checkpoint["ref"], where), f"I3: {where} has another Ref")
@@ -220,7 +222,7 @@ class LedgerJudge:
         """P6: its own files, or those of a checkpoint that its parent entry retains."""
         self.require(name.startswith(run.prefix), f"I3: {name} is not under {run.prefix}")
         step, _, epoch = name.removeprefix(run.prefix).partition("/")[0].removeprefix("step_").partition(".e")
-        key = (int(step), int(epoch))
+        key = (int(step), int(epoch.partition(".")[0]))
         self.require(key == own or key in run.retained, f"P6: {name} belongs to no retained checkpoint")
         self.oracle.sky.summary.faults["borrowed-file"] += key != own
 

@@ -24,7 +24,7 @@ LEDGER = re.compile(r"runs/([^/]+)/([^/]+)/ledger/([0-9]{20})\.json")
 REGISTRY = re.compile(r"registry/ledger/([0-9]{20})\.json")
 HEARTBEAT = re.compile(r"runs/([^/]+)/([^/]+)/heartbeat\.([0-9]+)")
 HISTORY = re.compile(r"runs/[^/]+/[^/]+/history/.+")
-FILE = re.compile(r"checkpoints/([^/]+)/([^/]+)/step_([0-9]+)\.e([0-9]+)/(.+)")
+FILE = re.compile(r"checkpoints/([^/]+)/([^/]+)/step_([0-9]+)\.e([0-9]+)(?:\.[0-9a-f]{16})?/(.+)")
 GRACE_S = 3600.0
 SHORT_S = 600.0
 """A store that was full this long ago still excuses a deletion without grace."""
@@ -174,7 +174,7 @@ class Oracle:
             where
             for kept in run.retained
             if not (run.checkpoint(kept) or {}).get("damaged")
-            and (where := f"{run.prefix}step_{kept[0]}.e{kept[1]}/manifest.json") in run.damaged
+            and (where := (run.checkpoint(kept) or {})["manifest"]) in run.damaged
             and run.damaged[where] < by.began
         ]
         self.require(not unread, f"P8: {name} was deleted although {unread} cannot be verified")

@@ -141,16 +141,22 @@ class Weathered(Wrapper):
         self.sky, self.process, self.actor, self.random, self.delay_s = sky, process, actor, random, delay_s
 
     def put(self, name: str, data: bytes | Path) -> Ref:
+        return self._put(name, data, self.inner.put)
+
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self._put(name, data, self.inner.put_new)
+
+    def _put(self, name: str, data: bytes | Path, put: Callable[[str, bytes | Path], Ref]) -> Ref:
         content = data if isinstance(data, bytes) else data.read_bytes()
 
         def send() -> Ref:
             """As bytes or as a file, as it was asked to; whatever has become of that file."""
             if isinstance(data, bytes):
-                return self.inner.put(name, content)
+                return put(name, content)
             with NamedTemporaryFile() as file:
                 file.write(content)
                 file.flush()
-                return self.inner.put(name, Path(file.name))
+                return put(name, Path(file.name))
 
         return self._do("put", name, send)
 

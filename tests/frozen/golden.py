@@ -1,4 +1,4 @@
-"""The golden store (tests/data/run_golden), unpacked, and its ledgers judged from slot 0 by the rules alone."""
+"""The golden stores (tests/data/run_golden), unpacked, and their ledgers judged from slot 0 by the rules alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from relay import ledger, registry
 from relay.log.canonical import dumps
 from relay.log.changes import By, Refused
@@ -19,19 +17,20 @@ from relay.log.reader import Machine
 
 FOLDER = Path(__file__).parent.parent / "data" / "run_golden"
 PROJECT = "sudoku_pretrain_multiaccount"
-RUNS = ("golden", "branch", "imported", "shared", "gone")
+RUNS = {"store": ("golden", "branch", "imported", "shared", "gone"), "passing": ("golden",)}
+"""Of each archive."""
 
 
-def unpacked(folder: Path) -> Path:
-    """The store, below `folder`."""
-    with tarfile.open(FOLDER / "store.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "store"
+def unpacked(folder: Path, name: str = "store") -> Path:
+    """The store in that archive, below `folder`."""
+    with tarfile.open(FOLDER / f"{name}.tar.xz") as archive:
+        archive.extractall(folder / name, filter="data")
+    return folder / name / "store"
 
 
-def expected() -> dict[str, Any]:
-    """What the version that wrote it made of it, by ledger."""
-    return dict(json.loads((FOLDER / "expected.json").read_text()))
+def expected(name: str = "store") -> dict[str, Any]:
+    """What the version that wrote that archive made of it, by ledger."""
+    return dict(json.loads((FOLDER / "expected.json").read_text())[name])
 
 
 def slots(store: Path, run: str | None) -> list[bytes]:
@@ -54,15 +53,19 @@ class Judged:
 
 
 def judged(raw: list[bytes], machine: Machine[Any]) -> Judged:
-    """From slot 0, without the reader: each state is computed from the one before it and from nothing else."""
-    found, state, base = Judged(), None, -1
+    """From slot 0, without the reader: each state is computed from the one that it builds on and from nothing else.
+
+    An entry builds on the valid one before it, or, where it says what it passes over, on any valid one (format 5).
+    """
+    found, states, last = Judged(), {-1: None}, -1
     for seq, data in enumerate(raw):
         try:
             entry = decode(data, machine.kinds, seq)
+            if entry.base not in states or (entry.passed is None and entry.base != last):
+                raise Refused(f"it builds on slot {entry.base}, not {last}")
             by = By(entry.session, entry.account, entry.epoch, entry.at)
-            if entry.base != base:
-                raise Refused(f"it builds on slot {entry.base}, not {base}")
-            after: BaseModel = machine.apply(state, entry.kind, entry.change, by, tuple(range(base + 1, seq)))
+            before, voids = states[entry.base], tuple(entry.voids)
+            after = machine.apply(before, entry.kind, entry.change, by, voids, entry.passed)
         except (NotAnEntry, Refused):
             found.void.append(seq)
             continue
@@ -70,13 +73,13 @@ def judged(raw: list[bytes], machine: Machine[Any]) -> Judged:
         if computed != dumps(entry.state):
             found.unequal.append(seq)
             continue
-        state, base = machine.parse(entry.state), seq
+        states[seq], last = machine.parse(entry.state), seq
         found.states.append(computed)
     return found
 
 
-def ledgers(store: Path) -> Iterator[tuple[str, list[bytes], Machine[Any]]]:
-    """Each ledger of the store with its name and its rules."""
-    for run in RUNS:
+def ledgers(store: Path, name: str = "store") -> Iterator[tuple[str, list[bytes], Machine[Any]]]:
+    """Each ledger of that archive's store with its name and its rules."""
+    for run in RUNS[name]:
         yield run, slots(store, run), ledger.MACHINE
     yield "registry", slots(store, None), registry.MACHINE

@@ -270,7 +270,7 @@ def write(folder: Path) -> None:
         others(making)
 
 
-def pack(folder: Path, out: Path) -> None:
+def pack(store: Path, out: Path) -> None:
     """The store as one compressed file, the same for the same store."""
 
     def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -281,7 +281,7 @@ def pack(folder: Path, out: Path) -> None:
         return info
 
     with tarfile.open(out, "w:xz", preset=9) as archive:
-        archive.add(folder / "store", "store", filter=plain)
+        archive.add(store, "store", filter=plain)
 
 
 def main() -> None:
@@ -290,14 +290,15 @@ def main() -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     write(folder)
-    pack(folder, folder / "store.tar.xz")
-    print(json.dumps(sizes(folder)))
+    pack(folder / "store", folder / "store.tar.xz")
+    print(json.dumps(sizes(folder / "store", folder / "store.tar.xz")))
 
 
-def sizes(folder: Path) -> Mapping[str, int]:
-    files = [path for path in (folder / "store").rglob("*") if path.is_file()]
-    packed = (folder / "store.tar.xz").stat().st_size
-    return {"files": len(files), "bytes": sum(path.stat().st_size for path in files), "packed": packed}
+def sizes(store: Path, packed: Path) -> Mapping[str, int]:
+    files = [path for path in store.rglob("*") if path.is_file()]
+    return {
+        "files": len(files), "bytes": sum(path.stat().st_size for path in files), "packed": packed.stat().st_size
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

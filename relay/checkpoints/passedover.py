@@ -8,7 +8,8 @@ from contextlib import suppress
 from relay.checkpoints.manifest import MAX_BYTES, BadManifest, decode
 from relay.ledger import RunLedger
 from relay.log.canonical import digest
-from relay.log.passed import MAX_KEPT, Kept
+from relay.log.frozen import MAX_KEPT
+from relay.log.passed import Kept
 from relay.log.state import RunState
 from relay.names import MANIFEST, Names
 from relay.text.trouble import speaking

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.actor import Actor, Look
@@ -43,18 +44,18 @@ class LedgerJudge:
 
     def entry(self, run: Run, seq: int, data: bytes, by: Actor) -> None:
         """One slot was filled."""
-        from tests.simulation.oracle import sha
+        from tests.simulation.oracle import Slot, sha
 
         body = json.loads(data)["body"]
-        kind, before, now = body["kind"], run.state, body["state"]
+        kind, now = body["kind"], body["state"]
         self.oracle.sky.summary.entries += 1
         self.oracle.sky.summary.kinds[kind] += 1
         self.require(seq == len(run.digests), f"I1: slot {seq} was filled after {len(run.digests)} entries")
-        parent = run.digests[-1] if run.digests else "0" * 64
-        self.require(body["parent"] == parent, f"I2: slot {seq} names another parent than slot {seq - 1}")
-        self.require(body["base"] == seq - 1, f"slot {seq} takes slot {seq - 1} for void")
-        self.require(body["nonce"] not in run.nonces, f"P2: the intent of slot {seq} landed twice")
-        run.nonces.add(body["nonce"])
+        self.oracle.passing.entry(run, body, by, "slot")
+        before = run.state
+        twice = run.nonces.get(body["nonce"], -1) in run.chain
+        self.require(not twice, f"P2: the intent of slot {seq} landed twice")
+        run.nonces[body["nonce"]] = seq
         self._epoch(run, body, by)
         if kind == "genesis":
             self._genesis(run, body)
@@ -72,6 +73,7 @@ class LedgerJudge:
             self._halt(before, body)
         run.entries[sha(data)] = seq
         run.digests.append(sha(data))
+        run.slots.append(Slot(body["base"], kind, now, by))
         run.state = now
         if run.steps:
             run.steps[-1] = (run.steps[-1][0], self.oracle.now)
@@ -81,9 +83,10 @@ class LedgerJudge:
         """I4, and one epoch is one process's."""
         before, now = run.state.get("epoch", 0), body["state"]["epoch"]
         if body["kind"] in ("lease", "archive") and run.state.get("holder"):
-            run.taken[before] = f"runs/{run.project}/{run.name}/ledger/{body['seq']:020d}.json"
+            run.taken[before] = run.slot_name(body["seq"])
         if body["kind"] == "lease":
-            self.require(now == before + 1, f"I4: a lease takes epoch {now} after {before}")
+            most = before + body["seq"] - body["base"]  # each slot that it passes over may have been a lease
+            self.require(before < now <= most, f"I4: a lease takes epoch {now} after {before}")
             self.require(now not in run.holders, f"I4: epoch {now} was taken before")
             run.holders[now], run.leased_at[now], by.run = by, self.oracle.now, run.name
             run.strange = run.strange or by.impure != 0
@@ -188,9 +191,10 @@ class LedgerJudge:
         from tests.simulation.oracle import sha
 
         step, epoch = key_of(checkpoint)
-        folder = f"{run.prefix}step_{step}.e{epoch}/"
-        raw, where = self.oracle.sky.raw, folder + "manifest.json"
-        self.require(checkpoint["manifest"] == where, f"I3: {checkpoint['manifest']} is elsewhere")
+        raw, where = self.oracle.sky.raw, checkpoint["manifest"]
+        folder = where.removesuffix("manifest.json")
+        own = rf"{re.escape(run.prefix)}step_{step}\.e{epoch}(\.[0-9a-f]{{16}})?/"
+        self.require(re.fullmatch(own, folder) is not None, f"I3: {where} is elsewhere")
         manifest = raw(where)
         self.require(manifest is not None, f"I3: {where} is named before it is stored")
         self.require(self.oracle.sky.leads_to(checkpoint["ref"], where), f"I3: {where} has another Ref")
@@ -219,8 +223,8 @@ class LedgerJudge:
     def _named(self, run: Run, own: Key, name: str) -> None:
         """P6: its own files, or those of a checkpoint that its parent entry retains."""
         self.require(name.startswith(run.prefix), f"I3: {name} is not under {run.prefix}")
-        step, _, epoch = name.removeprefix(run.prefix).partition("/")[0].removeprefix("step_").partition(".e")
-        key = (int(step), int(epoch))
+        step, epoch = name.removeprefix(run.prefix).partition("/")[0].removeprefix("step_").split(".")[:2]
+        key = (int(step), int(epoch.removeprefix("e")))
         self.require(key == own or key in run.retained, f"P6: {name} belongs to no retained checkpoint")
         self.oracle.sky.summary.faults["borrowed-file"] += key != own
 
@@ -229,6 +233,7 @@ class LedgerJudge:
         before, head = run.state, body["state"]["head"]
         self.require(head["epoch"] == body["epoch"], f"P6: a commit of epoch {body['epoch']} names {key_of(head)}")
         by.committed = head["step"]
+        self.oracle.passing.names(run, body)
         link = before["links"][-1]
         opening = link["commits"] == 0
         known = {(k[0], v) for k, v in run.values.items()}

@@ -17,6 +17,7 @@ from tests.simulation import resting
 from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Fleet, Machine, Order, Pace
 from tests.simulation.oracle import Oracle
+from tests.simulation.reads import draw
 from tests.simulation.reckoning import reckon
 from tests.simulation.stores import MEMORY, STORES
 from tests.simulation.trace import Summary, Trace, Violation
@@ -83,6 +84,8 @@ def _scene(seed: int, on: str, folder: Path, summary: Summary) -> Fleet:
     for order in orders:
         world.at(order.at, lambda one=order: _carry_out(fleet, one))
     _put_away(fleet, world.now, length)
+    for told in draw(seed, sky.reads, world.now, length, fleet.pace):
+        summary.faults[f"bad-{told}"] += 1
     return fleet
 
 

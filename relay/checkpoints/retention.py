@@ -46,7 +46,7 @@ def to_retire(state: RunState, keep: Keep) -> tuple[Key, ...]:
     kept = always | _every(state, good, keep.every, room=ROOM - len(always))
     stale = {c.key for c in state.retained if c.damaged and _beyond(good, c) >= last and c != state.head}
     going = {c.key for c in state.retained if c.key not in kept or c.key in stale}
-    going -= {c.base for c in state.retained if c.base and c.key not in going}
+    going -= {c.base for c in state.retained if c.base and c.key not in going} | {k.base for k in state.kept if k.base}
     return tuple(c.key for c in state.retained if c.key in going)
 
 
@@ -125,6 +125,8 @@ def judge_files(
 
 def _stays(state: RunState, name: str, key: Key, named: Mapping[str, Key]) -> str:
     """The rule that keeps a checkpoint's file as long as this view holds; empty if none does."""
+    if key in {k for one in state.kept for k in (one.key, one.base)}:
+        return "kept: an entry that was passed over may have committed it"
     checkpoint = state.checkpoint(key)
     if checkpoint is not None:
         return f"retained: {_role(state, checkpoint)}"

@@ -20,6 +20,8 @@ class Judged(Strict):
 
     seq: Step
     digest: Digest
+    step: Step = 0
+    """The training step that its state has; for people."""
 
 
 class Mark(Protocol):

@@ -128,6 +128,8 @@ class Actor:
     """Names that a listing has shown it, and when last."""
     listed_at: dict[str, float] = field(default_factory=dict)
     """When it last listed what is under a prefix."""
+    connections: int = 0
+    """Fresh ones that it has opened."""
     misread_at: float = float("-inf")
     """When it was last given something else than what a store holds."""
     trained_at: list[tuple[float, int]] = field(default_factory=list)

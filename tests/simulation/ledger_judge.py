@@ -53,7 +53,7 @@ class LedgerJudge:
         self.require(seq == len(run.digests), f"I1: slot {seq} was filled after {len(run.digests)} entries")
         self.oracle.passing.entry(run, body, by, "slot")
         before = run.state
-        twice = run.nonces.get(body["nonce"], -1) in run.chain
+        twice = body["nonce"] in run.nonces and run.nonces[body["nonce"]] in run.chain_at(body["base"])
         self.require(not twice, f"P2: the intent of slot {seq} landed twice")
         run.nonces[body["nonce"]] = seq
         self._epoch(run, body, by)
@@ -73,7 +73,7 @@ class LedgerJudge:
             self._halt(before, body)
         run.entries[sha(data)] = seq
         run.digests.append(sha(data))
-        run.slots.append(Slot(body["base"], kind, now, by))
+        run.slots.append(Slot(body["base"], kind, body["nonce"], now, by))
         run.state = now
         if run.steps:
             run.steps[-1] = (run.steps[-1][0], self.oracle.now)
@@ -85,8 +85,10 @@ class LedgerJudge:
         if body["kind"] in ("lease", "archive") and run.state.get("holder"):
             run.taken[before] = run.slot_name(body["seq"])
         if body["kind"] == "lease":
-            most = before + body["seq"] - body["base"]  # each slot that it passes over may have been a lease
-            self.require(before < now <= most, f"I4: a lease takes epoch {now} after {before}")
+            most = body["seq"] - max(  # each slot that was passed over may have been a lease
+                (seq for seq in run.chain_at(body["base"]) if run.slots[seq].kind in ("lease", "genesis")), default=0
+            )
+            self.require(before < now <= before + most, f"I4: a lease takes epoch {now} after {before}")
             self.require(now not in run.holders, f"I4: epoch {now} was taken before")
             run.holders[now], run.leased_at[now], by.run = by, self.oracle.now, run.name
             run.strange = run.strange or by.impure != 0

@@ -45,6 +45,7 @@ class Slot:
 
     base: int
     kind: str
+    nonce: str
     state: dict[str, Any]
     by: Actor
 
@@ -100,8 +101,12 @@ class Run:
 
     @property
     def chain(self) -> set[int]:
-        """The slots that count, from the newest one down along what each builds on."""
-        found, slot = set(), len(self.slots) - 1
+        """The slots that count."""
+        return self.chain_at(len(self.slots) - 1)
+
+    def chain_at(self, slot: int) -> set[int]:
+        """Those that count for whoever builds on this one: it, and down along what each builds on."""
+        found = set()
         while slot >= 0:
             found.add(slot)
             slot = self.slots[slot].base
@@ -182,7 +187,7 @@ class Oracle:
         before, accounts = set(log.state.get("accounts", ())), set(body["state"]["accounts"])
         self.require(accounts >= before, f"registry slot {seq} has lost {before - accounts}")
         log.digests.append(sha(data))
-        log.slots.append(Slot(body["base"], body["kind"], body["state"], by))
+        log.slots.append(Slot(body["base"], body["kind"], body["nonce"], body["state"], by))
         log.state, self.accounts = body["state"], accounts
 
     def _stored(self, run: Run, key: Key, name: str, old: bytes | None, new: bytes, by: Actor) -> None:

@@ -101,7 +101,7 @@ class PassingJudge:
         key, mine = _head(body["state"]), body["nonce"]
         for seq, slot in enumerate(run.slots):
             if slot.kind == "commit" and _head(slot.state) == key:
-                again = run.nonces.get(mine) == body["seq"] and slot.by is run.holders[key[1]] and seq not in run.chain
+                again = slot.nonce == mine and seq not in run.chain_at(body["base"])
                 self.require(again, f"P6: step_{key[0]}.e{key[1]} is named by slot {seq} and by slot {body['seq']}")
 
     def deleted(self, run: Run, key: Key, name: str) -> None:

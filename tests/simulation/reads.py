@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from tests.simulation.fleet import Pace
 
 Kind = Literal["silent", "cut", "flipped", "flickering", "old", "ahead"]
+Target = Literal["slot", "two slots", "hint", "file", "sign", "beside"]
 SLOT = re.compile(r"(runs/[^/]+/[^/]+/ledger/|registry/ledger/)[0-9]{20}\.json")
 HINT = re.compile(r"(runs/[^/]+/[^/]+/ledger|registry/ledger)\.hint")
 SIGN = re.compile(r"runs/[^/]+/[^/]+/(heartbeat|stop)\.[0-9]+")
 BESIDE = re.compile(r"runs/[^/]+/[^/]+/history/.+|accounts/.+")
-LIKELY = 0.25
-"""The share of worlds in which something is read wrongly."""
+LIKELY = 0.15
+"""The share of the usual worlds in which something is read wrongly."""
 FRAMED = b"\n"
 
 
@@ -65,7 +66,7 @@ class Plan:
     """A spell that begins with an entry, on the slot that this has taken or beside it."""
 
     kind: Kind
-    target: Literal["slot", "two slots", "hint", "file"]
+    target: Target
     of: str
     """The kind of that entry; empty for any …"""
     nth: int
@@ -119,8 +120,7 @@ def _spell(plan: Plan, slot: str, now: float) -> Spell:
     names = {
         "slot": [slot],
         "two slots": [f"{folder}/{n:020d}.json" for n in (seq - 1, seq) if n >= 0],
-        "hint": [f"{folder}.hint"],
-    }[plan.target]
+    }.get(plan.target, [f"{folder}.hint"])
     what = re.compile("|".join(re.escape(name) for name in names))
     return Spell(plan.kind, what, now, now + plan.lasts, plan.machine, plan.connection, plan.share)
 
@@ -172,22 +172,25 @@ def _files(share: float) -> re.Pattern[str]:
     return re.compile(rf"checkpoints/[^/]+/[^/]+/step_[^/]+/{part}")
 
 
-TARGETS = ("slot", "slot", "slot", "two slots", "hint", "file", "file", "sign", "beside")
+TARGETS: tuple[Target, ...] = ("slot", "slot", "slot", "two slots", "hint", "file", "file", "sign", "beside")
 KINDS: dict[str, tuple[Kind, ...]] = {
     "hint": ("old", "old", "ahead", "cut", "flipped", "silent"),
-    "sign": ("old", "silent"),
+    "sign": ("old", "old", "old", "silent"),
 }
 """What befalls them; all else:"""
-USUAL: tuple[Kind, ...] = ("cut", "flipped", "flickering", "silent")
+USUAL: tuple[Kind, ...] = ("cut", "cut", "flipped", "flipped", "flickering", "silent")
 
 
-def draw(seed: int, reads: Reads, begin: float, length: float, pace: Pace) -> Iterator[str]:
+def draw(seed: int, reads: Reads, begin: float, length: float, pace: Pace, often: bool) -> Iterator[str]:
     """Fill a world's bad reads, from a stream of chance of their own: all else of a seed stays as it was."""
     random = Random(f"reads {seed}")
-    if random.random() >= LIKELY:
+    if often:
+        targets = [(target, ("", nth)) for nth in range(3, 60) if random.random() < 0.2 for target in _with(random)]
+    elif random.random() < LIKELY:
+        targets = [(random.choice(TARGETS), _entry(random)) for _ in range(random.choice((1, 2, 2, 4)))]
+    else:
         return
-    for _ in range(random.choice((1, 2, 2, 4))):
-        target = random.choice(TARGETS)
+    for target, (of, nth) in targets:
         kind = random.choice(KINDS.get(target, USUAL))
         machine = random.choice((None, "m0", "m1", "m2"))
         lasts = random.choice((20.0, 2 * pace.ttl_s + 30.0, 10 * pace.ttl_s, 4 * 3600.0, 12 * 3600.0))
@@ -197,7 +200,16 @@ def draw(seed: int, reads: Reads, begin: float, length: float, pace: Pace) -> It
             what = SIGN if target == "sign" else BESIDE
             reads.spells.append(Spell(kind, what, at, at + lasts, machine, connection, share))
         else:
-            of, most = random.choice((("release", 3), ("commit", 8), ("lease", 3), ("", 20)))
-            nth = random.randrange(1, most + 1) + 2 * (of == "")  # the world begins with two entries
             reads.plans.append(Plan(kind, target, of, nth, lasts, machine, connection, share))
         yield f"{target}-{kind}".replace(" ", "-")
+
+
+def _entry(random: Random) -> tuple[str, int]:
+    """An entry of a world: its kind, and which of that kind."""
+    of, most = random.choice((("release", 3), ("commit", 8), ("lease", 3), ("", 20)))
+    return of, random.randrange(1, most + 1) + 2 * (of == "")  # the world begins with two entries
+
+
+def _with(random: Random) -> tuple[Target, ...]:
+    """What goes wrong with one entry, where much does."""
+    return random.choice((("slot",), ("slot",), ("two slots",), ("two slots",), ("hint", "slot"), ("file",), ("sign",)))

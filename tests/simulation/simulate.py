@@ -44,11 +44,18 @@ def sharing(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> S
     return play(seed, mutation, on, shares=True)[0]
 
 
-def play(seed: int, mutation: Mutate = nullcontext, on: str = MEMORY, shares: bool = False) -> tuple[Summary, Trace]:
+def misreading(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> Summary:
+    """The same seed, where much is read wrongly."""
+    return play(seed, mutation, on, misreads=True)[0]
+
+
+def play(
+    seed: int, mutation: Mutate = nullcontext, on: str = MEMORY, shares: bool = False, misreads: bool = False
+) -> tuple[Summary, Trace]:
     """As `simulate`, with the trace of all actions."""
     summary = Summary(store=on, seeds=1)
     with tempfile.TemporaryDirectory(dir=_fast_disk()) as folder, mutation():
-        fleet = _scene(seed, on, Path(folder), summary)
+        fleet = _scene(seed, on, Path(folder), summary, misreads)
         fleet.pace.table_every = Random(f"tables {seed}").choice((1, 2, 4)) * fleet.pace.every_steps if shares else 0
         try:
             with disks_of(fleet), mock.patch.object(rules, "MAX_LINKS", 6):
@@ -65,7 +72,7 @@ def play(seed: int, mutation: Mutate = nullcontext, on: str = MEMORY, shares: bo
     return summary, fleet.trace
 
 
-def _scene(seed: int, on: str, folder: Path, summary: Summary) -> Fleet:
+def _scene(seed: int, on: str, folder: Path, summary: Summary, misreads: bool) -> Fleet:
     random = Random(f"scene {seed}")
     world = World(seed)
     trace = Trace(seed, world.now, on)
@@ -84,7 +91,9 @@ def _scene(seed: int, on: str, folder: Path, summary: Summary) -> Fleet:
     for order in orders:
         world.at(order.at, lambda one=order: _carry_out(fleet, one))
     _put_away(fleet, world.now, length)
-    for told in draw(seed, sky.reads, world.now, length, fleet.pace):
+    if misreads:
+        _crowd(fleet, world.now, length)
+    for told in draw(seed, sky.reads, world.now, length, fleet.pace, misreads):
         summary.faults[f"bad-{told}"] += 1
     return fleet
 
@@ -149,6 +158,16 @@ def _after_a_halt(random: Random, begin: float, length: float, pace: Pace) -> It
         return
     for number, (share, verb) in enumerate(((0.5, "run"), (1.0, "run"), (1.5, "resume"), (1.6, "run")), 500):
         yield Order(number, begin + share * length, random.randrange(3), random.choice(ACCOUNTS), 0, verb, 1800.0)
+
+
+def _crowd(fleet: Fleet, begin: float, length: float) -> None:
+    """Where much is read wrongly, more people come by, so that somebody reads it."""
+    random = Random(f"crowd {fleet.seed}")
+    for number in range(700, 700 + random.choice((4, 8))):
+        at = begin + random.uniform(0.0, length) + random.choice((0.0, 0.0, 1800.0, 2 * 3600.0))
+        verb = random.choice(("run", "run", "run", "run", "register", "verify", "push"))
+        order = Order(number, at, random.randrange(3), random.choice(ACCOUNTS), random.randrange(4), verb, 7200.0)
+        fleet.world.at(at, lambda one=order: _carry_out(fleet, one))
 
 
 def _put_away(fleet: Fleet, begin: float, length: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -258,6 +259,13 @@ class Weathered(Wrapper):
         shown = self._aged(prefix, after, listed)
         self.actor.has_listed(prefix, (stat.name for stat in shown), self.sky.world.now)
         return iter(shown)
+
+    def fresh(self) -> Weathered:
+        """The same on a connection of its own."""
+        other = copy(self)
+        self.actor.connections += 1
+        other.connection = self.actor.connections
+        return other
 
     def _name(self, ref: Ref) -> str:
         return str(ref) if self.unique_names else self.sky.shelf.name(ref)

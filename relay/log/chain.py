@@ -14,7 +14,7 @@ from relay.errors import BadData, StorageUnreachable, UploadFailed
 from relay.log.canonical import digest
 from relay.log.changes import By, Refused
 from relay.log.entry import PASSING, Entry, NotAnEntry, encode
-from relay.log.mark import Judged, Mark, NoMark
+from relay.log.mark import Judged, Mark, NoMark, RolledBack
 from relay.log.passed import Passed
 from relay.log.passing import Prover
 from relay.log.reader import Damage, Machine, Point, Reader, S, Slot, hole, no_entry
@@ -194,27 +194,26 @@ class Chain(Generic[S]):
     def _marked(self, tail: int) -> Point[S]:
         """Where judging begins: this machine's mark, or JUDGED slots below the tail.
 
-        Raises BadData (65) if the mark shows that the log was rolled back: it lies beyond the tail, or in its slot is
-        another entry than the one that this machine has read there.
+        Raises RolledBack (65) if the mark lies beyond the tail, or its slot holds another entry than this machine has
+        read there.
         """
         judged = self.mark.recall()
-        point = None
-        if judged is not None:
-            point = self.reader.claimed(judged.seq) if judged.seq <= tail else None
-            if judged.seq > tail or (point is not None and point.digest != judged.digest):
-                raise BadData(self._rolled_back(judged, tail))
-        if judged and point and judged.seq >= tail - JUDGED:
+        point = self.reader.claimed(judged.seq) if judged and judged.seq <= tail else None
+        if judged and judged.sure and (judged.seq > tail or (point and point.digest != judged.digest)):
+            raise self._rolled_back(judged, tail)
+        if judged and point and point.digest == judged.digest and judged.seq >= tail - JUDGED:
             return point
         return self.reader.newest(tail - JUDGED) if tail > JUDGED else Point()
 
-    def _rolled_back(self, judged: Judged, tail: int) -> str:
+    def _rolled_back(self, judged: Judged, tail: int) -> RolledBack:
         state = self.reader.newest(tail).state if tail >= 0 else None
         step = self.machine.step_of(state) if state is not None else 0
-        return (
+        text = (
             f"{self.store.address}: {self.log.prefix} was rolled back. This machine has read its entry {judged.seq} "
             f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,}). Nothing was written. "
             f"Restore the newer files if somebody has them, or look at both with `{command('repair')}`."
         )
+        return RolledBack(text, judged, tail)
 
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
         """Forward slot by slot from where the intent was tried, looking for it: it may have landed unseen."""
@@ -278,7 +277,8 @@ class Chain(Generic[S]):
 
     def _keep_mark(self, entry: Entry, state: S) -> None:
         """Remember on this machine how far the log has come: a store that shows less later was rolled back."""
-        self.mark.keep(Judged(seq=entry.seq, digest=digest(encode(entry)), step=self.machine.step_of(state)))
+        step = self.machine.step_of(state)
+        self.mark.keep(Judged(seq=entry.seq, digest=digest(encode(entry)), step=step, epoch=entry.epoch))
 
     def _remember(self, point: Point[S]) -> View[S] | None:
         if point.seq > self._known.seq:

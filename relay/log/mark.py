@@ -8,8 +8,9 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from relay.log.canonical import dumps
-from relay.log.fields import Digest, Step, Strict
+from relay.errors import BadData
+from relay.log.canonical import digest, dumps
+from relay.log.fields import Digest, Epoch, Step, Strict
 from relay.machine.wholefile import write_whole
 
 MAX_BYTES = 1_000
@@ -21,7 +22,33 @@ class Judged(Strict):
     seq: Step
     digest: Digest
     step: Step = 0
-    """The training step that its state has; for people."""
+    """The training step that its state has."""
+    epoch: Epoch = 0
+    check: Digest | None = None
+    """SHA-256 over the other fields; marks of older versions have none."""
+
+    @property
+    def sure(self) -> bool:
+        """Whether no bit of it has changed since: only then it proves that a log was rolled back."""
+        return self.check == self._sum()
+
+    def checked(self) -> Judged:
+        """The same with `check`."""
+        return self.model_copy(update={"check": self._sum()})
+
+    def _sum(self) -> str:
+        return digest(dumps(self.model_dump(mode="json", exclude={"check"})))
+
+
+class RolledBack(BadData):
+    """The store shows less than this machine has read there (65)."""
+
+    def __init__(self, message: str, known: Judged, tail: int) -> None:
+        super().__init__(message)
+        self.known = known
+        """The newest entry that this machine has read."""
+        self.tail = tail
+        """The newest slot in the store."""
 
 
 class Mark(Protocol):
@@ -61,4 +88,4 @@ class FileMark:
     def keep(self, judged: Judged) -> None:
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, dumps(judged.model_dump(mode="json")))
+            write_whole(self._path, dumps(judged.checked().model_dump(mode="json")))

@@ -23,6 +23,8 @@ S = TypeVar("S", bound=BaseModel)
 MAX_DAMAGE = 20
 REMEMBERED = 256
 """Points that a reader remembers for entries that pass over later ones."""
+DEEPEST = 256
+"""Bases that are followed down from an entry that passes over others."""
 LISTED = 64
 """From this many slots on, a listing tells which are too small or too large for an entry, so that they are not read."""
 SMALLEST = 256
@@ -142,6 +144,8 @@ class Reader(Generic[S]):
     def through(self, point: Point[S], tail: int) -> Point[S]:
         """Every slot after `point` up to `tail`, judged in order. Raises BadData (65) if none up to there is valid."""
         junk = self.junk(point.seq, tail)
+        if point.entry is not None and point.base == point.seq:
+            self._remember(point)
         for seq in range(point.seq + 1, tail + 1):
             slot = Slot(seq, ZEROS, None, NO_ENTRY) if seq in junk and seq + 1 in junk else self.slot(seq)
             point = self.follow(point, slot)
@@ -226,10 +230,15 @@ class Reader(Generic[S]):
         A slot that is readable again, or was changed since, is reported and stays passed over: sessions have gone on
         from this entry. Raises Refused if the entry itself is wrong.
         """
-        base = point if entry.base == point.base else self._at(entry.base)
-        if base is None:
+        base = point if entry.base == point.base else self.own(entry.base)
+        if base is not None:
+            state = self._computed(base, entry)
+        elif self.slot(entry.base).entry is None:  # it rotted since, as any base can
+            known = (seq for seq in reversed(self._valid) if seq < entry.base)
+            earlier = point if point.base < entry.base else self._valid.get(next(known, -1), Point())
+            state = self._believed(earlier, entry)
+        else:
             raise Refused(f"it builds on slot {entry.base}, which holds no valid entry")
-        state = self._computed(base, entry)
         if base is not point:
             text = f"the entry in slot {point.base} is readable again; slot {entry.seq} had passed over it"
             return state, [Damage(point.base, text, healed=True)]
@@ -238,12 +247,29 @@ class Reader(Generic[S]):
             return state, [Damage(entry.seq - 1, text, healed=True)]
         return state, []
 
-    def _at(self, seq: int) -> Point[S] | None:
-        """The point at a valid entry further back; None if that slot holds none."""
-        if seq not in self._valid:
-            _, point = self._alone(seq)
-            return point if point.base == seq else None
-        return self._valid[seq]
+    def own(self, seq: int) -> Point[S] | None:
+        """The point at an entry that follows from its own base, and that from its own, whatever lies between them.
+
+        Down to an entry that is known to be valid, or to the genesis, or to one DEEPEST bases further down, which is
+        believed. None if an entry on the way is unreadable or does not follow.
+        """
+        chain: list[Slot] = []
+        while seq >= 0 and seq not in self._valid and len(chain) < DEEPEST:
+            slot = self.slot(seq)
+            if slot.entry is None:
+                return None
+            chain.append(slot)
+            seq = slot.entry.base
+        point = self._valid[seq] if seq in self._valid else self.claimed(seq)
+        for slot in reversed(chain):
+            if point is None or slot.entry is None:
+                return None
+            try:
+                state = self._computed(point, slot.entry)
+            except Refused:
+                return None
+            point = Point(slot.seq, slot.digest, state, slot.entry)
+        return point
 
     def _remember(self, point: Point[S]) -> None:
         """The newest REMEMBERED valid points, without their entries' own text."""

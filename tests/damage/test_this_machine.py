@@ -140,10 +140,32 @@ def test_a_hostile_mark_is_ignored(lab: Lab, tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("seq", [0, 1, 2, 5, 999, 2**53 - 1])
-def test_a_mark_that_names_another_entry_is_not_believed(lab: Lab, tmp_path: Path, seq: int) -> None:
+def test_a_mark_of_another_entry_shows_that_the_store_was_rolled_back(lab: Lab, tmp_path: Path, seq: int) -> None:
     lab.run(lab.session(target_steps=20))
-    FileMark(tmp_path / "judged.json").keep(Judged(seq=seq, digest="0" * 64))
+    entries = len(lab.kinds())
+    FileMark(tmp_path / "judged.json").keep(Judged(seq=seq, digest="0" * 64, step=77))
+    session = lab.session("bob", target_steps=40)
+    session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
+    outcome = lab.run(session)
+    assert outcome.exit_code == Exit.BAD_DATA and "step 77" in outcome.message and "step 20" in outcome.message
+    assert len(lab.kinds()) == entries, "nothing was written"
+
+
+def test_a_mark_of_the_first_version_proves_nothing(lab: Lab, tmp_path: Path) -> None:
+    lab.run(lab.session(target_steps=20))
+    (tmp_path / "judged.json").write_text(f'{{"digest":"{"0" * 64}","seq":999}}')
     session = lab.session("bob", target_steps=40)
     session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
     assert lab.run(session).exit_code == Exit.OK
-    assert lab.state().head.state_hash == hash_of(40, state_at(40))
+
+
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
+def test_no_damage_of_a_mark_is_taken_for_a_rolled_back_store(lab: Lab, tmp_path: Path, harm: Harm) -> None:
+    mark = FileMark(tmp_path / "judged.json")
+    session = lab.session(target_steps=20)
+    session.ctx.ledger.chain.mark = mark
+    assert lab.run(session).exit_code == Exit.OK
+    hurt(tmp_path / "judged.json", harm)
+    session = lab.session("bob", target_steps=40)
+    session.ctx.ledger.chain.mark = mark
+    assert lab.run(session).exit_code == Exit.OK

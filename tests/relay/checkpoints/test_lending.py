@@ -15,7 +15,7 @@ from relay.checkpoints.restore import Route, fetch, read_manifest
 from relay.checkpoints.retention import GRACE_S, Keep
 from relay.errors import Exit
 from relay.ledger import RunLedger
-from relay.log.entry import FORMAT, USUAL
+from relay.log.entry import SHARING, USUAL
 from relay.log.state import RunState
 from relay.session import push
 from storage.base import Unavailable
@@ -210,7 +210,7 @@ def test_an_older_client_stops_with_78_as_long_as_files_are_shared(lab: Lab, mon
     lab.run(share(lab, target_steps=40))
     older = lab.session("bob", target_steps=60)
     with monkeypatch.context() as patch:
-        patch.setattr("relay.log.entry.FORMAT", FORMAT - 1)  # a client that knows nothing of shared files
+        patch.setattr("relay.log.entry.FORMAT", SHARING - 1)  # a client that knows nothing of shared files
         outcome = lab.run(older)
         assert outcome.exit_code == Exit.BAD_CONFIG and "`git pull`" in outcome.message
     assert lab.run(share(lab, "bob", target_steps=60)).exit_code == Exit.OK

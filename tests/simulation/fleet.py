@@ -236,6 +236,11 @@ class Command:
         self.fleet.oracle.require(found.ok or excused, f"verify finds damage where none is: {found}")
         return f"verify-{'whole' if found.ok else 'damaged'}"
 
+    def _begin(self) -> str:
+        """As a newcomer does who finds no run of that name."""
+        begun = self.ledger().begin(genesis(self.run), session=self.process.token())[1]
+        return f"begin-{'new' if begun else 'there'}"
+
     def _register(self) -> str:
         registry = self.stores(self.process.token()).registry()
         name = f"person-{self.random.randrange(6)}"

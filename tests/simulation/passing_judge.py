@@ -6,6 +6,7 @@ when its entry lands; whoever cannot read them later makes no difference.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.actor import Actor, Reading
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 FORMAT = 5
+STEP = re.compile(r"step_[0-9]+\.e([0-9]+)(?:\.[0-9a-f]+)?/.+")
+BEAT = re.compile(r"([0-9]+)")
 MOST_DIGESTS = 32
 READS = 3
 """How often a slot is read at least before it is passed over …"""
@@ -52,6 +55,8 @@ class PassingJudge:
             self._proven(log, slot, digest, by, ttl, over)
         self.require(body["parent"] == told["digests"][-1], f"I2: {over} and names another parent")
         self.oracle.sky.summary.faults["passed-over"] += 1
+        if log.project:
+            self._no_later_epoch(log, base, by, over)
         self._steps_back(log, body, by, over)
 
     def _proven(self, log: Run, slot: int, digest: str, by: Actor, ttl: float, over: str) -> None:
@@ -66,6 +71,15 @@ class PassingJudge:
         self.require(span >= ttl, f"P4: {over} after reading slot {slot} for {span:.0f} s, less than {ttl:.0f} s")
         fresh = {one.connection for one in alike}
         self.require(len(fresh) > 1, f"P4: {over} and has read slot {slot} on one connection only")
+
+    def _no_later_epoch(self, log: Run, base: int, by: Actor, over: str) -> None:
+        """It has looked for files of the epochs that these slots may have begun, and has seen none."""
+        home, epoch = f"runs/{log.project}/{log.name}/", log.slots[base].state["epoch"]
+        for prefix, pattern in ((log.prefix, STEP), (f"{home}heartbeat.", BEAT)):
+            self.require(by.listed_at.get(prefix, by.began - 1) >= by.began, f"P4: {over} and has not listed {prefix}")
+            seen = [int(found[1]) for name in by.listed if (found := pattern.fullmatch(name.removeprefix(prefix)))]
+            newest = max(seen, default=0)
+            self.require(newest <= epoch, f"P4: {over}, which end in epoch {epoch}, and has seen epoch {newest}")
 
     def _name(self, log: Run, slot: int) -> str:
         return log.slot_name(slot) if log.project else f"registry/ledger/{slot:020d}.json"

@@ -224,6 +224,7 @@ def as_packed(state: RunState, manifest: Manifest, base: Key | None) -> Packed:
         metrics=manifest.metrics,
         base=base,
         borrowed=manifest.borrowed(),
+        committed=True,
     )
 
 

@@ -117,9 +117,10 @@ class Chain(Generic[S]):
         """
         if self._judged:
             return
+        judged = self.mark.recall()  # before the tail: what it names was in the log by then
         with speaking(self.store):
             tail = self._tail()
-            point = self.reader.through(self._marked(tail), tail)
+            point = self.reader.through(self._marked(judged, tail), tail)
         self._judged, self._known = True, point
         if point.entry is not None and point.state is not None:
             self._keep_mark(point.entry, point.state)
@@ -191,13 +192,12 @@ class Chain(Generic[S]):
             raise BadData(hole(self.log, lost[0]))
         return tail
 
-    def _marked(self, tail: int) -> Point[S]:
+    def _marked(self, judged: Judged | None, tail: int) -> Point[S]:
         """Where judging begins: this machine's mark, or JUDGED slots below the tail.
 
         Raises RolledBack (65) if the mark lies beyond the tail, or its slot holds another entry than this machine has
         read there.
         """
-        judged = self.mark.recall()
         point = self.reader.claimed(judged.seq) if judged and judged.seq <= tail else None
         if judged and judged.sure and (judged.seq > tail or (point and point.digest != judged.digest)):
             raise self._rolled_back(judged, tail)
@@ -213,7 +213,7 @@ class Chain(Generic[S]):
             f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,}). Nothing was written. "
             f"Restore the newer files if somebody has them, or look at both with `{command('repair')}`."
         )
-        return RolledBack(text, judged, tail)
+        return RolledBack(text, step=judged.step, epoch=judged.epoch, known=judged)
 
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
         """Forward slot by slot from where the intent was tried, looking for it: it may have landed unseen."""

@@ -41,14 +41,14 @@ class Judged(Strict):
 
 
 class RolledBack(BadData):
-    """The store shows less than this machine has read there (65)."""
+    """The store shows less than this machine has seen there (65)."""
 
-    def __init__(self, message: str, known: Judged, tail: int) -> None:
+    def __init__(self, message: str, *, step: int, epoch: int, known: Judged | None = None) -> None:
         super().__init__(message)
+        self.step, self.epoch = step, epoch
+        """The newest committed step that this machine knows of, and its epoch."""
         self.known = known
-        """The newest entry that this machine has read."""
-        self.tail = tail
-        """The newest slot in the store."""
+        """The newest entry that this machine has read, where its mark shows it."""
 
 
 class Mark(Protocol):

@@ -120,7 +120,7 @@ class RunLedger:
         def number(state: RunState | None, passed: int) -> int:
             if epoch is not None or state is None:
                 return epoch or 0
-            return state.next_epoch + passed if kind == "lease" else state.epoch
+            return max(state.next_epoch, passed + 1) if kind == "lease" else state.epoch
 
         self.chain.judge()
         return self.chain.append(

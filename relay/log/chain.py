@@ -138,8 +138,8 @@ class Chain(Generic[S]):
     ) -> View[S]:
         """Land one change on the newest state; `build(state)` is called again on every rebase and may raise.
 
-        `epoch` is asked with the state and the number of slots that the entry passes over. Before an entry passes over
-        any, they are read again for a while (relay/log/passing.py).
+        `epoch` is asked with the state and the newest slot that the entry passes over (0: none). Such slots
+        are read again for a while before (relay/log/passing.py).
         Returns the view at the landed entry, or a later one. Raises what `build` raises, Refused (65),
         Unsettled (74), StorageUnreachable (69: nothing was written), and what `read` raises.
         """
@@ -147,7 +147,7 @@ class Chain(Generic[S]):
 
         def entry_on(point: Point[S]) -> Entry:
             passed = self._passed(point, give_up)
-            by = By(session, account, epoch(point.state, point.seq - point.base), self.store.now())
+            by = By(session, account, epoch(point.state, point.seq if passed else 0), self.store.now())
             return self._compose(point, kind, build(point.state), by, intent.nonce, passed)
 
         with speaking(self.store):

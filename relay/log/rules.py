@@ -294,8 +294,7 @@ def _noted_passing(state: RunState, by: By, voids: Sequence[int], passed: Passed
         _check_kept(state, one, voids)
         text = f"step {one.step} of epoch {one.epoch}, passed over in {slots}, is kept"
         state = with_incident(state, by, "step-back", text)
-    kept, skipped = (*state.kept, *passed.kept)[-MAX_KEPT:], (state.skipped or 0) + len(voids)
-    return state.model_copy(update={"kept": kept, "skipped": skipped})
+    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": voids[-1]})
 
 
 def _check_kept(state: RunState, kept: Kept, voids: Sequence[int]) -> None:

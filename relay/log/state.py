@@ -244,7 +244,8 @@ class RunState(Sparing):
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Checkpoints that entries which were passed over may have committed, oldest first."""
     skipped: Annotated[int | None, Field(gt=0, lt=2**53)] = None
-    """Epochs that slots passed over since the last lease may have begun: the next lease takes none of them."""
+    """The newest slot passed over since the last lease. No epoch is larger than the number of the slot that began it,
+    so an epoch beyond this slot's number is new."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -265,7 +266,7 @@ class RunState(Sparing):
     @property
     def next_epoch(self) -> int:
         """That the next lease takes: no slot that was passed over can have begun it."""
-        return self.epoch + 1 + (self.skipped or 0)
+        return max(self.epoch, self.skipped or 0) + 1
 
     @property
     def link(self) -> Link | None:

@@ -85,10 +85,9 @@ class LedgerJudge:
         if body["kind"] in ("lease", "archive") and run.state.get("holder"):
             run.taken[before] = run.slot_name(body["seq"])
         if body["kind"] == "lease":
-            most = body["seq"] - max(  # each slot that was passed over may have been a lease
-                (seq for seq in run.chain_at(body["base"]) if run.slots[seq].kind in ("lease", "genesis")), default=0
-            )
-            self.require(before < now <= before + most, f"I4: a lease takes epoch {now} after {before}")
+            skips = len(run.chain_at(body["base"])) < body["seq"]
+            most = body["seq"] if skips else before + 1  # each slot that was passed over may have begun one or more
+            self.require(before < now <= most, f"I4: a lease takes epoch {now} after {before}")
             self.require(now not in run.holders, f"I4: epoch {now} was taken before")
             run.holders[now], run.leased_at[now], by.run = by, self.oracle.now, run.name
             run.strange = run.strange or by.impure != 0

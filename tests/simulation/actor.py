@@ -79,9 +79,10 @@ class Look:
 
 @dataclass(frozen=True)
 class Reading:
-    """What an entry was read as: the hash of the bytes, and whether they were those that are there."""
+    """What an object was read as: the hash of the bytes, and whether they were those that are there."""
 
     at: float
+    size: int
     sha256: str
     true: bool
     connection: int
@@ -123,7 +124,7 @@ class Actor:
     read: set[str] = field(default_factory=set)
     """Names of the entries that it has read as they are."""
     readings: dict[str, list[Reading]] = field(default_factory=dict)
-    """By the name of an entry: each time that it read it."""
+    """By the name of an entry or of a checkpoint's file: each time that it read it."""
     listed: dict[str, float] = field(default_factory=dict)
     """Names that a listing has shown it, and when last."""
     listed_at: dict[str, float] = field(default_factory=dict)
@@ -163,7 +164,9 @@ class Actor:
         """An entry, as it is or otherwise."""
         if true:
             self.read.add(name)
-        self.readings.setdefault(name, []).append(Reading(at, hashlib.sha256(data).hexdigest(), true, connection))
+        self.readings.setdefault(name, []).append(
+            Reading(at, len(data), hashlib.sha256(data).hexdigest(), true, connection)
+        )
 
     def has_listed(self, prefix: str, names: Iterable[str], at: float) -> None:
         """What is under a prefix, as far as that was shown."""

@@ -270,7 +270,9 @@ class LedgerJudge:
         self.require(old in marked, f"I6: the old head {old} is not marked as damaged")
         self.require(run.state["links"][-1]["commits"] == 0, "P7: a rewind after a commit of the same epoch")
         for key in map(tuple, change["damaged"]):
-            self.require(not self.oracle.intact(run, key), f"P7: {key} is called damaged and is intact")
+            if self.oracle.intact(run, key):
+                self.require(self.oracle.passing.deceived(run, key, by), f"P7: {key} is called damaged and is intact")
+                self.oracle.sky.summary.faults["rewound-by-bad-reads"] += 1
         sound = [k for k in run.retained if k not in marked]
         self.require(key_of(body["state"]["head"]) == sound[-1], f"P7: {sound[-1]} was the newest sound checkpoint")
 

@@ -124,6 +124,19 @@ class PassingJudge:
         mine = kept is None or key in run.retired_at or name not in run.named[key]
         self.require(mine, f"P4: {name} was deleted, which slot {kept} passed over")
 
+    def deceived(self, run: Run, key: Key, by: Actor) -> bool:
+        """Whether nothing could tell it that a checkpoint is intact: the same wrong bytes of a file, as many as are there,
+        on several connections, from a store that tells no hash of its own.
+        """
+        store, shelf = self.oracle.sky.store, self.oracle.sky.shelf
+        for name in run.named[key]:
+            stat, readings = store.stat(shelf.refs[name]), by.readings.get(name, [])
+            alike = _newest_alike(readings, readings[-1].sha256) if readings else []
+            wrong = [one for one in alike if not one.true and one.size == stat.size]
+            if stat.sha256 is None and stat.block_hash is None and len({one.connection for one in wrong}) > 1:
+                return True
+        return False
+
     def gone(self, run: Run, name: str) -> None:
         """A view that is passed over now had retired it, and whoever has seen that may delete it for ever."""
         self.oracle.sky.summary.faults["retired-and-passed-over"] += 1

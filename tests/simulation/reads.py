@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from random import Random
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from storage.base import Missing, Stat, Unavailable
 
@@ -25,6 +25,7 @@ Target = Literal["slot", "two slots", "hint", "file", "sign", "beside"]
 SLOT = re.compile(r"(runs/[^/]+/[^/]+/ledger/|registry/ledger/)[0-9]{20}\.json")
 HINT = re.compile(r"(runs/[^/]+/[^/]+/ledger|registry/ledger)\.hint")
 SIGN = re.compile(r"runs/[^/]+/[^/]+/(heartbeat|stop)\.[0-9]+")
+FILE = re.compile(r"checkpoints/[^/]+/[^/]+/step_[^/]+/.+")
 BESIDE = re.compile(r"runs/[^/]+/[^/]+/history/.+|accounts/.+")
 LIKELY = 0.15
 """The share of the usual worlds in which something is read wrongly."""
@@ -93,11 +94,12 @@ class Reads:
         """A version of an object that may be served when it is old."""
         self.versions.setdefault(name, []).append((now, data, stat))
 
-    def entry(self, name: str, kind: str, now: float) -> list[Spell]:
+    def entry(self, name: str, body: dict[str, Any], now: float) -> list[Spell]:
         """An entry has landed: the spells that begin with it."""
+        kind = body["kind"]
         self.landed.update((kind, ""))
         of_it = [plan for plan in self.plans if plan.of in (kind, "")]
-        begun = [_spell(plan, name, now) for plan in of_it if plan.nth == self.landed[plan.of]]
+        begun = [_spell(plan, name, body, now) for plan in of_it if plan.nth == self.landed[plan.of]]
         self.spells += begun
         return begun
 
@@ -112,17 +114,24 @@ class Reads:
         return old[-1][1], old[-1][2]
 
 
-def _spell(plan: Plan, slot: str, now: float) -> Spell:
+def _spell(plan: Plan, slot: str, body: dict[str, Any], now: float) -> Spell:
     folder, number = slot.rsplit("/", 1)
     seq = int(number.partition(".")[0])
-    if plan.target == "file":
-        return Spell(plan.kind, _files(plan.share), now, now + plan.lasts, plan.machine, plan.connection, plan.share)
     names = {
         "slot": [slot],
         "two slots": [f"{folder}/{n:020d}.json" for n in (seq - 1, seq) if n >= 0],
-    }.get(plan.target, [f"{folder}.hint"])
-    what = re.compile("|".join(re.escape(name) for name in names))
+        "hint": [f"{folder}.hint"],
+    }
+    wanted = "|".join(re.escape(name) for name in names.get(plan.target, ()))
+    what = re.compile(wanted or _files(body, plan.share))
     return Spell(plan.kind, what, now, now + plan.lasts, plan.machine, plan.connection, plan.share)
+
+
+def _files(body: dict[str, Any], share: float) -> str:
+    """Of the newest checkpoint: its manifest, its state, or all of it."""
+    head = body["state"].get("head")
+    part = {0.0: r"manifest\.json", 0.4: r"state\.json"}.get(share, r".+")
+    return re.escape(head["manifest"].removesuffix("manifest.json")) + part if head else "nothing"
 
 
 def altered(spell: Spell, data: bytes, framed: bool) -> bytes:
@@ -165,11 +174,6 @@ def refuse(spell: Spell, name: str) -> None:
 def aged(stat: Stat, old: Stat) -> Stat:
     """The facts of an old version, at the place of the new one."""
     return replace(stat, size=old.size, modified=old.modified, sha256=old.sha256, block_hash=old.block_hash)
-
-
-def _files(share: float) -> re.Pattern[str]:
-    part = {0.0: r"manifest\.json", 0.4: r"state\.json"}.get(share, r".+")
-    return re.compile(rf"checkpoints/[^/]+/[^/]+/step_[^/]+/{part}")
 
 
 TARGETS: tuple[Target, ...] = ("slot", "slot", "slot", "two slots", "hint", "file", "file", "sign", "beside")

@@ -19,7 +19,7 @@ from storage.base import Exists, Missing, QuotaExceeded, Ref, Stat, StoreError, 
 from storage.wrapper import Wrapper
 from tests.relay.fake_runtime import Process, World
 from tests.simulation.actor import Actor
-from tests.simulation.reads import SLOT, Reads, Spell, aged, altered, is_advice, refuse
+from tests.simulation.reads import FILE, SLOT, Reads, Spell, aged, altered, is_advice, refuse
 from tests.simulation.stores import Dated, Opener, Shelf
 from tests.simulation.trace import Summary, Trace
 
@@ -137,11 +137,11 @@ class Sky:
             self.summary.effects += 1
             self.watch(verb, name, old, new, by)
             if verb == "put_if_absent" and SLOT.fullmatch(name):
-                self._begin_spells(name, json.loads(new or b"")["body"]["kind"])
+                self._begin_spells(name, json.loads(new or b"")["body"])
         return result
 
-    def _begin_spells(self, slot: str, kind: str) -> None:
-        for spell in self.reads.entry(slot, kind, self.world.now):
+    def _begin_spells(self, slot: str, body: dict[str, Any]) -> None:
+        for spell in self.reads.entry(slot, body, self.world.now):
             self.trace.note(self.world.now, "world", spell.told())
 
     def _versions(self, name: str) -> None:
@@ -221,7 +221,7 @@ class Weathered(Wrapper):
             return part(altered(spell, self.inner.get(ref), self.sky.framed(name)))
 
         found = self._do(verb, name, read)
-        if "/ledger/" in name:
+        if SLOT.fullmatch(name) or FILE.fullmatch(name):
             self.actor.has_read(name, self.sky.body(name, found), spell is None, self.sky.world.now, self.connection)
         return found
 

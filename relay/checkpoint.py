@@ -24,9 +24,9 @@ from relay.log.changes import Commit, Noted
 from relay.log.samples import MAX_STATE, Samples, finite, on_clock, table, untimed
 from relay.log.sessionreport import MAX_CHECKPOINTS
 from relay.log.state import Checkpoint, RunState
-from relay.names import Names
+from relay.names import TOKEN, Names
 from relay.workload import StepDigest
-from storage.base import Missing, QuotaExceeded, Ref, Store
+from storage.base import Exists, Missing, QuotaExceeded, Ref, Store
 from storage.transfer import Uploaded, upload
 
 READY_S, HURRIED_S = 600.0, 3.0
@@ -82,14 +82,42 @@ class Writer:
     def _commit(self, item: Item, packed: Packed) -> None:
         if item.checkpoint is None:
             packed = item.packed = self._still_borrowed(packed, item.told)
-            files = self._upload(item, packed)
-            told = item.told = item.told or self._tell(item, packed)
-            item.checkpoint = put_manifest(self.store, self.names, told, files, self.facts.code_version)
+            item.checkpoint = self._stored_free(item, packed)
         _check(item)
         self.make_room()
         began = self.runtime.monotonic()
         self._append(item, item.checkpoint)
         self.budget.measured.add("append", self.runtime.monotonic() - began)
+
+    def _stored_free(self, item: Item, packed: Packed) -> Checkpoint:
+        """Stored in a folder that holds nothing else: the plain one, or one with this session's token, though no other
+        session may have sent this key (P5)."""
+        token = self.lease.session[:TOKEN]
+        if item.told is None and self._is_taken(packed):
+            item.token = token
+        try:
+            return self._store(item, packed)
+        except Exists:
+            if item.token:
+                raise
+        item.token = token
+        return self._store(item, packed)
+
+    def _store(self, item: Item, packed: Packed) -> Checkpoint:
+        """Files, then the manifest. Raises Exists if their folder holds something else under one of these names."""
+        files = self._upload(item, packed)
+        told = item.told = item.told or self._tell(item, packed)
+        return put_manifest(self.store, self.names, told, files, self.facts.code_version, item.token)
+
+    def _is_taken(self, packed: Packed) -> bool:
+        """Whether another checkpoint lies where this one, of which nothing was sent, would go."""
+        if not self.store.unique_names:
+            return False
+        try:
+            self.store.stat(self.store.ref(self.names.manifest(*packed.key)))
+        except Missing:
+            return False
+        return True
 
     def _still_borrowed(self, packed: Packed, told: Told | None) -> Packed:
         """P6: a commit names only its own files and those of retained checkpoints that are there and of the right size;
@@ -99,8 +127,10 @@ class Writer:
         """
         if not packed.borrowed:
             return packed
-        lenders = {c.key for c in self.lease.state.undamaged if c.lends}
-        lent = packed.base in lenders and (len(lenders) > 1 or self.lending.ending)
+        lenders = {c.key: c.folder for c in self.lease.state.undamaged if c.lends}
+        folder = lenders.get(packed.base or (-1, -1), "?")
+        lent = all(file.key.startswith(folder) for file in packed.borrowed)
+        lent = lent and (len(lenders) > 1 or self.lending.ending)
         if lent and all(_is_there(self.store, file) for file in packed.borrowed):
             return packed
         if told is not None:
@@ -149,7 +179,7 @@ class Writer:
 
     def _upload(self, item: Item, packed: Packed) -> list[Uploaded]:
         """Files first, each verified; what an earlier attempt brought is not sent again."""
-        began, prefix = self.runtime.monotonic(), self.names.checkpoint(*packed.key)
+        began, prefix = self.runtime.monotonic(), self.names.checkpoint(*packed.key, item.token)
         keys = {file.name: prefix + file.name for file in packed.own}
         folder = self.outbox.folder(packed.key)
         sent, self.budget.sending = self.show(f"sending step {packed.step:,}", packed.sent_bytes), packed.sent_bytes

@@ -18,17 +18,18 @@ from relay.log.fields import Strict
 from relay.log.reader import Machine, Point, Slot
 from relay.log.resting import stopped
 from relay.log.state import History, Link, RunState
-from relay.names import Names
+from relay.names import TOKEN, Names
 from relay.text.advice import command
 from relay.text.trouble import speaking
-from storage.base import Missing, Ref, Store, TooLong
+from storage.base import Exists, Missing, Ref, Store, TooLong
+from storage.transfer import create
 
 View = AnyView[RunState]
 HISTORY_LIMIT = 256_000
 
 
 def _format_of(state: RunState) -> int:
-    if state.kept or state.skipped:
+    if state.kept or state.skipped or any(checkpoint.aside for checkpoint in state.retained):
         return PASSING
     return SHARING if state.bases else USUAL
 
@@ -222,12 +223,19 @@ class RunLedger:
             return change
         data = dumps(Archive(previous=state.history, links=links).model_dump(mode="json"))
         history = History(
-            ref=self.store.put(self.names.history(links[-1].epoch), data),
+            ref=self._created(links[-1].epoch, data),
             sha256=digest(data),
             links=len(links) + (state.history.links if state.history else 0),
         )
         plain = change.model_dump(mode="json") if isinstance(change, BaseModel) else dict(change)
         return {**plain, "history": history.model_dump(mode="json")}
+
+    def _created(self, epoch: int, data: bytes) -> Ref:
+        """A history object; where something else has its name, under one that its bytes tell apart."""
+        try:
+            return create(self.store, self.names.history(epoch), data)
+        except Exists:
+            return create(self.store, self.names.history(epoch, digest(data)[:TOKEN]), data)
 
     def _archive(self, history: History) -> Archive:
         with speaking(self.store):

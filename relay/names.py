@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from relay.errors import BadConfig
 
@@ -17,10 +18,35 @@ FRAGMENT = "#id="
 REGISTRY = "registry/"
 REGISTRY_LEDGER = REGISTRY + "ledger/"
 CHECKPOINTS = "checkpoints/"
+MANIFEST = "manifest.json"
 CACHES = "caches/"
 """Compiled code of all runs, each under its key; advice, which nothing names and anybody may delete."""
-_FILE = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})/([a-z0-9][a-z0-9._-]{0,127})")
+TOKEN = 16
+"""Hexadecimal digits that tell a name apart where the plain one holds something else."""
+_FILE = re.compile(
+    r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})(?:\.([0-9a-f]{16}))?/([a-z0-9][a-z0-9._-]{0,127})"
+)
 _SIGN = re.compile(r"(heartbeat|stop)\.(0|[1-9][0-9]{0,15})")
+
+
+class Place(NamedTuple):
+    """Whose a checkpoint's file is. Of one (step, epoch) there may be several folders; each is one checkpoint's."""
+
+    step: int
+    epoch: int
+    file: str
+    token: str = ""
+    """Of the folder; '' for the plain one."""
+
+    @property
+    def folder(self) -> str:
+        """The folder's name."""
+        return folder_name(self.step, self.epoch, self.token)
+
+
+def folder_name(step: int, epoch: int, token: str = "") -> str:
+    """Of a checkpoint's folder in the store. `token`: where the plain name is taken."""
+    return f"step_{step}.e{epoch}{'.' if token else ''}{token}"
 
 
 @dataclass(frozen=True)
@@ -72,26 +98,31 @@ class Names:
         found = _SIGN.fullmatch(name.removeprefix(self.home)) if name.startswith(self.home) else None
         return int(found[2]) if found else None
 
-    def history(self, epoch: int) -> str:
-        """Links that left the state; `epoch` is that of the newest one inside."""
-        return f"{self.home}history/{epoch:020d}.json"
+    def history(self, epoch: int, token: str = "") -> str:
+        """Links that left the state; `epoch` is that of the newest one inside. `token`: where that name is taken."""
+        return f"{self.home}history/{epoch:020d}{'.' if token else ''}{token}.json"
 
     def session(self, epoch: int) -> str:
         """What the session of that epoch told of itself when it ended; advice."""
         return f"{self.home}sessions/{epoch:020d}.json"
 
-    def checkpoint(self, step: int, epoch: int) -> str:
+    def checkpoint(self, step: int, epoch: int, token: str = "") -> str:
         """Prefix of one checkpoint's files."""
-        return f"{self.checkpoints}step_{step}.e{epoch}/"
+        return f"{self.checkpoints}{folder_name(step, epoch, token)}/"
 
-    def manifest(self, step: int, epoch: int) -> str:
+    def manifest(self, step: int, epoch: int, token: str = "") -> str:
         """The file that lists a checkpoint's other files."""
-        return self.checkpoint(step, epoch) + "manifest.json"
+        return self.checkpoint(step, epoch, token) + MANIFEST
 
-    def parse_checkpoint(self, name: str) -> tuple[int, int, str] | None:
-        """(step, epoch, file) if `name` is exactly the name of a checkpoint file of this run, else None."""
+    def is_manifest(self, name: str, step: int, epoch: int) -> bool:
+        """Whether a checkpoint's manifest may have this name: that of its plain folder or of one with a token."""
+        place = self.parse_checkpoint(name)
+        return place is not None and place[:3] == (step, epoch, MANIFEST)
+
+    def parse_checkpoint(self, name: str) -> Place | None:
+        """What `name` says if it is exactly the name of a checkpoint file of this run, else None."""
         found = _FILE.fullmatch(name.removeprefix(self.checkpoints)) if name.startswith(self.checkpoints) else None
-        return (int(found[1]), int(found[2]), found[3]) if found else None
+        return Place(int(found[1]), int(found[2]), found[4], found[3] or "") if found else None
 
 
 def check_name(kind: str, value: str) -> str:

@@ -75,8 +75,9 @@ class Share(Protocol):
 class Workload(Protocol):
     """A training loop the relay can start, stop, save, load and compare.
 
-    Contract: the state after `load(save(state))` equals the state, bit for bit; the state at step n depends on the
-    pinned config and on nothing else (on one path); `advance` returns at a step boundary.
+    Contract: the state after `load(save(state))` equals the state, bit for bit, and its `digest` then is the
+    `state_hash` that `save` returned, on every device and in every version that loads the files; the state at step n
+    depends on the pinned config and on nothing else (on one path); `advance` returns at a step boundary.
     """
 
     step: int

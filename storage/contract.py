@@ -17,7 +17,7 @@ class StoreError(Exception):
 
     StoreError
     ├── Missing        the Ref names nothing (a point read said so; never a guess, never a denial)
-    ├── Exists         put_if_absent found the name taken (perhaps by our own re-send: read it)
+    ├── Exists         put_if_absent or put_new found the name taken (perhaps by our own re-send: read it)
     ├── Unavailable    no answer, or an outcome nobody knows: retry
     │   └── Throttled  asked to wait: retry after `retry_after` seconds
     ├── QuotaExceeded  the store or disk is full: a person must act
@@ -38,7 +38,7 @@ class Missing(StoreError):
 
 
 class Exists(StoreError):
-    """put_if_absent found the name taken."""
+    """put_if_absent or put_new found the name taken."""
 
 
 class Unavailable(StoreError):
@@ -111,6 +111,9 @@ class Stat:
     """Hex digest if the store itself computed one over the whole object, else None."""
     block_hash: BlockHash | None = None
     """The same by blocks, else None."""
+    hash_tested: bool = True
+    """Whether the server is known to refuse an upload with a wrong hash. If not, its hash proves no upload; it can
+    still show that a read was damaged on the way."""
 
 
 @runtime_checkable
@@ -121,7 +124,8 @@ class Store(Protocol):
 
     1. *Atomic*: a reader sees all of a write or none of it.
     2. *Read your writes*: a point read by Ref sees every write that has returned.
-    3. *Put-if-absent*: where `unique_names`, of several `put_if_absent` to one name exactly one succeeds.
+    3. *Put-if-absent*: where `unique_names`, of several `put_if_absent` to one name exactly one succeeds. `put_new`
+       never replaces what was there when it was called.
 
     What no backend promises: that `list` is complete or fresh (it may hide, it never invents), or that
     `Exists` means somebody else wrote it. All methods raise only StoreError subclasses.
@@ -151,6 +155,13 @@ class Store(Protocol):
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         """Store bytes only if `name` is free; raises Exists if it is taken. Never retried by itself."""
+        ...
+
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        """As `put`, but replaces nothing. Raises Exists if `name` is taken, perhaps by our own re-send: compare.
+
+        Where names are not unique the result is a new object, and Exists is never raised.
+        """
         ...
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:

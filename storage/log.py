@@ -20,8 +20,8 @@ from storage.contract import (
     TooLong,
     Unavailable,
 )
-from storage.fresh import fresh
 from storage.slots import LAST_SEQ, hint_name, listed, listed_sizes, slot_name, slots_of
+from storage.wrapper import fresh
 
 ENTRY_LIMIT = 256_000
 """Bytes of the largest entry."""

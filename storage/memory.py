@@ -58,6 +58,9 @@ class MemoryStore:
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         return self._put(name, data, replace=False)
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self._put(name, data if isinstance(data, bytes) else read_source(data), replace=False)
+
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
         data, _ = self._object(ref)
         if limit is not None and len(data) > limit:

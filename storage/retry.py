@@ -34,6 +34,9 @@ class RetryStore(Wrapper):
     def put(self, name: str, data: bytes | Path) -> Ref:
         return self._again(lambda: self.inner.put(name, data))
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self._again(lambda: self.inner.put_new(name, data))
+
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
         return self._again(lambda: self.inner.get(ref, limit=limit))
 

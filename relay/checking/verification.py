@@ -29,6 +29,8 @@ class Checked:
     by: str = ""
     """Whose session committed it."""
     verdict: Verdict = NOTHING
+    loaded: bool = False
+    """Whether its state was loaded and is the one that the ledger names; only asked with --deep."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def text_of(found: Verification, width: int | None = None) -> str:
 def _told(c: Checked, width: int | None) -> str:
     name = f"step {c.step:,} (epoch {c.epoch}{', ' + c.by if c.by else ''})"
     if c.ok:
-        return paragraph("ok", f"{name}: intact", width, 9)
+        return paragraph("ok", f"{name}: intact{', and loads as the state it is named' if c.loaded else ''}", width, 9)
     lines = [paragraph("DAMAGED", name + (", known and not in use" if c.known else ""), width, 9)]
     return "\n".join([*lines, *_details("", c.reason, "", c.verdict, width)])
 
@@ -110,7 +112,7 @@ def _details(file: str, what: str, by: str, judged: Verdict, width: int | None) 
 def _row(c: Checked) -> dict[str, Any]:
     words = {"meaning": c.verdict.meaning or None, "advice": c.verdict.advice or None}
     row = {"step": c.step, "epoch": c.epoch, "ok": c.ok, "reason": c.reason, "known": c.known, "account": c.by or None}
-    return {**row, "files": list(c.files), **words}
+    return {**row, "files": list(c.files), "loaded": c.loaded, **words}
 
 
 def _line(i: Incidental) -> dict[str, Any]:

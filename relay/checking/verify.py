@@ -21,14 +21,23 @@ from relay.names import Names
 from relay.registry import Registry
 from relay.runs.salvage import can_fork, salvage
 from relay.text.trouble import speaking
-from storage.base import Missing, Store
+from storage.base import Missing, Ref, Store, fresh
+from storage.evidence import Arrived, settled
 from storage.log import Log
 from storage.slots import listed
-from storage.transfer import digest
+from storage.transfer import hashed
+
+Deep = Callable[[Checkpoint, RunState], None]
+"""Loads a checkpoint whose files are intact. Raises Damaged if they hold another state, BadData if nobody can tell."""
 
 
-def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda _: None) -> Verification:
-    """Read everything. Damage is reported, not raised; raises BadConfig for an unknown run, StorageUnreachable (69)."""
+def verify(
+    ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda _: None, deep: Deep | None = None
+) -> Verification:
+    """Read everything, and load each checkpoint with `deep`.
+
+    Damage is reported, not raised; raises BadConfig for an unknown run, StorageUnreachable (69), and what `deep` does.
+    """
     found, trouble = Verification(), ""
     state: RunState | None = None
     tail = -1
@@ -45,7 +54,7 @@ def verify(ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda
     if state:
         found.incidents[:0] = [Incidental(i.cause, i.text, i.step, i.epoch, i.at) for i in state.incidents]
         _history(ledger, state, found)
-        _checkpoints(ledger, state, store, found, tell)
+        _checkpoints(ledger, state, store, found, tell, deep)
         found.checkpoints = judged(state, found.checkpoints)
     if trouble:
         intact = found.intact if can_fork(ledger) else []
@@ -108,12 +117,20 @@ def _acknowledged(point: Point[Any]) -> range:
 
 
 def _checkpoints(
-    ledger: RunLedger, state: RunState, store: Store, found: Verification, tell: Callable[[str], None]
+    ledger: RunLedger,
+    state: RunState,
+    store: Store,
+    found: Verification,
+    tell: Callable[[str], None],
+    deep: Deep | None,
 ) -> None:
     check = _once(_file)
     for checkpoint in state.retained:
         tell(f"reading step {checkpoint.step:,} ({checkpoint.bytes / 1e6:.1f} MB)")
         checked = _checkpoint(checkpoint, state, store, ledger.names, check)
+        if checked.ok and deep:
+            tell(f"loading step {checkpoint.step:,}")
+            checked = _loaded(checked, checkpoint, state, store, deep)
         if checked.ok or retained(ledger, checkpoint):
             found.checkpoints.append(checked)
 
@@ -156,6 +173,16 @@ def _checkpoint(
     )
 
 
+def _loaded(checked: Checked, checkpoint: Checkpoint, state: RunState, store: Store, deep: Deep) -> Checked:
+    """Whether the files hold the state that the ledger names."""
+    try:
+        with speaking(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
+            deep(checkpoint, state)
+    except Damaged as error:
+        return replace(checked, ok=False, reason=str(error), known=checkpoint.damaged)
+    return replace(checked, loaded=True)
+
+
 def _once(check: Callable[[Store, FileEntry], None]) -> Callable[[Store, FileEntry], None]:
     """The same check, which remembers what it found of a file: several checkpoints may share it."""
     found: dict[FileEntry, str] = {}
@@ -174,27 +201,40 @@ def _once(check: Callable[[Store, FileEntry], None]) -> Callable[[Store, FileEnt
 
 
 def _file(store: Store, file: FileEntry) -> None:
-    """Raises Damaged if two full reads find other bytes than the manifest names, or the file is not there."""
-    for _ in range(2):
-        try:
-            size, sha256 = digest(store, own_ref(store, file.key, file.ref), most=file.size + 1)
-        except Missing:
-            raise Damaged(f"{file.key} is missing") from None
-        if (size, sha256) == (file.size, file.sha256):
-            return
-    if size == file.size:
-        raise Damaged(f"{file.key}, read twice, has SHA-256 {sha256[:16]}… and not {file.sha256[:16]}…")
-    raise _other_size(file, size)
+    """Raises Damaged if the store holds other bytes than the manifest names, or the file is not there."""
+    ref = own_ref(store, file.key, file.ref)
+
+    def read(source: Store, block: int | None) -> Arrived:
+        return hashed(source, ref, most=file.size + 1, block=block)
+
+    def right(found: Arrived) -> bool:
+        return (found.size, found.sha256) == (file.size, file.sha256)
+
+    try:
+        found = settled(store, ref, read, right, file.size)
+    except Missing:
+        raise Damaged(f"{file.key} is missing") from None
+    if right(found):
+        return
+    if found.size == file.size:
+        raise Damaged(f"{file.key}, read twice, has SHA-256 {found.sha256[:16]}… and not {file.sha256[:16]}…")
+    raise _other_size(file, found.size)
 
 
 def _size(store: Store, file: FileEntry) -> None:
-    """Raises Damaged if the store says that the file is not there or has another size."""
+    """Raises Damaged if the store says, on two connections, that the file is not there or has another size."""
+    ref = own_ref(store, file.key, file.ref)
+    if _stored_size(store, ref) == file.size or (size := _stored_size(fresh(store), ref)) == file.size:
+        return
+    raise Damaged(f"{file.key} is missing") if size is None else _other_size(file, size)
+
+
+def _stored_size(store: Store, ref: Ref) -> int | None:
+    """None if it is not there."""
     try:
-        size = store.stat(own_ref(store, file.key, file.ref)).size
+        return store.stat(ref).size
     except Missing:
-        raise Damaged(f"{file.key} is missing") from None
-    if size != file.size:
-        raise _other_size(file, size)
+        return None
 
 
 def _other_size(file: FileEntry, size: int) -> Damaged:

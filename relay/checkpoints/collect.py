@@ -118,7 +118,8 @@ class Housekeeper:
     def _collect(self, short_of_space: bool) -> None:
         state = self.lease.refresh()
         found = self._survey(state, short_of_space)
-        self._collected |= delete(going(found.judged), self.store, self.names, self._may_delete)
+        gone = delete(going(found.judged), self.store, self.names, self._may_delete)
+        self._collected |= gone & {r.key for r in state.retired}  # another folder of a retained key may go before it
         shown = {place[:2] for file in found.judged if (place := self.names.parse_checkpoint(file.stat.name))}
         self._collected |= {r.key for r in state.retired if r.key not in shown and found.now - r.at >= GRACE_S}
 

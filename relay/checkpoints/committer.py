@@ -51,6 +51,8 @@ class Item:
     """The append waits for it: metrics and the next step's digest are there, or never will be."""
     packed: Packed | None = None
     told: Told | None = None
+    token: str = ""
+    """Of the folder in the store that it goes to; '' for the plain one."""
     checkpoint: Checkpoint | None = None
     intent: Intent[RunState] | None = None
     abandoned: bool = False

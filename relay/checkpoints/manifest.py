@@ -9,11 +9,10 @@ from pydantic import Field, ValidationError, model_validator
 from relay.log.canonical import NotCanonical, loads
 from relay.log.fields import Digest, Epoch, Metrics, Name, Step, Strict, Text
 from relay.log.state import NextDigest
-from relay.names import Names
+from relay.names import MANIFEST, Names
 
 MAX_BYTES = 1_000_000
 MAX_FILES = 1_000
-MANIFEST = "manifest.json"
 
 FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
 Place = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,400}$")]
@@ -64,10 +63,14 @@ class Manifest(Strict):
                 raise ValueError(f"{entry.key!r} is not a file of run {self.project}/{self.run}")
         return self
 
+    def owns(self, entry: FileEntry) -> bool:
+        """Whether a file is of this checkpoint; else of an earlier one of this run."""
+        place = Names(self.project, self.run).parse_checkpoint(entry.key)
+        return place is not None and place[:2] == (self.step, self.epoch)
+
     def borrowed(self) -> tuple[FileEntry, ...]:
-        """Files of an earlier checkpoint of this run."""
-        own = Names(self.project, self.run).checkpoint(self.step, self.epoch)
-        return tuple(entry for entry in self.files if not entry.key.startswith(own))
+        """Files of an earlier checkpoint."""
+        return tuple(entry for entry in self.files if not self.owns(entry))
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -79,11 +82,12 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(
-    data: bytes, *, project: str, run: str, step: int, epoch: int, base: tuple[int, int] | None = None
+    data: bytes, *, project: str, run: str, step: int, epoch: int, folder: str, lender: str | None = None
 ) -> Manifest:
     """Parse and check that it is the manifest of exactly this checkpoint. Raises BadManifest.
 
-    base: the checkpoint that it may borrow files from, as the ledger says; every other file is its own.
+    folder: prefix of the checkpoint's own files, those beside the manifest.
+    lender: that of the checkpoint that it may borrow files from, as the ledger says.
     """
     try:
         loads(data, MAX_BYTES)
@@ -95,8 +99,8 @@ def decode(
         raise BadManifest(f"manifest is not valid: {'.'.join(map(str, first['loc']))} {first['msg']}") from error
     if (manifest.project, manifest.run, manifest.step, manifest.epoch) != (project, run, step, epoch):
         raise BadManifest(f"manifest is of {manifest.project}/{manifest.run} step_{manifest.step}.e{manifest.epoch}")
-    lender = Names(project, run).checkpoint(*base) if base else None
-    for entry in manifest.borrowed():
-        if lender is None or not entry.key.startswith(lender):
+    for entry in manifest.files:
+        place = folder if manifest.owns(entry) else lender
+        if place is None or not entry.key.startswith(place):
             raise BadManifest(f"manifest names {entry.key}, a file of another checkpoint")
     return manifest

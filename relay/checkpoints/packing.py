@@ -18,7 +18,7 @@ from relay.log.state import Checkpoint, NextDigest
 from relay.names import Names
 from relay.workload import StepDigest
 from storage.base import Corrupt, Store
-from storage.transfer import Uploaded
+from storage.transfer import Uploaded, create
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,20 @@ def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts, lending: Lendin
     return packed
 
 
-def put_manifest(store: Store, names: Names, told: Told, files: list[Uploaded], code_version: str) -> Checkpoint:
-    """Write and verify the manifest of uploaded files; what the ledger will say of this checkpoint.
+def put_manifest(
+    store: Store, names: Names, told: Told, files: list[Uploaded], code_version: str, token: str = ""
+) -> Checkpoint:
+    """Create and verify the manifest of uploaded files; what the ledger will say of this checkpoint.
 
-    Raises Corrupt if they are not the files that were packed: this disk may have changed them since.
+    token: of the folder that they are in. Raises Exists if another manifest is there, which stays; Corrupt if they are
+    not the files that were packed: this disk may have changed them since.
     """
     packed = told.packed
     _refuse_changed(packed, files)
     after = _next(told.next, packed.step)
     data = encode(_manifest(packed, files, after, code_version))
-    key = names.manifest(*packed.key)
-    ref = store.put(key, data)
-    if store.get(ref, limit=len(data)) != data:
-        raise Corrupt(f"{store.address}: {key} did not arrive as it was sent.")
+    key = names.manifest(*packed.key, token)
+    ref = create(store, key, data)
     return Checkpoint(
         step=packed.step,
         epoch=packed.epoch,

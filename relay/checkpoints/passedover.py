@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from relay.checkpoints.manifest import MANIFEST, MAX_BYTES, BadManifest, decode
+from relay.checkpoints.manifest import MAX_BYTES, BadManifest, decode
 from relay.ledger import RunLedger
 from relay.log.canonical import digest
 from relay.log.passed import MAX_KEPT, Kept
 from relay.log.state import RunState
-from relay.names import Names
+from relay.names import MANIFEST, Names
 from relay.text.trouble import speaking
 from storage.base import Missing, Stat, Store, TooLong
 
@@ -51,14 +51,27 @@ def _kept(checkpoints: Store, state: RunState, stat: Stat, slots: range) -> Kept
         data = checkpoints.get(stat.ref, limit=MAX_BYTES)
     except (Missing, TooLong):
         return None
-    names = Names(state.project, state.run)
-    place = names.parse_checkpoint(stat.name)
-    for base in (None, *sorted(state.bases)):
+    place = Names(state.project, state.run).parse_checkpoint(stat.name)
+    assert place is not None
+    folder = stat.name.removesuffix(MANIFEST)
+    for lender in (None, *(c for c in state.retained if c.key in state.bases)):
         with suppress(BadManifest):
-            assert place is not None
-            step, epoch = place[:2]
-            decode(data, project=state.project, run=state.run, step=step, epoch=epoch, base=base)
+            decode(
+                data,
+                project=state.project,
+                run=state.run,
+                step=place.step,
+                epoch=place.epoch,
+                folder=folder,
+                lender=lender.folder if lender else None,
+            )
             return Kept(
-                slot=slots[-1], step=step, epoch=epoch, manifest=stat.name, ref=stat.ref, sha256=digest(data), base=base
+                slot=slots[-1],
+                step=place.step,
+                epoch=place.epoch,
+                manifest=stat.name,
+                ref=stat.ref,
+                sha256=digest(data),
+                base=lender.key if lender else None,
             )
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from relay.checkpoints.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.checkpoints.outbox import Outbox
@@ -11,7 +12,6 @@ from relay.checkpoints.packed import LocalFile, Packed
 from relay.display.transfers import Show, silent
 from relay.errors import BadData
 from relay.ledger import RunLedger
-from relay.log.canonical import digest
 from relay.log.changes import Key
 from relay.log.resting import refuse_deleted
 from relay.log.state import Checkpoint, RunState
@@ -20,12 +20,13 @@ from relay.text.advice import command
 from relay.text.trouble import LOOK, speaking, telling_room
 from relay.workload import Workload
 from storage.base import Corrupt, Missing, Ref, Store, TooLong
+from storage.evidence import Arrived, settled
 from storage.oserrors import os_errors
 from storage.transfer import Wanted, download
 
 
 class Damaged(Exception):
-    """Evidence against one checkpoint: wrong bytes read in full twice, or a file that is not there.
+    """Evidence against one checkpoint: wrong bytes that the store holds, a missing file, or another state.
 
     One line made of names in the store and fixed phrases, for it may be stored (P4).
     """
@@ -34,6 +35,18 @@ class Damaged(Exception):
         """file: the key of the one that was found damaged, if it is none of the manifest."""
         super().__init__(text)
         self.file = file
+
+
+class Unfit(BadData):
+    """This program cannot read a checkpoint whose every hash is right: no damage and no reason to go back (P7)."""
+
+    def __init__(self, run: str, checkpoint: Checkpoint, why: str) -> None:
+        super().__init__(
+            f"Checkpoint {folder_of(checkpoint)} is intact, but this program cannot continue it: {why}. Nothing was "
+            f"changed. Most likely a newer version wrote it: upgrade trm-relay and run again. Otherwise begin a new "
+            f"run from an older one: {command('fork', run, '--to', f'{run[:60]}_2', '--from-step', 'STEP')}"
+        )
+        self.why = why
 
 
 @dataclass(frozen=True)
@@ -70,12 +83,12 @@ def restore(state: RunState, route: Route, workload: Workload) -> Restored:
     found: list[tuple[Key, str]] = []
     bad: dict[str, str] = {}
     for checkpoint in reversed(state.undamaged):
-        name = f"step_{checkpoint.step}.e{checkpoint.epoch}"
+        name = folder_of(checkpoint)
         with speaking(route.store, f"Checkpoint {name} could not be read, which proves no damage"):
             try:
                 route.go_on()
                 manifest = fetch(checkpoint, state, route, bad)
-                _load(state.run, workload, route.outbox, checkpoint)
+                load(state.run, workload, route.outbox.folder(checkpoint.key), checkpoint)
             except Damaged as evidence:
                 found.append((checkpoint.key, f"{name}: {evidence}"))
                 bad |= {evidence.file: str(evidence)} if evidence.file else {}
@@ -85,7 +98,8 @@ def restore(state: RunState, route: Route, workload: Workload) -> Restored:
     lines = "\n".join(f"  {line}" for _, line in found)
     raise BadData(
         f"No retained checkpoint of run {state.project}/{state.run} can be loaded, and a run that has committed never "
-        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore these files from a backup of the storage. {LOOK}"
+        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore what is missing or changed from a backup of the "
+        f"storage. {LOOK}"
     )
 
 
@@ -156,25 +170,38 @@ def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
 
 
 def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: Names) -> Manifest:
-    """The verified manifest of a checkpoint. Raises Damaged after two full reads of wrong bytes, StoreError."""
-    if checkpoint.manifest != names.manifest(*checkpoint.key):
+    """The verified manifest of a checkpoint. Raises Damaged, or StoreError where nothing is proved."""
+    if not names.is_manifest(checkpoint.manifest, *checkpoint.key):
         raise Damaged("its manifest lies outside its own folder")
-    for _ in range(2):
+    ref = own_ref(store, checkpoint.manifest, checkpoint.ref)
+
+    def read(source: Store, block: int | None) -> Arrived:
         try:
-            data = store.get(own_ref(store, checkpoint.manifest, checkpoint.ref), limit=MAX_BYTES)
-        except Missing as error:
-            raise Damaged(f"{checkpoint.manifest} is missing") from error
-        except TooLong as error:
-            raise Damaged(f"{checkpoint.manifest} is longer than a manifest may be") from error
-        if digest(data) == checkpoint.sha256:
-            break
-    else:
+            return Arrived.of(source.get(ref, limit=MAX_BYTES), block)
+        except TooLong:
+            return Arrived(MAX_BYTES + 1, "unread")
+
+    try:
+        found = settled(store, ref, read, lambda arrived: arrived.sha256 == checkpoint.sha256, MAX_BYTES)
+    except Missing as error:
+        raise Damaged(f"{checkpoint.manifest} is missing") from error
+    if found.size > MAX_BYTES:
+        raise Damaged(f"{checkpoint.manifest} is longer than a manifest may be")
+    if found.sha256 != checkpoint.sha256:
         raise Damaged(
-            f"{checkpoint.manifest}, read twice, has SHA-256 {digest(data)[:16]}… and not {checkpoint.sha256[:16]}…"
+            f"{checkpoint.manifest}, read twice, has SHA-256 {found.sha256[:16]}… and not {checkpoint.sha256[:16]}…"
         )
     try:
-        step, epoch, base = checkpoint.step, checkpoint.epoch, checkpoint.base
-        manifest = decode(data, project=state.project, run=state.run, step=step, epoch=epoch, base=base)
+        base = state.checkpoint(checkpoint.base) if checkpoint.base else None
+        manifest = decode(
+            found.data,
+            project=state.project,
+            run=state.run,
+            step=checkpoint.step,
+            epoch=checkpoint.epoch,
+            folder=checkpoint.folder,
+            lender=base.folder if base else None,
+        )
     except BadManifest as error:
         raise Damaged(f"{checkpoint.manifest} is no manifest of this checkpoint") from error
     if manifest.state_hash != checkpoint.state_hash:
@@ -182,22 +209,40 @@ def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: 
     return manifest
 
 
-def _load(run: str, workload: Workload, outbox: Outbox, checkpoint: Checkpoint) -> None:
-    try:
-        workload.load(outbox.folder(checkpoint.key))
-    except ValueError as error:
-        raise BadData(_unfit(run, checkpoint, _line(error))) from error
-    if workload.step != checkpoint.step:
-        raise BadData(_unfit(run, checkpoint, f"its files hold step {workload.step}"))
+def load(run: str, workload: Workload, folder: Path, checkpoint: Checkpoint) -> None:
+    """Load a checkpoint's verified files, and compare the state with the one that the ledger names (P9).
 
-
-def _unfit(run: str, checkpoint: Checkpoint, why: str) -> str:
-    """Every hash is right, so this is no damage and no reason to go back (P7): this program cannot read it."""
-    return (
-        f"Checkpoint step_{checkpoint.step}.e{checkpoint.epoch} is intact, but this program cannot continue it: {why}. "
-        f"Nothing was changed. Most likely a newer version wrote it: upgrade trm-relay and run again. Otherwise begin "
-        f"a new run from an older one: {command('fork', run, '--to', f'{run[:60]}_2', '--from-step', 'STEP')}"
+    Raises Damaged if it is another one, twice the same: every file is as it was stored, so whoever stored them was
+    wrong or forged them. Raises Unfit if this program cannot read the files, BadData if each load gives another state.
+    """
+    found = _hash_of(run, workload, folder, checkpoint)
+    if found == checkpoint.state_hash:
+        return
+    again = _hash_of(run, workload, folder, checkpoint)
+    if again != found:
+        raise BadData(
+            f"This machine read two different states from the same files of {folder_of(checkpoint)} ({found[:12]}… and "
+            f"{again[:12]}…), so its memory or its device is at fault. Nothing was changed. Use another machine."
+        )
+    raise Damaged(
+        f"its files are as they were stored, but hold the state {found[:16]}… and not {checkpoint.state_hash[:16]}…, "
+        f"which the ledger names"
     )
+
+
+def _hash_of(run: str, workload: Workload, folder: Path, checkpoint: Checkpoint) -> str:
+    try:
+        workload.load(folder)
+    except ValueError as error:
+        raise Unfit(run, checkpoint, _line(error)) from error
+    if workload.step != checkpoint.step:
+        raise Unfit(run, checkpoint, f"its files hold step {workload.step}")
+    return workload.digest().digest
+
+
+def folder_of(checkpoint: Checkpoint) -> str:
+    """The name of its folder in the store."""
+    return checkpoint.folder.rstrip("/").rpartition("/")[2]
 
 
 def own_ref(store: Store, key: str, ref: str) -> Ref:

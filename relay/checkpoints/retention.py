@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from relay.checkpoints.manifest import MANIFEST, Manifest
+from relay.checkpoints.manifest import Manifest
 from relay.log.state import MAX_RETAINED, Checkpoint, Retired, RunState
-from relay.names import Names
+from relay.names import MANIFEST, Names
 from relay.text.wording import duration
 from storage.base import Stat
 
@@ -111,26 +111,26 @@ def judge_files(
     """
     named = {entry.key: key for key, manifest in manifests.items() for entry in manifest.files}
     named |= {c.manifest: c.key for c in state.retained}
+    folders = {c.folder: c for c in state.retained}
+    kept = {one.folder for one in state.kept}
+    lenders = {one.base for one in state.kept}
     unverified = [c for c in state.undamaged if c.key not in manifests]
     found = []
     for stat in listed:
         place = names.parse_checkpoint(stat.name)
-        stays = _stays(state, stat.name, place[:2], named) if place else "not a file of a checkpoint: left alone"
+        stays = "" if place else "not a file of a checkpoint: left alone"
+        folder = names.checkpoint(place.step, place.epoch, place.token) if place else ""
+        if place and (folder in kept or place[:2] in lenders):
+            stays = "kept: an entry that was passed over may have committed it"
+        elif place and (checkpoint := folders.get(folder)):
+            stays = f"retained: {_role(state, checkpoint)}"
+        elif stat.name in named:
+            stays = f"the retained checkpoint of step {named[stat.name][0]:,} names it"
         goes, rule = (False, stays) if stays or not place else _may_go(state, stat, place[:2], now, short_of_space)
         if goes and unverified:
             goes, rule = False, f"nothing may go while the manifest of step {unverified[0].step:,} cannot be verified"
         found.append(FileVerdict(stat, goes, rule))
     return found
-
-
-def _stays(state: RunState, name: str, key: Key, named: Mapping[str, Key]) -> str:
-    """The rule that keeps a checkpoint's file as long as this view holds; empty if none does."""
-    if key in {k for one in state.kept for k in (one.key, one.base)}:
-        return "kept: an entry that was passed over may have committed it"
-    checkpoint = state.checkpoint(key)
-    if checkpoint is not None:
-        return f"retained: {_role(state, checkpoint)}"
-    return f"the retained checkpoint of step {named[name][0]:,} names it" if name in named else ""
 
 
 def _role(state: RunState, checkpoint: Checkpoint) -> str:

@@ -16,8 +16,8 @@ from storage.packages import UPGRADE
 USUAL, SHARING, PASSING = 3, 4, 5
 """The format that is written where nothing needs a newer one, and the two newer ones. Each allows fields that a client
 of the one before would take for damage: 2 a heartbeat's Ref and GPUs, 3 a commit's samples, 4 (written only while a
-retained checkpoint shares files) a checkpoint's base, 5 (written only by an entry that passes over slots, and while the
-state keeps a checkpoint that such an entry passed over) what was passed over."""
+retained checkpoint shares files) a checkpoint's base, 5 (written only by an entry that passes over slots, while the
+state keeps a checkpoint that such an entry passed over, and while a retained one is in a folder with a token) these."""
 FORMAT = PASSING
 """The newest format; all older ones are read as well."""
 MAX_BYTES = 256_000

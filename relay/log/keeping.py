@@ -110,7 +110,7 @@ def check_place(names: Names, checkpoint: Checkpoint, epoch: int) -> None:
     """I3: a run names only files under its own prefix, and P6: the key carries step and epoch."""
     if checkpoint.epoch != epoch:
         raise Refused(f"checkpoint of epoch {checkpoint.epoch} in an entry of epoch {epoch}")
-    if checkpoint.manifest != names.manifest(*checkpoint.key):
+    if not names.is_manifest(checkpoint.manifest, *checkpoint.key):
         raise Refused(f"checkpoint {checkpoint.key} lies at {checkpoint.manifest!r}, not under its own run and step")
     if checkpoint.next and checkpoint.next.step != checkpoint.step + 1:
         raise Refused("checkpoint certifies another step than the next one")

@@ -37,6 +37,11 @@ class Kept(Sparing):
         """(step, epoch)."""
         return self.step, self.epoch
 
+    @property
+    def folder(self) -> str:
+        """Prefix of its own files."""
+        return self.manifest.rpartition("/")[0] + "/"
+
 
 class Passed(Sparing):
     """Part of every entry whose base lies before the slot just before it (format 5)."""

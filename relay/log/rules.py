@@ -301,8 +301,7 @@ def _check_kept(state: RunState, kept: Kept, voids: Sequence[int]) -> None:
     """Only what those slots can have committed is kept: of this run, of an epoch that began, beyond its step."""
     if kept.slot != voids[-1] or kept.step <= state.step or kept.epoch > state.epoch:
         raise Refused(f"passed over: step {kept.step} of epoch {kept.epoch} cannot have been committed there")
-    place = Names(state.project, state.run).parse_checkpoint(kept.manifest)
-    if place is None or place[:2] != kept.key or not kept.manifest.endswith("/manifest.json"):
+    if not Names(state.project, state.run).is_manifest(kept.manifest, *kept.key):
         raise Refused(f"passed over: {kept.manifest!r} is no manifest of step {kept.step} of epoch {kept.epoch}")
 
 

@@ -27,6 +27,7 @@ from relay.log.fields import (
     Whole,
 )
 from relay.log.passed import MAX_KEPT, Kept
+from relay.names import MANIFEST, folder_name
 
 MAX_LINKS = 100
 """At this many links the next lease must move the oldest half to a history object."""
@@ -66,7 +67,7 @@ class Checkpoint(Sparing):
     step: Step
     epoch: Epoch
     manifest: Exact
-    """Name of the manifest, under checkpoints/<project>/<run>/step_<step>.e<epoch>/."""
+    """Name of the manifest, under checkpoints/<project>/<run>/step_<step>.e<epoch>/, or the same with a token."""
     ref: Exact
     """The store's Ref of the manifest."""
     sha256: Digest
@@ -87,6 +88,16 @@ class Checkpoint(Sparing):
     def key(self) -> tuple[int, int]:
         """(step, epoch): uploaded at most once, never overwritten."""
         return self.step, self.epoch
+
+    @property
+    def folder(self) -> str:
+        """Prefix of its own files: of another folder with its key, none is its."""
+        return self.manifest.removesuffix(MANIFEST)
+
+    @property
+    def aside(self) -> bool:
+        """Whether its folder has a token, which programs before format 5 do not know."""
+        return not self.folder.endswith(f"/{folder_name(*self.key)}/")
 
     @property
     def lends(self) -> bool:

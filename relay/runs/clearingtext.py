@@ -31,7 +31,7 @@ def grouped(judged: Iterable[FileVerdict], names: Names) -> list[Group]:
     for file in judged:
         place = names.parse_checkpoint(file.stat.name)
         key = place[:2] if place else (-1, -1)
-        folder = f"step_{key[0]}.e{key[1]}" if place else file.stat.name.removeprefix(names.checkpoints)
+        folder = place.folder if place else file.stat.name.removeprefix(names.checkpoints)
         found.setdefault((not file.goes, key, folder, file.rule), []).append(file)
     return [
         Group(folder, not stays, rule, len(files), sum(file.stat.size for file in files))

@@ -20,7 +20,7 @@ from relay.log.canonical import digest, dumps
 from relay.log.changes import Key
 from relay.log.entry import encode
 from relay.log.state import Checkpoint, Origin, RunState
-from relay.names import Names
+from relay.names import TOKEN, Names
 from relay.text.trouble import speaking
 from relay.workload import Saved, StepDigest
 from storage.base import Exists, Store, TooLong
@@ -179,8 +179,16 @@ def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
 
 def _store(branch: Branch, packed: Packed, folder: Path, metric: float | None = None) -> Checkpoint:
     """The files in `folder` under the new run's own prefix, borrowed ones too, and their manifest."""
+    try:
+        return _stored(branch, packed, folder, metric, "")
+    except Exists:  # what an earlier try left there came to harm
+        return _stored(branch, packed, folder, metric, branch.run_id[:TOKEN])
+
+
+def _stored(branch: Branch, packed: Packed, folder: Path, metric: float | None, token: str) -> Checkpoint:
+    """Raises Exists if something else lies in the folder with that token."""
     names = branch.names
-    keys = {file.name: names.checkpoint(packed.step, 0) + file.name for file in packed.files}
+    keys = {file.name: names.checkpoint(packed.step, 0, token) + file.name for file in packed.files}
     sent = branch.show(f"sending step {packed.step:,}", packed.bytes)
     files = upload(branch.store, folder, keys, sent=sent)
     own = {"project": names.project, "run": names.run, "run_id": branch.run_id, "epoch": 0, "parent": None}
@@ -188,4 +196,4 @@ def _store(branch: Branch, packed: Packed, folder: Path, metric: float | None = 
     mine = packed.model_copy(update=own | shares_nothing)
     promised = packed.next
     following = StepDigest(promised.step, promised.path, promised.digest) if promised else None
-    return put_manifest(branch.store, names, Told(mine, following, metric), files, branch.code_version)
+    return put_manifest(branch.store, names, Told(mine, following, metric), files, branch.code_version, token)

@@ -81,6 +81,13 @@ class DriveStore:
         self._check_writable(check_name(name))
         return self.create(self.directory.bind(name), name, data)
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        """As base.Store. Asked again after no answer it goes to the same id, so that there is one file."""
+        spot = self._spots.get(check_name(name))
+        if spot and spot.there is not There.NO:
+            self._spots.forget(name)
+        return self.put(name, data)
+
     def create(self, ref: Ref, name: str, data: bytes) -> Ref:
         """As base.Creates. Raises UsedUp for the id of a deleted file, NotOurs for one not given to this account."""
         self._check_writable(check_name(name))
@@ -155,6 +162,12 @@ class DriveStore:
         if not self.read_only:
             self.join()
         return membership(self).lines
+
+    def fresh(self) -> DriveStore:
+        """As wrapper.Reconnects. It keeps which ids are in use: of these a 404 never means Missing."""
+        other = DriveStore(self._place, Client(self._client.credentials, self.address), read_only=self.read_only)
+        other._in_use |= self._in_use
+        return other
 
     def slots(self, store: Store, prefix: str) -> Slots:
         """As slots.MakesSlots."""

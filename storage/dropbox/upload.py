@@ -6,9 +6,9 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from storage.contract import Missing, Unavailable
+from storage.contract import Exists, Missing, Unavailable
 from storage.digests import Digests
 from storage.dropbox.client import Client
 from storage.dropbox.progress import Progress
@@ -31,6 +31,8 @@ _SESSIONS = 3
 _ATTEMPTS = 5
 
 T = TypeVar("T")
+Mode = Literal["add", "overwrite"]
+"""What to do about other bytes at the path: refuse, or replace them."""
 
 
 class SessionLost(Exception):
@@ -45,8 +47,16 @@ class Upload:
     documented: if it minds, the file goes up again in sequence.
     """
 
-    def __init__(self, client: Client, path: str, source: Source, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        source: Source,
+        mode: Mode = "overwrite",
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._client = client
+        self._mode: Mode = mode
         self._path = path
         self._source = source
         self._sleep = sleep
@@ -55,7 +65,10 @@ class Upload:
         self._progress = Progress.of(source.path, path, source.size)
 
     def send(self) -> None:
-        """Returns once the object is there with the right hash. Raises StoreError; a later call goes on."""
+        """Returns once the object is there with the right hash. Raises StoreError; a later call goes on.
+
+        In mode "add" raises Exists if there are other bytes at the path.
+        """
         concurrent = self._source.size >= CONCURRENT_FROM
         for _ in range(_SESSIONS):
             try:
@@ -76,7 +89,11 @@ class Upload:
             self._side_by_side()
         else:
             self._in_sequence()
-        stored = self._ask(lambda sdk: _finish(sdk, progress.session, self._source.size, self._path))
+        try:
+            stored = self._ask(lambda sdk: _finish(sdk, progress.session, self._source.size, self._path, self._mode))
+        except Exists:
+            progress.forget()
+            raise
         progress.forget()
         if stored != self._hash():
             raise Unavailable(f"{self._path} was damaged on its way. It is worth trying again.")
@@ -166,12 +183,19 @@ def _append(sdk: Any, session: str, offset: int, data: bytes, close: bool) -> in
     return offset + len(data)  # also if closed: by this very part, whose reply was lost
 
 
-def _finish(sdk: Any, session: str, size: int, path: str) -> str:
+def write_mode(mode: Mode) -> Any:
+    """As the SDK names it."""
+    from dropbox.files import WriteMode
+
+    return WriteMode.add if mode == "add" else WriteMode.overwrite
+
+
+def _finish(sdk: Any, session: str, size: int, path: str, mode: Mode) -> str:
     """The content hash of what was committed. Raises SessionLost, or what the SDK raises."""
     from dropbox.exceptions import ApiError
-    from dropbox.files import CommitInfo, UploadSessionCursor, UploadSessionFinishError, WriteMode
+    from dropbox.files import CommitInfo, UploadSessionCursor, UploadSessionFinishError
 
-    commit = CommitInfo(path, mode=WriteMode.overwrite, autorename=False, mute=True)
+    commit = CommitInfo(path, mode=write_mode(mode), autorename=False, mute=True)
     try:
         stored = sdk.files_upload_session_finish(b"", UploadSessionCursor(session, size), commit)
     except ApiError as error:

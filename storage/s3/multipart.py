@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storage.contract import Missing, StoreError, Unavailable
+from storage.contract import Exists, Missing, StoreError, Unavailable
 from storage.digests import Digests
 from storage.parallel import in_parallel
 from storage.s3.checksums import b64, b64_sha256, sha_hex
 from storage.s3.client import Clients
-from storage.s3.errors import Failure, code_of, s3_errors, translate
+from storage.s3.errors import Failure, code_of, s3_errors, status_of, translate
 from storage.sent import sent
 
 PART = 8 << 20
@@ -25,8 +25,11 @@ PART = 8 << 20
 SENDERS = 8
 """Threads that send the parts of a file, and parts in memory, for all files of a store."""
 _MOST_PARTS = 10_000
-_STALE = {"NoSuchUpload", "InvalidPart", "InvalidPartOrder", "EntityTooSmall", "InvalidRequest"}
-"""The upload is not what it was: finished or given up elsewhere, or begun in another way."""
+_STALE = {
+    *("NoSuchUpload", "InvalidPart", "InvalidPartOrder", "EntityTooSmall", "InvalidRequest"),
+    "ConditionalRequestConflict",
+}
+"""The upload is not what it was: finished or given up elsewhere, begun in another way, or in the way of another."""
 
 
 def part_size(size: int) -> int:
@@ -73,11 +76,12 @@ class Multipart:
         self._address = address
         self._in_memory = threading.BoundedSemaphore(SENDERS)
 
-    def put(self, key: str, path: Path, *, verified: bool) -> None:
+    def put(self, key: str, path: Path, *, verified: bool, new: bool = False) -> None:
         """Store a file, going on from the newest unfinished upload of the key; its other ones are given up.
 
-        With `verified`, each part and the whole carry a SHA-256 for the server to check. Raises StoreError; what was
-        sent stays for the next attempt. OSError if the file cannot be read.
+        With `verified`, each part and the whole carry a SHA-256 for the server to check. With `new`, nothing is
+        replaced: raises Exists. Raises StoreError; what was sent stays for the next attempt. OSError if the file
+        cannot be read.
         """
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -94,7 +98,7 @@ class Multipart:
                     return part
 
             parts = in_parallel(send, range(1, -(-size // step) + 1), SENDERS)
-        self._finish(upload, parts, verified)
+        self._finish(upload, parts, verified, new)
 
     def unfinished(self, prefix: str) -> Iterator[Unfinished]:
         """Uploads whose key starts with the prefix, in no order. Raises StoreError."""
@@ -155,14 +159,21 @@ class Multipart:
             raise self._meant(error, upload) from error
         return Part(number, answer["ETag"], sha256)
 
-    def _finish(self, upload: Unfinished, parts: list[Part], verified: bool) -> None:
+    def _finish(self, upload: Unfinished, parts: list[Part], verified: bool, new: bool) -> None:
         """Make the parts one object. An answer that is lost, or an upload that is gone, may mean that it is one."""
         documents = {"Parts": [part.document(verified) for part in parts]}
+        place = {"Bucket": self._bucket, "Key": upload.key, "UploadId": upload.id}
+        condition = {"IfNoneMatch": "*"} if new else {}
         try:
-            self._clients.once.complete_multipart_upload(
-                Bucket=self._bucket, Key=upload.key, UploadId=upload.id, MultipartUpload=documents
-            )
+            self._clients.once.complete_multipart_upload(**place, MultipartUpload=documents, **condition)
         except Failure as error:
+            if new and status_of(error) == 412:
+                with suppress(StoreError):
+                    self.abort(upload)
+                raise Exists(f"{self._address}: {upload.key} exists already.") from error
+            if new and status_of(error) == 501:  # a server without this condition: `storage.transfer` has looked before
+                self._finish(upload, parts, verified, new=False)
+                return
             uncertain = code_of(error) == "NoSuchUpload" or isinstance(translate(error, "", ""), Unavailable)
             if not (uncertain and self._landed(upload.key, parts)):
                 raise self._meant(error, upload) from error

@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from storage.contract import (
     BadAddress,
     BlockHash,
@@ -23,16 +21,16 @@ from storage.contract import (
     Stat,
     StoreError,
     TooLong,
-    Unavailable,
     check_name,
     check_prefix,
     check_ref,
 )
 from storage.memory import read_source
+from storage.ranges import BEHIND_THE_END, WHOLE, Asked, not_whole
 from storage.s3.address import S3Address
 from storage.s3.checksums import Checksums, sha256_of, sha_hex
 from storage.s3.client import Clients
-from storage.s3.errors import Failure, s3_errors, status_of, translate
+from storage.s3.errors import Failure, header_of, s3_errors, status_of, translate
 from storage.s3.multipart import Multipart, composite, part_size
 from storage.source import unreadable
 
@@ -62,31 +60,30 @@ class S3Store:
     def put(self, name: str, data: bytes | Path) -> Ref:
         check_name(name)
         self._check_writable(name)
-        if isinstance(data, bytes):
-            self._send(name, data)
-        elif _size(data) >= IN_PARTS:
-            self._send_in_parts(name, data)
-        else:
-            content = read_source(data)
-            self._send(name, content, **(sha256_of(content) if self._checksums.of_objects else {}))
+        self._put(name, data, new=False)
         return Ref(name)
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         check_name(name)
         self._check_writable(name)
-        try:
-            self._clients.once.put_object(**self._place(name), Body=data, IfNoneMatch="*")
-        except Failure as error:
-            if status_of(error) == 412:
-                raise Exists(f"{self.address}: {name} exists already.") from error
-            raise translate(error, self.address, name) from error
+        self._send(name, data, new=True)
+        return Ref(name)
+
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        """As base.Store. For a file in parts, a server that ignores the condition may let two race; most check it."""
+        check_name(name)
+        self._check_writable(name)
+        self._put(name, data, new=True)
         return Ref(name)
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
         name = check_ref(ref, self.address)
         with s3_errors(self.address, name):
             answer = self._clients.once.get_object(**self._place(name))
-            size = answer["ContentLength"]
+            size = answer.get("ContentLength")
+            if _status(answer) != WHOLE or size is None:
+                answer["Body"].close()
+                raise not_whole(f"{self.address}: {name}", _status(answer))
             if limit is not None and size > limit:
                 answer["Body"].close()
                 raise TooLong(f"{self.address}: {name} has {size} bytes, more than the {limit} allowed here.")
@@ -99,17 +96,19 @@ class S3Store:
         if length == 0:
             self.stat(ref)
             return b""
+        asked = Asked(f"{self.address}: {name}", start, length, lambda: self.stat(ref).size)
         try:
-            with s3_errors(self.address, name):
-                answer = self._clients.once.get_object(**self._place(name), Range=f"bytes={start}-{start + length - 1}")
-                if answer["ContentLength"] > length:
-                    answer["Body"].close()
-                    raise BadAddress(f"{self.address} cannot hold a run: the server sends whole objects for parts.")
-                return _body(answer)
-        except Unavailable as error:
-            if isinstance(error.__cause__, ClientError) and status_of(error.__cause__) == 416:
-                return b""  # starts behind the end
-            raise
+            answer = self._clients.once.get_object(**self._place(name), Range=f"bytes={start}-{start + length - 1}")
+        except Failure as error:
+            if status_of(error) == BEHIND_THE_END:
+                return asked.checked(BEHIND_THE_END, header_of(error, "content-range"), b"")
+            raise translate(error, self.address, name) from error
+        if _status(answer) == WHOLE and answer.get("ContentLength", 0) > length:
+            answer["Body"].close()
+            raise BadAddress(f"{self.address} cannot hold a run: the server sends whole objects for parts.")
+        with s3_errors(self.address, name):
+            data = _body(answer)
+        return asked.checked(_status(answer), answer.get("ContentRange", ""), data)
 
     def stat(self, ref: Ref) -> Stat:
         name = check_ref(ref, self.address)
@@ -151,6 +150,10 @@ class S3Store:
     def ref(self, name: str) -> Ref:
         return Ref(check_name(name))
 
+    def fresh(self) -> S3Store:
+        """As wrapper.Reconnects."""
+        return S3Store(self.where, read_only=self.read_only)
+
     def block_of(self, size: int) -> int | None:
         """As digests.HashesBlocks."""
         in_parts = size >= IN_PARTS and not self.read_only
@@ -174,14 +177,33 @@ class S3Store:
         for upload in [u for u in self._multipart.unfinished(key) if u.key == key]:
             self._multipart.abort(upload)
 
-    def _send(self, name: str, data: bytes, **checks: str) -> None:
-        with s3_errors(self.address, name):
-            self._clients.once.put_object(**self._place(name), Body=data, **checks)
+    def _checks(self, data: bytes) -> dict[str, str]:
+        """A SHA-256 for the server to check and keep, if it is known to; a few bytes are not worth finding out."""
+        return sha256_of(data) if self._checksums.objects_known else {}
 
-    def _send_in_parts(self, name: str, path: Path) -> None:
+    def _put(self, name: str, data: bytes | Path, new: bool) -> None:
+        if isinstance(data, bytes):
+            self._send(name, data, new, **self._checks(data))
+        elif _size(data) >= IN_PARTS:
+            self._send_in_parts(name, data, new)
+        else:
+            content = read_source(data)
+            self._send(name, content, new, **(sha256_of(content) if self._checksums.of_objects else {}))
+
+    def _send(self, name: str, data: bytes, new: bool, **checks: str) -> None:
+        """`new`: raises Exists if the name is taken."""
+        condition = {"IfNoneMatch": "*"} if new else {}
+        try:
+            self._clients.once.put_object(**self._place(name), Body=data, **condition, **checks)
+        except Failure as error:
+            if new and status_of(error) == 412:
+                raise Exists(f"{self.address}: {name} exists already.") from error
+            raise translate(error, self.address, name) from error
+
+    def _send_in_parts(self, name: str, path: Path, new: bool) -> None:
         verified = self._checksums.of_parts
         try:
-            self._multipart.put(self.where.root + name, path, verified=verified)
+            self._multipart.put(self.where.root + name, path, verified=verified, new=new)
         except OSError as error:
             raise unreadable(path, error) from error
 
@@ -189,16 +211,19 @@ class S3Store:
         return {"Bucket": self._bucket, "Key": self.where.root + name}
 
     def _with_hash(self, stat: Stat, checksum: Any) -> Stat:
-        """The server's own hash, if it is one that checks: a client that may not write cannot try that."""
-        if not isinstance(checksum, str) or self.read_only:
+        """The server's own hash. Whether the server checks one is tried once; a client that may not write cannot."""
+        if not isinstance(checksum, str):
             return stat
+        if "-" not in checksum:
+            return replace(stat, sha256=sha_hex(checksum), hash_tested=self._tested("of_objects"))
+        over = composite(checksum, stat.size)
+        blocks = BlockHash(part_size(stat.size), over) if over else None
+        return replace(stat, block_hash=blocks, hash_tested=self._tested("of_parts"))
+
+    def _tested(self, what: str) -> bool:
         with suppress(StoreError):
-            if "-" not in checksum:
-                return replace(stat, sha256=sha_hex(checksum)) if self._checksums.of_objects else stat
-            over = composite(checksum, stat.size)
-            if over and self._checksums.of_parts:
-                return replace(stat, block_hash=BlockHash(part_size(stat.size), over))
-        return stat
+            return not self.read_only and getattr(self._checksums, what)
+        return False
 
     def _why(self, error: Exception, name: str) -> StoreError:
         """What a refused HEAD means; it has no text, so where its status leaves that open a GET is asked."""
@@ -270,6 +295,12 @@ def _body(answer: Mapping[str, Any]) -> bytes:
         return data
     finally:
         answer["Body"].close()
+
+
+def _status(answer: Mapping[str, Any]) -> int:
+    """The HTTP status of an answer that is no error."""
+    status: int = answer["ResponseMetadata"]["HTTPStatusCode"]
+    return status
 
 
 def _size(path: Path) -> int:

@@ -18,6 +18,7 @@ from relay.clock import RealRuntime
 from relay.ledger import RunLedger
 from relay.log.state import RunState
 from storage.local import LocalStore
+from tests.rehash import held
 
 ROOT = Path(__file__).parent.parent.parent
 RELAY = [sys.executable, str(ROOT / "rotate_accounts.py")]
@@ -167,7 +168,9 @@ class Relay:
         return dict(json.loads(self.call("status", "--run", run, "--json")))
 
     def state_hash(self, run: str = "sudoku_rotation") -> str:
-        return str(self.status(run)["head"]["state_hash"])
+        """Of the head, from its files."""
+        state = self.state(run)
+        return held(LocalStore(self.folder / "store", read_only=True), state.head if state else None)
 
     def state(self, run: str) -> RunState | None:
         """The newest state, read here; None before the run began."""

@@ -17,6 +17,7 @@ from relay.names import Names
 from relay.runs.endpoint import passed
 from storage.base import Store, open_store
 from tests.damage.harms import Harm
+from tests.rehash import held
 from tests.relay.cli import Desk, Result
 from tests.relay.toy import hash_of, state_at
 
@@ -127,6 +128,7 @@ class Scene:
         assert state.head is not None and state.head.key == state.retained[-1].key
         for one in state.undamaged:
             assert one.state_hash == hash_of(one.step, state_at(one.step)), one
+        assert held(self.store, state.head) == state.head.state_hash
         self.check_kept(before)
         return state
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from relay.workload import Saved
+from storage.base import Ref
+from storage.wrapper import Wrapper
 from tests.damage.harms import HARMS, PICKLE, ZSTD_BOMB
 from tests.damage.scene import BACKENDS, NAMES, OTHER, Scene, content
-from tests.relay.toy import hash_of, state_at
+from tests.rehash import held
+from tests.relay.cli import wrap_stores
+from tests.relay.toy import ToySnapshot, hash_of, state_at
 
 FILES = ("state.json", "ema.json", "manifest.json")
 SWAPPED: dict[str, Callable[[Scene, str], bytes]] = {
@@ -124,6 +132,63 @@ def test_what_reads_one_checkpoint_refuses_a_damaged_one_and_names_it(
     refused = here.command(command, *words, code=65)
     assert HEAD + "state.json" in refused.err
     assert not (here.desk.folder / "export").exists() and not here.picture.store.keys() - content(here.store).keys()
-    older = here.command(command, *words, "--from-step" if command == "fork" else "--step", "20", code=0)
-    assert "20" in older.out
-    assert hash_of(20, state_at(20)) == next(c for c in here.state().retained if c.step == 20).state_hash
+    done = here.command(command, *words, "--from-step" if command == "fork" else "--step", "20", code=0)
+    assert "20" in done.out
+    older = next(c for c in here.state().retained if c.step == 20)
+    assert hash_of(20, state_at(20)) == held(here.store, older)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("file", ["state.json", "manifest.json"])
+def test_what_lies_where_a_session_would_store_its_checkpoint_stays(
+    scene: Callable[[str], Scene], monkeypatch: pytest.MonkeyPatch, backend: str, file: str
+) -> None:
+    """It comes while the session runs: of a later epoch it would have been evidence of a lost entry."""
+    here, folder = scene(backend), NAMES.checkpoint(40, 4)
+
+    class Meddling(Wrapper):
+        def put_new(self, name: str, data: bytes | Path) -> Ref:
+            if name == folder + file:
+                here.store.put(name, b"a stranger's")
+            return self.inner.put_new(name, data)
+
+    before = content(here.store)
+    with monkeypatch.context() as patch:
+        wrap_stores(patch, Meddling)
+        here.train(40, code=0)
+    state = here.check_sound(before)
+    assert state.head is not None and state.head.aside and state.head.key == (40, 4)
+    assert here.store.get(here.store.ref(folder + file)) == b"a stranger's"
+    assert here.verify(code=0)["ok"]
+    here.train(50, code=0)
+    assert here.check_sound(before).step == 50
+
+
+@pytest.mark.parametrize("what", ["the hash", "the files"])
+def test_i9_a_head_whose_files_hold_another_state_than_it_names_is_left(
+    scene: Callable[[str], Scene], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Each file is as it was stored: only loading it shows."""
+    here, real = scene("memory"), ToySnapshot.save
+
+    def save(snapshot: ToySnapshot, folder: Path) -> Saved:
+        saved = real(snapshot, folder)
+        if what == "the hash":
+            return replace(saved, state_hash="0" * 64)
+        path = folder / "state.json"
+        path.write_text(path.read_text().replace(str(snapshot.values[0]), str(snapshot.values[0] ^ 1)))
+        return saved
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ToySnapshot, "save", save)
+        here.train(40, code=0)
+    assert here.verify(code=0)["ok"], "every byte is as it was written"
+    found = json.loads(here.command("verify", "--deep", "--json", code=65).out)
+    assert [(row["step"], row["loaded"]) for row in found["checkpoints"]] == [
+        (10, True), (20, True), (30, True), (40, False),
+    ]  # fmt: skip
+    before = content(here.store)
+    here.train(50, code=0)
+    assert here.check_sound(before).step == 50
+    assert [line for line in here.incidents() if line.startswith("rewind: ") and "hold the state" in line]
+    here.command("verify", "--deep", code=0)

@@ -45,7 +45,7 @@ def test_a_damaged_newest_commit_is_void_and_its_steps_are_trained_again(lab: La
     outcome = lab.run(lab.session("bob", target_steps=40, wait_s=900))
     assert outcome.exit_code == Exit.OK, outcome.message
     state = lab.state()
-    assert state.head.state_hash == hash_of(40, state_at(40))
+    assert lab.held() == hash_of(40, state_at(40))
     (told,) = [one for one in state.incidents if one.cause == "passed-over"]
     assert told.text.startswith(f"slot {int(name[-25:-5])}, sha256 ") and told.epoch == int(name[-25:-5]) + 1
     (back,) = [one for one in state.incidents if one.cause == "step-back"]
@@ -59,7 +59,7 @@ def test_a_damaged_release_keeps_the_lease_until_it_runs_out(lab: Lab, harm: str
     lab.damage(newest(lab), HARMS[harm])
     assert lab.run(lab.session("bob", target_steps=40)).exit_code == Exit.LEASE_HELD
     assert lab.run(lab.session("bob", target_steps=40, wait_s=900)).exit_code == Exit.OK
-    assert lab.state().head.state_hash == hash_of(40, state_at(40))
+    assert lab.held() == hash_of(40, state_at(40))
     assert [one.cause for one in lab.state().incidents] == ["passed-over"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +21,7 @@ from tests.damage.harms import HOSTILE_JSON, PICKLE, ZSTD_BOMB
 from tests.relay.lab import Lab
 from tests.trm.small import small
 from trm.export import export_folder
+from trm.snapshot import Saved, Snapshot
 from trm.workload import TrmWorkload
 
 Files = dict[str, bytes]
@@ -290,5 +292,41 @@ def test_i6_sessions_of_a_real_model_leave_a_damaged_head_and_reach_the_same_bit
     assert lab.run(lab.session("bob", workload=made(data), **plan | {"target_steps": 6})).exit_code == Exit.OK
     (incident,) = [one for one in lab.state().incidents if one.cause == "rewind"]
     assert name in incident.text and "step_4.e1" in incident.text
-    assert lab.state().head.state_hash == made(data, 6).digest().digest
+    assert lab.held() == made(data, 6).digest().digest
     assert not list(lab.tmp.rglob("pickled_marker"))
+
+
+@pytest.mark.parametrize("what", ["the hash", "a weight", "the averages", "a moment", "the carry"])
+def test_i9_a_real_models_files_that_hold_another_state_than_was_named_are_left(
+    lab: Lab, data: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer hashed one state and stored another; every file is what its manifest names."""
+    plan, real = {"target_steps": 4, "every_steps": 2}, Snapshot.save
+    where = {
+        "a weight": ("weights.safetensors", "raw/"),
+        "the averages": ("weights.safetensors", "ema/"),
+        "a moment": ("optimizer.safetensors", "v/"),
+        "the carry": ("carry.safetensors", "carry/z_H"),
+    }
+
+    def save(snapshot: Snapshot, folder: Path) -> Saved:
+        saved = real(snapshot, folder)
+        if snapshot.step != 4:
+            return saved
+        if what == "the hash":
+            return replace(saved, state_hash="0" * 64)
+        file, begins = where[what]
+        tensors = load_file(folder / file)
+        value = next(value for name, value in tensors.items() if name.startswith(begins))
+        row = int(tensors["carry/halted"].int().argmin()) if what == "the carry" else 0  # of a halted one none is read
+        value[row].view(-1).view(torch.uint8)[0] ^= 1
+        save_file(tensors, folder / file)
+        return saved
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshot, "save", save)
+        assert lab.run(lab.session(workload=made(data), **plan)).exit_code == Exit.OK
+    assert lab.run(lab.session("bob", workload=made(data), **plan | {"target_steps": 6})).exit_code == Exit.OK
+    (incident,) = [one for one in lab.state().incidents if one.cause == "rewind"]
+    assert "step_4.e1: its files are as they were stored, but hold the state" in incident.text
+    assert lab.held() == made(data, 6).digest().digest

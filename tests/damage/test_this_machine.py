@@ -43,6 +43,7 @@ def goes_on(lab: Lab) -> None:
     assert outcome.exit_code == Exit.OK, outcome.message
     for one in lab.state().undamaged:
         assert one.state_hash == hash_of(one.step, state_at(one.step)), one.key
+    assert lab.held() == hash_of(60, state_at(60))
     assert lab.state().step == 60
 
 

@@ -47,6 +47,9 @@ class ReadOnly(Wrapper):
     def put(self, name: str, data: bytes | Path) -> Ref:
         raise Denied("read-only")
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        raise Denied("read-only")
+
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         raise Denied("read-only")
 

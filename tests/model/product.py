@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from relay.checkpoints.manifest import MANIFEST, FileEntry, Manifest
+from relay.checkpoints.manifest import FileEntry, Manifest
 from relay.checkpoints.retention import Keep, going, judge_files, to_retire
 from relay.log.changes import By, Commit, Lease, Refused, Release, Retire, Rewind, TookOver
 from relay.log.rules import apply
 from relay.log.state import Checkpoint, Holder, Link, Retired, RunState
+from relay.names import MANIFEST
 from storage.base import Ref, Stat
 from tests.relay.making import NAMES, checkpoint, genesis, id_of
 

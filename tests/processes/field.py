@@ -19,6 +19,7 @@ from relay.clock import RealRuntime
 from relay.ledger import RunLedger
 from relay.log.state import RunState
 from storage.local import LocalStore
+from tests.rehash import held
 from tests.relay.toy import hash_of, state_at
 
 ROOT = Path(__file__).parent.parent.parent
@@ -225,7 +226,8 @@ class Field:
         state = self.state(run)
         assert state is not None
         if state.head is not None:
-            assert state.head.state_hash == hash_of(state.step, state_at(state.step))
+            store = LocalStore(self.store, read_only=True)
+            assert held(store, state.head) == hash_of(state.step, state_at(state.step))
         return state
 
     def end(self) -> None:

@@ -23,7 +23,7 @@ from tests.processes.limits import full_while
 from tests.processes.trainee import Notes, Trainee
 
 T = TypeVar("T")
-_CHECKPOINT = re.compile(r"checkpoints/[^/]+/[^/]+/step_\d+\.e\d+/(.+)")
+_CHECKPOINT = re.compile(r"checkpoints/[^/]+/[^/]+/step_\d+\.e\d+(?:\.[0-9a-f]{16})?/(.+)")
 _LABELS = (
     (re.compile(r"runs/.*/ledger/\d+\.json"), "slot"),
     (re.compile(r"runs/.*/ledger\.hint"), "hint"),
@@ -132,11 +132,17 @@ class WatchedStore(Wrapper):
         """While this file exists, the store's disk takes no file of more than a few kB."""
 
     def put(self, name: str, data: bytes | Path) -> Ref:
+        return self._put(name, data, self.inner.put)
+
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self._put(name, data, self.inner.put_new)
+
+    def _put(self, name: str, data: bytes | Path, put: Callable[[str, bytes | Path], Ref]) -> Ref:
         with self._points.around(f"put {label(name)}"):
             if name.startswith("checkpoints/") and not name.endswith("manifest.json"):
                 time.sleep(self._put_s)
             with full_while(self._full_while):
-                return self.inner.put(name, data)
+                return put(name, data)
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         what = label(name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,18 +16,26 @@ from typer import testing
 from typer.testing import CliRunner
 
 from relay.cli import app
+from relay.clock import RealRuntime
 from relay.commands import stores
 from relay.commands.common import App
 from relay.errors import BadConfig, BadData
 from relay.kind import Spoken
+from relay.ledger import RunLedger
 from relay.text.puzzles import Examples
 from relay.workload import Kernels, Workload
 from storage.base import Store, open_store
+from storage.retry import RetryStore
+from tests.rehash import held
 from tests.relay.puzzles import Shown, Solved
 from tests.relay.toy import ToyWorkload
 
 testing._get_command = cache(testing._get_command)
 """Putting the command line together takes longer than most commands: once is enough."""
+
+
+PROJECT = "sudoku_pretrain_multiaccount"
+"""Of every run here."""
 
 
 class ToyData(BaseModel):
@@ -188,6 +197,18 @@ class Desk:
         """One session."""
         asked = ("run", "--run", run, "--account", account, "--target-steps", str(target), "--new", *words)
         return self(*asked, code=code)
+
+    @contextmanager
+    def credentials(self) -> Iterator[None]:
+        """Around what opens a store here."""
+        yield
+
+    def held(self, run: str = "r") -> str:
+        """Hash of the head's state, from its files in the store."""
+        with self.credentials():
+            address = self.environ.get("RELAY_STORE", (self.folder / "relay_store").as_uri())
+            store = RetryStore(open_store(address.partition("#")[0]), sleep=lambda _: None, jitter=lambda: 0.0)
+            return held(store, RunLedger(store, PROJECT, run, RealRuntime()).read().state.head)
 
     def status(self, run: str = "r") -> dict[str, Any]:
         """relay.status/1."""

@@ -21,6 +21,7 @@ from relay.sessions.context import Context, Listener, Outcome, Plan
 from storage.base import Ref, Stat, Unavailable
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
+from tests.rehash import held
 from tests.relay.fake_runtime import Process, World
 from tests.relay.toy import ToyWorkload
 
@@ -52,6 +53,9 @@ class ProcessStore(Wrapper):
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         return self._do("put_if_absent", name, lambda: self.inner.put_if_absent(name, data))
+
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self._do("put", name, lambda: self.inner.put_new(name, data))
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
         return self._do("get", ref, lambda: self.inner.get(ref, limit=limit))
@@ -197,6 +201,10 @@ class Lab:
 
     def state(self, run: str = RUN) -> RunState:
         return RunLedger(self.shared, PROJECT, run, self.world.process()).read().state
+
+    def held(self, run: str = RUN) -> str:
+        """Hash of the head's state, from its files."""
+        return held(self.shared, self.state(run).head)
 
     def kinds(self) -> list[str]:
         """Kinds of all entries."""

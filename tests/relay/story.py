@@ -15,12 +15,13 @@ from tests.relay.lab import PROJECT, RUN, genesis
 
 NAMES = Names(PROJECT, RUN)
 HASH = "a" * 64
+TOKEN = "0123456789abcdef"
 
 
-def manifest_of(key: tuple[int, int]) -> Manifest:
+def manifest_of(key: tuple[int, int], token: str = "") -> Manifest:
+    folder = NAMES.checkpoint(*key, token)
     files = tuple(
-        FileEntry(name=name, key=NAMES.checkpoint(*key) + name, ref=NAMES.checkpoint(*key) + name, size=1, sha256=HASH)
-        for name in ("a.bin", "b.bin")
+        FileEntry(name=name, key=folder + name, ref=folder + name, size=1, sha256=HASH) for name in ("a.bin", "b.bin")
     )
     step, epoch = key
     return Manifest(
@@ -29,8 +30,8 @@ def manifest_of(key: tuple[int, int]) -> Manifest:
     )  # fmt: skip
 
 
-def checkpoint(key: tuple[int, int], metric: float | None = None) -> Checkpoint:
-    name = NAMES.manifest(*key)
+def checkpoint(key: tuple[int, int], metric: float | None = None, token: str = "") -> Checkpoint:
+    name = NAMES.manifest(*key, token)
     return Checkpoint(
         step=key[0], epoch=key[1], manifest=name, ref=name, sha256=HASH, state_hash=HASH, bytes=3, metric=metric
     )
@@ -57,14 +58,19 @@ class Story:
         self.session = f"{self.state.epoch + 1:032x}"
         self.do("lease", {"ttl_s": 10.0, "target_steps": 9, "took_over": gone}, self.state.epoch + 1)
 
-    def upload(self, key: tuple[int, int]) -> None:
+    def upload(self, key: tuple[int, int], token: str = "") -> None:
         for name in ("a.bin", "b.bin", "manifest.json"):
-            self.files[NAMES.checkpoint(*key) + name] = self.now
+            self.files[NAMES.checkpoint(*key, token) + name] = self.now
 
-    def commit(self, metric: float | None) -> None:
+    def commit(self, metric: float | None, token: str = "") -> None:
         key = (self.state.step + 10, self.state.epoch)
-        self.upload(key)
-        self.do("commit", {"checkpoint": checkpoint(key, metric).model_dump(mode="json")})
+        self.upload(key, token)
+        self.do("commit", {"checkpoint": checkpoint(key, metric, token).model_dump(mode="json")})
+
+    def aside(self) -> None:
+        """A commit whose plain folder held something else."""
+        self.upload((self.state.step + 10, self.state.epoch))
+        self.commit(None, TOKEN)
 
     def garbage(self) -> None:
         self.upload((self.state.step + 5, self.state.epoch))
@@ -89,4 +95,4 @@ def deletable(state: RunState, *args: Any, **more: Any) -> list[Stat]:
 
 
 def verified(state: RunState) -> dict[tuple[int, int], Manifest]:
-    return {c.key: manifest_of(c.key) for c in state.retained}
+    return {c.key: manifest_of(c.key, TOKEN if c.aside else "") for c in state.retained}

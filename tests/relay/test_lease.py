@@ -11,6 +11,7 @@ from relay.log.state import Holder
 from relay.session import run_session
 from relay.sessions.context import Context, Outcome
 from relay.vacancy import Held, Watch
+from tests.rehash import held
 from tests.relay.lab import PROJECT, FakeLocks, Lab, Session, down
 from tests.relay.making import Client, begun
 from tests.relay.toy import ToyWorkload, hash_of, state_at
@@ -161,7 +162,7 @@ def test_i5_a_session_suspended_and_superseded_is_fenced_and_changes_nothing(lab
     state = lab.state()
     assert (state.step, state.epoch, state.links[-1].account) == (100, 2, "bob")
     assert "bob" in one.outcome.message or "epoch" in one.outcome.message
-    assert [c.state_hash for c in state.retained] == [hash_of(c.step, state_at(c.step)) for c in state.retained]
+    assert [held(lab.shared, c) for c in state.retained] == [hash_of(c.step, state_at(c.step)) for c in state.retained]
 
 
 def test_a_look_at_the_tail_tells_that_the_lease_was_taken() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.errors import BadConfig
-from relay.names import NAME, Names, check_name, nearest, one_edit_apart
+from relay.names import NAME, TOKEN, Names, check_name, nearest, one_edit_apart
 from storage.base import check_name as check_stored
 
 good = st.from_regex(NAME, fullmatch=True)
@@ -19,11 +19,18 @@ def test_every_name_can_be_stored_and_a_checkpoint_name_reads_back(p: str, r: st
     names = Names(p, r)
     for name in (names.heartbeat(epoch), names.stop(epoch), names.history(epoch), names.manifest(step, epoch)):
         assert check_stored(name) and len(name) <= 200
-    assert names.parse_checkpoint(names.checkpoint(step, epoch) + "model.safetensors") == (
-        step,
-        epoch,
-        "model.safetensors",
-    )
+    for token in ("", "0123456789abcdef"):
+        name = names.checkpoint(step, epoch, token) + "model.safetensors"
+        assert check_stored(name)
+        assert names.parse_checkpoint(name) == (step, epoch, "model.safetensors", token)
+        assert names.is_manifest(names.manifest(step, epoch, token), step, epoch)
+        assert not names.is_manifest(names.manifest(step + 1, epoch, token), step, epoch)
+        assert not names.is_manifest(name, step, epoch)
+
+
+@given(good, good, st.integers(0, 10**12), st.integers(0, 10**7))
+def test_a_manifest_with_a_token_fits_into_an_entry(p: str, r: str, step: int, epoch: int) -> None:
+    assert len(Names(p, r).manifest(step, epoch, "f" * TOKEN)) <= 200
 
 
 @given(good, good, numbers)
@@ -41,6 +48,11 @@ def test_a_sign_of_life_and_a_stop_request_read_back_and_lie_under_their_prefixe
         "checkpoints/p/r/step_1.e1/",
         "checkpoints/p/r/step_01.e1/x",
         "checkpoints/p/r/step_1.e01/x",
+        "checkpoints/p/r/step_1.e1./x",
+        "checkpoints/p/r/step_1.e1.0123456789abcde/x",
+        "checkpoints/p/r/step_1.e1.0123456789abcdef0/x",
+        "checkpoints/p/r/step_1.e1.0123456789ABCDEF/x",
+        "checkpoints/p/r/step_1.e1.0123456789abcdeg/x",
         "checkpoints/p/r/step_1.e1/a/b",
         "checkpoints/p/r/step_1.e1/../x",
         "checkpoints/p/r/step_1.e1/.x",

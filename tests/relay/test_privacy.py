@@ -99,10 +99,10 @@ def test_no_stored_byte_gives_a_machine_or_a_person_away(desk: Desk, scene: str)
 @pytest.mark.slow
 def test_neither_does_a_store_that_fails(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(Wrapper):
-        def put(self, name: str, data: bytes | Path) -> Ref:
+        def put_new(self, name: str, data: bytes | Path) -> Ref:
             if "step_5" in name:
                 raise Unavailable(f"cannot write {desk.folder}/relay_store/{name}: worn out.")
-            return self.inner.put(name, data)
+            return self.inner.put_new(name, data)
 
     desk.train(3)
     with monkeypatch.context() as patched:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from relay.checkpoints.retention import Keep
 from relay.errors import Exit
+from tests.rehash import held
 from tests.relay.lab import Lab
 from tests.relay.toy import ToyWorkload, hash_of, state_at
 
@@ -20,7 +21,7 @@ def assert_unbroken(lab: Lab) -> None:
     """Every checkpoint ever retained is the state an unbroken run has at its step."""
     state = lab.state()
     assert state.head is not None and state.step == state.head.step
-    assert [c.state_hash for c in state.retained] == [unbroken(c.step) for c in state.retained]
+    assert [held(lab.shared, c) for c in state.retained] == [unbroken(c.step) for c in state.retained]
 
 
 def test_one_session_reaches_its_target(lab: Lab) -> None:

@@ -68,7 +68,7 @@ def test_a_folder_that_looks_newest_is_nothing_without_an_entry(lab: Lab, name: 
         lab.world.now += 1000
     done = lab.run(lab.session("bob", target_steps=60, wait_s=600.0))
     assert (done.exit_code, done.from_step) == (Exit.OK, 40)
-    assert lab.state().head.state_hash == hash_of(60, state_at(60))
+    assert lab.held() == hash_of(60, state_at(60))
 
 
 @pytest.mark.parametrize("nth", range(1, 7))
@@ -94,7 +94,7 @@ def test_a_kill_between_retire_and_the_last_delete_harms_no_retained_checkpoint(
         read_manifest(checkpoint, state, lab.shared, session.ctx.names)
     lab.world.now += 1000
     assert lab.run(lab.session("dave", target_steps=120, keep=Keep(2), wait_s=600.0)).exit_code == Exit.OK
-    assert whole(lab) and lab.state().head.state_hash == hash_of(120, state_at(120))
+    assert whole(lab) and lab.held() == hash_of(120, state_at(120))
 
 
 def test_two_runs_in_one_folder_never_touch_each_other(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_two_runs_in_one_folder_never_touch_each_other(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in mine} == mine
     desk.train(12, *keep, run="one")
     for run, step in (("one", 12), ("two", 15)):
-        assert desk.status(run)["head"]["state_hash"] == hash_of(step, state_at(step))
+        assert desk.held(run) == hash_of(step, state_at(step))
         assert desk("verify", "--run", run, "--json").json["ok"]
 
 
@@ -124,5 +124,5 @@ def test_going_back_and_saving_a_lower_step_breaks_no_pruning(lab: Lab) -> None:
     assert [c.step for c in state.retained if c.damaged] == [60]
     lab.world.now += 7200
     done = lab.run(lab.session("carol", target_steps=80, keep=Keep(2)))
-    assert done.exit_code == Exit.OK and lab.state().head.state_hash == hash_of(80, state_at(80))
+    assert done.exit_code == Exit.OK and lab.held() == hash_of(80, state_at(80))
     assert whole(lab)

@@ -89,7 +89,7 @@ def test_an_upload_that_fails_for_a_while_neither_ends_nor_falsifies_a_session(l
     lab.world.at(lab.world.now + 80.0, lambda: setattr(session.store, "fail", lambda verb, name: None))
     assert lab.run(session).exit_code == Exit.OK
     assert seen[0] <= 200, "what did not arrive was not said to be durable"
-    assert lab.state().head.state_hash == hash_of(1200, state_at(1200))
+    assert lab.held() == hash_of(1200, state_at(1200))
 
 
 def test_a_save_cut_at_any_byte_is_never_sent(tmp_path: Path) -> None:

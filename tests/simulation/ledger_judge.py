@@ -193,9 +193,9 @@ class LedgerJudge:
 
         step, epoch = key_of(checkpoint)
         raw, where = self.oracle.sky.raw, checkpoint["manifest"]
+        there = re.fullmatch(rf"{run.prefix}step_{step}\.e{epoch}(\.[0-9a-f]{{16}})?/manifest\.json", where)
+        self.require(there is not None, f"I3: {where} is elsewhere")
         folder = where.removesuffix("manifest.json")
-        own = rf"{re.escape(run.prefix)}step_{step}\.e{epoch}(\.[0-9a-f]{{16}})?/"
-        self.require(re.fullmatch(own, folder) is not None, f"I3: {where} is elsewhere")
         manifest = raw(where)
         self.require(manifest is not None, f"I3: {where} is named before it is stored")
         self.require(self.oracle.sky.leads_to(checkpoint["ref"], where), f"I3: {where} has another Ref")
@@ -224,8 +224,8 @@ class LedgerJudge:
     def _named(self, run: Run, own: Key, name: str) -> None:
         """P6: its own files, or those of a checkpoint that its parent entry retains."""
         self.require(name.startswith(run.prefix), f"I3: {name} is not under {run.prefix}")
-        step, epoch = name.removeprefix(run.prefix).partition("/")[0].removeprefix("step_").split(".")[:2]
-        key = (int(step), int(epoch.removeprefix("e")))
+        step, _, epoch = name.removeprefix(run.prefix).partition("/")[0].removeprefix("step_").partition(".e")
+        key = (int(step), int(epoch.partition(".")[0]))
         self.require(key == own or key in run.retained, f"P6: {name} belongs to no retained checkpoint")
         self.oracle.sky.summary.faults["borrowed-file"] += key != own
 

@@ -222,7 +222,7 @@ class Oracle:
             where
             for kept in run.retained
             if not (run.checkpoint(kept) or {}).get("damaged")
-            and (where := f"{run.prefix}step_{kept[0]}.e{kept[1]}/manifest.json") in run.damaged
+            and (where := (run.checkpoint(kept) or {})["manifest"]) in run.damaged
             and run.damaged[where] < by.began
         ]
         self.require(not unread, f"P8: {name} was deleted although {unread} cannot be verified")

@@ -40,6 +40,14 @@ class AsDropbox(AsS3):
                 raise
             return self.inner.ref(name)
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        try:
+            return super().put_new(name, data)
+        except Exists:
+            if self.inner.get(self.inner.ref(name)) != (data if isinstance(data, bytes) else data.read_bytes()):
+                raise
+            return self.inner.ref(name)
+
 
 def in_memory(kind: Callable[[Store], Store]) -> Callable[[Path], Opener]:
     def new(_: Path) -> Opener:
@@ -141,6 +149,10 @@ class Dated(Wrapper):
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         ref = super().put_if_absent(name, data)
         return ref if ref in self._shelf.dates else self._shelf.written(name, ref)  # it may have been there, the same
+
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        ref = super().put_new(name, data)
+        return ref if ref in self._shelf.dates else self._shelf.written(name, ref)
 
     def create(self, ref: Ref, name: str, data: bytes) -> Ref:
         return self._shelf.written(name, super().create(ref, name, data))

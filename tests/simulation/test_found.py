@@ -72,9 +72,9 @@ def test_p6_a_manifest_sent_again_is_the_same_to_the_byte(lab: Lab) -> None:
     session = lab.session("alice", target_steps=9, every_steps=2, keep=Keep(9))
     session.workload.step_s = 20.0
     sent: dict[str, set[bytes]] = defaultdict(set)
-    real = session.store.put
+    real = session.store.put_new
 
-    def put(name: str, data: bytes | Path) -> Ref:
+    def put_new(name: str, data: bytes | Path) -> Ref:
         if name.endswith("manifest.json"):
             assert isinstance(data, bytes)
             sent[name].add(data)
@@ -82,7 +82,7 @@ def test_p6_a_manifest_sent_again_is_the_same_to_the_byte(lab: Lab) -> None:
                 raise Unavailable("no answer")
         return real(name, data)
 
-    session.store.put = put
+    session.store.put_new = put_new
     began = lab.world.now
     lab.world.at(began + 45.0, lambda: session.ctx.signal.ask("sigterm"))
     lab.run(session)

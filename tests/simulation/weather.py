@@ -168,16 +168,22 @@ class Weathered(Wrapper):
         """0 for the one that it began with; each fresh one has the next number."""
 
     def put(self, name: str, data: bytes | Path) -> Ref:
+        return self._put(name, data, self.inner.put)
+
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self._put(name, data, self.inner.put_new)
+
+    def _put(self, name: str, data: bytes | Path, put: Callable[[str, bytes | Path], Ref]) -> Ref:
         content = data if isinstance(data, bytes) else data.read_bytes()
 
         def send() -> Ref:
             """As bytes or as a file, as it was asked to; whatever has become of that file."""
             if isinstance(data, bytes):
-                return self.inner.put(name, content)
+                return put(name, content)
             with NamedTemporaryFile() as file:
                 file.write(content)
                 file.flush()
-                return self.inner.put(name, Path(file.name))
+                return put(name, Path(file.name))
 
         return self._do("put", name, send)
 

@@ -37,6 +37,10 @@ class CountingStore(Wrapper):
         self._count("put_if_absent")
         return super().put_if_absent(name, data)
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        self._count("put")
+        return super().put_new(name, data)
+
     def create(self, ref: Ref, name: str, data: bytes) -> Ref:
         self._count("put_if_absent")
         return super().create(ref, name, data)

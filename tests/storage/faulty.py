@@ -62,6 +62,9 @@ class FaultyStore(Wrapper):
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         return self._act("put_if_absent", lambda: self.inner.put_if_absent(name, data))
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self._act("put", lambda: self.inner.put_new(name, data))
+
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
         return self._act("get", lambda: self.inner.get(ref, limit=limit))
 

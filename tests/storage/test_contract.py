@@ -92,6 +92,31 @@ def test_put_if_absent_yields_to_an_earlier_put(named: Clients) -> None:
         b.put_if_absent("slot", b"absent")
 
 
+@pytest.fixture(params=[5, 17 << 20], ids=["small", "in-parts"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
+    """Two files of one length, which a server is sent in one piece or in parts."""
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(name.encode() * (request.param // 3) + b"x" * (request.param % 3))
+    return tmp_path / "one", tmp_path / "two"
+
+
+def test_put_new_replaces_nothing(clients: Clients, files: tuple[Path, Path]) -> None:
+    (a, b), (one, two) = clients, files
+    first = a.put_new("folder/file", one)
+    assert b.stat(first).size == one.stat().st_size
+    for client in clients:
+        for data in (two, b"bytes"):
+            if client.unique_names:
+                with pytest.raises(Exists):
+                    client.put_new("folder/file", data)
+            else:
+                assert client.put_new("folder/file", data) != first
+    assert b.get(first) == one.read_bytes()
+    for stat in list(a.list("")):
+        a.delete(stat.ref)
+    assert b.get(b.put_new("folder/file", two)) == two.read_bytes()
+
+
 def test_ranges(clients: Clients) -> None:
     a, b = clients
     data = bytes(range(256))

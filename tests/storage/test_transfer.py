@@ -16,6 +16,7 @@ from storage.base import (
     BlockHash,
     Corrupt,
     Denied,
+    Exists,
     QuotaExceeded,
     Ref,
     Stat,
@@ -25,7 +26,8 @@ from storage.base import (
 )
 from storage.local import LocalStore
 from storage.memory import MemoryStore
-from storage.transfer import Uploaded, download, upload
+from storage.retry import RetryStore
+from storage.transfer import Uploaded, create, download, upload
 from storage.wrapper import Wrapper
 from tests.storage.counting import CountingStore
 from tests.storage.faulty import FaultyStore
@@ -95,11 +97,69 @@ def test_what_is_there_already_is_not_sent_again(store: Store, folder: Path) -> 
     assert counting.counts["put"] == 1
 
 
-def test_other_bytes_under_the_key_are_replaced(store: Store, folder: Path) -> None:
-    for junk in (b"x" * 5500, b"short"):
-        store.put(KEYS[NAMES[0]], junk)
-        (file,) = upload(store, folder, {NAMES[0]: KEYS[NAMES[0]]})
-        assert store.get(file.ref) == (folder / NAMES[0]).read_bytes()
+@pytest.mark.parametrize("junk", [b"x" * 5500, b"short"])
+def test_other_bytes_under_the_key_stay(store: Store, folder: Path, junk: bytes) -> None:
+    ref = store.put(KEYS[NAMES[0]], junk)
+    with pytest.raises(Exists, match="holds something else"):
+        upload(store, folder, {NAMES[0]: KEYS[NAMES[0]]})
+    with pytest.raises(Exists, match="holds something else"):
+        create(store, KEYS[NAMES[0]], (folder / NAMES[0]).read_bytes())
+    assert store.get(ref) == junk
+
+
+@pytest.mark.parametrize("what", ["file", "bytes"])
+@pytest.mark.parametrize("meanwhile", [b"x" * 5500, None], ids=["other bytes", "the same bytes"])
+def test_another_writer_who_comes_between_the_look_and_the_writing_is_not_overwritten(
+    store: Store, folder: Path, what: str, meanwhile: bytes | None
+) -> None:
+    whole, key = (folder / NAMES[0]).read_bytes(), KEYS[NAMES[0]]
+    first = whole if meanwhile is None else meanwhile
+
+    class Late(Wrapper):
+        def put_new(self, name: str, data: bytes | Path) -> Ref:
+            self.inner.put(name, first)
+            return self.inner.put_new(name, data)
+
+    def send() -> Ref:
+        return (
+            create(Late(store), key, whole) if what == "bytes" else upload(Late(store), folder, {NAMES[0]: key})[0].ref
+        )
+
+    if meanwhile is None:
+        assert send() == store.ref(key)
+    else:
+        with pytest.raises(Exists):
+            send()
+    assert store.get(store.ref(key)) == first
+
+
+@pytest.mark.parametrize("what", ["file", "bytes"])
+def test_a_lost_answer_is_found_to_be_our_own(folder: Path, what: str) -> None:
+    lossy, key = FaultyStore(MemoryStore()), KEYS[NAMES[0]]
+    patient = RetryStore(lossy, sleep=lambda _: None, jitter=lambda: 0.0)
+    lossy.script("put", "after", "before")
+    whole = (folder / NAMES[0]).read_bytes()
+    ref = create(patient, key, whole) if what == "bytes" else upload(patient, folder, {NAMES[0]: key})[0].ref
+    assert lossy.inner.get(ref) == whole
+
+
+def test_one_bad_read_of_what_is_there_is_no_proof_of_other_bytes(store: Store, folder: Path) -> None:
+    class OnceBad(Wrapper):
+        bad = True
+
+        def _hurt(self, data: bytes) -> bytes:
+            bad, self.bad = self.bad, False
+            return b"?" + data[1:] if bad and data else data
+
+        def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
+            return self._hurt(self.inner.get(ref, limit=limit))
+
+        def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+            return self._hurt(self.inner.read_range(ref, start, length))
+
+    first = upload(store, folder, KEYS)
+    assert upload(OnceBad(store), folder, KEYS) == first
+    assert create(OnceBad(store), "small", b"data") == create(OnceBad(store), "small", b"data")
 
 
 class Damages(Wrapper):
@@ -110,12 +170,18 @@ class Damages(Wrapper):
         self.times, self.cut = times, cut
 
     def put(self, name: str, data: bytes | Path) -> Ref:
+        return self.inner.put(name, self._harmed(data))
+
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self.inner.put_new(name, self._harmed(data))
+
+    def _harmed(self, data: bytes | Path) -> bytes:
         assert isinstance(data, Path)
         whole = data.read_bytes()
         self.times -= 1
         if self.times >= 0:
             whole = whole[:-1] if self.cut else whole[:4000] + bytes([whole[4000] ^ 1]) + whole[4001:]
-        return self.inner.put(name, whole)
+        return whole
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -126,6 +192,8 @@ def test_an_upload_that_arrives_damaged_is_sent_again_and_then_given_up(store: S
     store.delete(file.ref)
     with pytest.raises(Corrupt, match=rf"{KEYS[NAMES[0]]} was sent 2 times.*{folder}"):
         upload(Damages(store, 2, cut), folder, keys)
+    with pytest.raises(Exists):  # another attempt does not know who sent this
+        upload(store, folder, keys)
 
 
 class Hashes(Wrapper):
@@ -156,10 +224,10 @@ def test_a_servers_own_hash_spares_reading_back(folder: Path, hashes: type[Wrapp
 
 def test_a_file_that_changes_while_it_is_sent_is_not_taken_for_what_it_was(folder: Path) -> None:
     class ChangesOnDisk(HashesBlocks):
-        def put(self, name: str, data: bytes | Path) -> Ref:
+        def put_new(self, name: str, data: bytes | Path) -> Ref:
             assert isinstance(data, Path)
             data.write_bytes(bytes((byte + 1) % 256 for byte in data.read_bytes()))
-            return self.inner.put(name, data)
+            return self.inner.put_new(name, data)
 
     store = ChangesOnDisk(MemoryStore())
     try:
@@ -189,12 +257,12 @@ def test_after_an_error_nothing_new_begins(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"x")
 
     class FirstIsSlowSecondFails(Wrapper):
-        def put(self, name: str, data: bytes | Path) -> Ref:
+        def put_new(self, name: str, data: bytes | Path) -> Ref:
             if name == "n1":
                 raise QuotaExceeded("full")
             if name == "n0":
                 threading.Event().wait(0.5)
-            return self.inner.put(name, data)
+            return self.inner.put_new(name, data)
 
     counting = CountingStore(FirstIsSlowSecondFails(MemoryStore()))
     with pytest.raises(QuotaExceeded):

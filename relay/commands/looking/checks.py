@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from pydantic import BaseModel
@@ -16,10 +19,11 @@ from relay.checking.reach import Reach, reach
 from relay.checking.space import making_room, of_disks
 from relay.checking.storetable import document, table
 from relay.checking.verification import Incidental, Verification, text_of
-from relay.checking.verify import lost, quick_look
+from relay.checking.verify import Deep, lost, quick_look
 from relay.checking.verify import verify as re_read
 from relay.checkpoints.filling import ONLY_LEDGER, UNKNOWN_GROWTH, sessions_until_full
-from relay.checkpoints.outbox import outbox_of
+from relay.checkpoints.outbox import Outbox, outbox_of
+from relay.checkpoints.restore import Route, fetch
 from relay.checkpoints.retention import Keep
 from relay.commands.common import (
     App,
@@ -35,21 +39,25 @@ from relay.commands.common import (
 from relay.commands.looking.trackers import places_of
 from relay.commands.reading import look
 from relay.commands.stores import connect, open_stores, require
+from relay.commands.weights.subject import fill, workload_of
 from relay.config import Resolved
-from relay.errors import BadData, Exit
+from relay.display.transfers import showing
+from relay.errors import BadConfig, BadData, Exit
 from relay.ledger import RunLedger
-from relay.log.state import RunState
+from relay.log.state import Checkpoint, RunState
 from relay.mishaps import explain
 from relay.names import FRAGMENT
 from relay.policy import shipped
 from relay.runs.endpoint import record
-from relay.runs.identity import Opened, open_run, salvaged_run
-from relay.runs.salvage import can_fork
+from relay.runs.identity import Opened, Pair, open_run, salvaged_run
+from relay.runs.salvage import can_fork, pinned_config
 from relay.runs.whereabouts import NOWHERE, absent, beside
 from relay.sinks.choose import described
 from relay.status import View
+from relay.text.advice import command
 from relay.text.paragraphs import columns
 from relay.text.redact import redact
+from relay.workload import Workload
 from storage.base import QuotaExceeded, Store
 
 
@@ -58,11 +66,19 @@ def verify(
     overrides: Overrides = None,
     run: RunOption = None,
     config: ConfigOption = None,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also load each checkpoint and compare its state. Needs PyTorch and data."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Re-read every entry and every retained file; exit 0 if all is as it was written, else 65."""
     app = surroundings(context)
-    found = verification(app, app.settle(overrides, config, {"run": run}))
+
+    def loader(opened: Opened, stores: Pair) -> Deep:
+        return loading(app, opened, stores, workload_for(app, overrides, config, run, opened))
+
+    found = verification(app, app.settle(overrides, config, {"run": run}), loader if deep else None)
     if not found.ok:
         say("\n".join(f"{i.text} {i.file}".rstrip() for i in found.incidents if i.against))
     emit(as_json, found.document(), text_of(found, columns()))
@@ -70,7 +86,9 @@ def verify(
         raise typer.Exit(int(Exit.BAD_DATA))
 
 
-def verification(app: App, resolved: Resolved[BaseModel]) -> Verification:
+def verification(
+    app: App, resolved: Resolved[BaseModel], loader: Callable[[Opened, Pair], Deep] | None = None
+) -> Verification:
     """Everything that can be read, though the ledger has lost an entry."""
     try:
         opened, stores = require(app, resolved)
@@ -79,7 +97,33 @@ def verification(app: App, resolved: Resolved[BaseModel]) -> Verification:
         if found is None:
             return Verification(incidents=[Incidental("ledger", str(error), against=True)])
         opened = found
-    return re_read(opened.ledger, stores.checkpoints, say)
+    return re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
+
+
+def workload_for(
+    app: App, overrides: Sequence[str] | None, config: Path | None, run: str | None, opened: Opened
+) -> Workload:
+    """What `--deep` loads checkpoints into. Raises BadConfig, BadData: what is missing here, and what works without."""
+    try:
+        return workload_of(app, overrides, config, run, pinned_config(opened.ledger))
+    except (BadConfig, BadData) as error:
+        kind = BadConfig if isinstance(error, BadConfig) else BadData
+        raise kind(
+            f"--deep loads each checkpoint into the training program, which cannot be set up here: {error} Without "
+            f"--deep, `{command('verify', opened.names.run)}` reads every byte all the same."
+        ) from error
+
+
+def loading(app: App, opened: Opened, stores: Pair, workload: Workload) -> Deep:
+    """Fetches a checkpoint into a passing folder, loads it, and compares."""
+
+    def load(checkpoint: Checkpoint, state: RunState) -> None:
+        with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
+            outbox = Outbox(Path(scratch))
+            fetch(checkpoint, state, Route(stores.checkpoints, opened.names, outbox, show=show))
+            fill(workload, outbox.folder(checkpoint.key), checkpoint, opened.names.run)
+
+    return load
 
 
 def salvaged(app: App, resolved: Resolved[BaseModel]) -> Opened | None:

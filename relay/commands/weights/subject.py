@@ -13,7 +13,7 @@ import typer
 from relay.checkpoints.choosing import choose, role
 from relay.checkpoints.manifest import Manifest
 from relay.checkpoints.outbox import Outbox
-from relay.checkpoints.restore import fetch_unheld
+from relay.checkpoints.restore import Damaged, Unfit, fetch_unheld, load
 from relay.commands.common import App, say
 from relay.commands.stores import require
 from relay.display.transfers import showing
@@ -49,16 +49,38 @@ def of_run(
     """A committed checkpoint of a run. Raises BadConfig, BadData, StorageUnreachable."""
     resolved = app.settle(overrides, config, {"run": run})
     opened, stores = require(app, resolved)
-    pinned = opened.ledger.genesis().config
-    data = resolved.path(resolved.settings.data_dir)
-    wanted = app.settle(overrides, config, {"run": run, **app.kind.identity(pinned)}).workload
-    workload = app.kind.build(app.kind.pinned(pinned, wanted), app.kind.device(resolved.settings.device), data)
+    workload = workload_of(app, overrides, config, run, opened.ledger.genesis().config)
     chosen = choose(opened.view.state, step)
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        load(workload, bring(app, chosen, opened, stores, Path(scratch))[0])
+        folder = bring(app, chosen, opened, stores, Path(scratch))[0]
+        try:
+            fill(workload, folder, chosen, resolved.settings.run)
+        except Damaged as evidence:
+            raise BadData(f"Step {chosen.step:,} of run {resolved.settings.run} is damaged: {evidence}.") from evidence
     which = role(opened.view.state, chosen)
     about = {"run": resolved.settings.run, "step": chosen.step, "which": which}
     return Subject(workload, f"step {chosen.step:,} ({which})", about)
+
+
+def workload_of(
+    app: App, overrides: Sequence[str] | None, config: Path | None, run: str | None, pinned: dict[str, Any]
+) -> Workload:
+    """A run's workload by what it pinned, with the data that is here. Raises BadConfig, BadData."""
+    resolved = app.settle(overrides, config, {"run": run, **app.kind.identity(pinned)})
+    data = resolved.path(resolved.settings.data_dir)
+    kept = app.kind.pinned(pinned, resolved.workload)
+    return app.kind.build(kept, app.kind.device(resolved.settings.device), data)
+
+
+def fill(workload: Workload, folder: Path, checkpoint: Checkpoint, run: str) -> None:
+    """Load a checkpoint's files. Raises BadData if they do not fit the configuration, Damaged as `restore.load`."""
+    try:
+        load(run, workload, folder, checkpoint)
+    except Unfit as error:
+        raise BadData(
+            f"The checkpoint of step {checkpoint.step:,} does not fit: {error.why}. Give the settings that the run was "
+            f"begun with."
+        ) from error
 
 
 def of_file(app: App, overrides: Sequence[str] | None, config: Path | None, weights: Path) -> Subject:
@@ -78,11 +100,3 @@ def bring(app: App, checkpoint: Checkpoint, opened: Opened, stores: Pair, scratc
     with showing(say, app.runtime) as show:
         manifest = fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, outbox, show)
     return outbox.folder(checkpoint.key), manifest
-
-
-def load(workload: Workload, folder: Path) -> None:
-    """Raises BadData if the files do not fit the configuration."""
-    try:
-        workload.load(folder)
-    except ValueError as error:
-        raise BadData(f"The checkpoint does not fit: {error}. Give the settings the run was begun with.") from error

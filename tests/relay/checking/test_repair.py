@@ -45,7 +45,7 @@ def test_a_damaged_newest_checkpoint_is_explained_and_the_advice_mends_the_run(d
     assert "DAMAGED  step 30 (epoch 3, account_2)" in told and "step_30.e3/state.json" in told
     other = another_machine(desk)
     other(*told_command(told, "run"), "--account", "account_1")
-    assert desk.status()["step"] == 31 and desk.status()["head"]["state_hash"] == hash_of(31, state_at(31))
+    assert desk.status()["step"] == 31 and desk.held() == hash_of(31, state_at(31))
     after = verified(desk, code=0)
     assert [(row["step"], row["known"]) for row in after["checkpoints"] if not row["ok"]] == [(30, True)]
     out = desk("verify", "--run", "r").out
@@ -111,7 +111,7 @@ def test_the_fork_that_a_lost_entry_advises_goes_on_bit_for_bit(desk: Desk, newe
     assert made.json["step"] == (20 if newest_too else 30)
     assert "slot 4" in made.err and "newest entry that can be read" in made.err
     desk.train(35, run="r_2")
-    assert desk.status("r_2")["head"]["state_hash"] == hash_of(35, state_at(35))
+    assert desk.held("r_2") == hash_of(35, state_at(35))
     assert desk("verify", "--run", "r_2", "--json").json["ok"]
     after = {path: path.read_bytes() for path in before if path.exists()}
     changed = {path for path in before if before[path] != after.get(path)}
@@ -173,7 +173,7 @@ def test_an_entry_that_rotted_costs_nothing_and_names_whose_lease_it_was(desk: D
     assert "costs nothing" in told["meaning"]
     assert told["by"] == "written while the session of account_1 (epoch 1) held the lease"
     desk.train(35)
-    assert desk.status()["head"]["state_hash"] == hash_of(35, state_at(35))
+    assert desk.held() == hash_of(35, state_at(35))
 
 
 def test_what_could_not_be_sent_is_told_and_push_sends_it(desk: Desk) -> None:
@@ -181,7 +181,7 @@ def test_what_could_not_be_sent_is_told_and_push_sends_it(desk: Desk) -> None:
     (told,) = examined(desk, 0, "sync")
     assert "step 35" in told["text"] and "not committed" in told["text"]
     desk(*told_command(told["advice"], "push"))
-    assert desk.status()["head"]["state_hash"] == hash_of(35, state_at(35))
+    assert desk.held() == hash_of(35, state_at(35))
 
 
 def test_what_the_run_went_on_without_can_be_forked_from_this_machine_only(desk: Desk) -> None:
@@ -194,9 +194,9 @@ def test_what_the_run_went_on_without_can_be_forked_from_this_machine_only(desk:
     assert "retains 20, 30, 34" in other(*words, code=65).err
     assert "This machine alone also has 35" in desk(*words[:-1], "33", code=65).err
     assert desk(*words, "--json").json["step"] == 35
-    assert desk.status("r_2")["head"]["state_hash"] == hash_of(35, state_at(35))
+    assert desk.held("r_2") == hash_of(35, state_at(35))
     another_machine(desk).train(40, run="r_2")
-    assert desk.status("r_2")["head"]["state_hash"] == hash_of(40, state_at(40))
+    assert desk.held("r_2") == hash_of(40, state_at(40))
 
 
 def test_a_halted_run_is_told_with_both_ways_out_and_each_works(desk: Desk) -> None:
@@ -210,7 +210,7 @@ def test_a_halted_run_is_told_with_both_ways_out_and_each_works(desk: Desk) -> N
     desk(*told_command(told["advice"], "resume"))
     desk.train(33)
     assert desk.status()["head"] | {"committed_at": ""} != {} and desk.status()["step"] == 33
-    assert desk.status("r_2")["head"]["state_hash"] == desk.status()["head"]["state_hash"]
+    assert desk.held("r_2") == desk.held()
 
 
 def test_a_disk_with_too_little_room_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 def head_is(step: int, run: str = "r") -> Callable[[Desk], object]:
     def check(desk: Desk) -> None:
-        assert desk.status(run)["head"]["state_hash"] == hash_of(step, state_at(step))
+        assert desk.held(run) == hash_of(step, state_at(step))
 
     return check
 

@@ -65,7 +65,7 @@ def test_i8_sessions_go_on_from_what_is_borrowed_and_nothing_it_needs_is_deleted
         lab.world.now += 2 * GRACE_S
         all_restorable(lab)
     state = lab.state()
-    assert state.head.state_hash == hash_of(280, state_at(280))
+    assert lab.held() == hash_of(280, state_at(280))
     assert {link.certified for link in state.links[1:]} == {"exact"}
     tables = {name for name in names(lab) if "table-" in name}
     assert len(tables) <= 4, "tables that nobody needs are deleted"
@@ -103,7 +103,7 @@ def test_damage_of_a_table_is_damage_of_all_that_borrow_it_and_an_older_table_ca
     assert gets(session) <= 4, "a file found damaged is not read again for each that shares it"
     state = lab.state()
     assert [c.key for c in state.retained if c.damaged] == [(50, 1), (70, 1)], "evidence keeps what it borrows"
-    assert "rewind" in lab.kinds() and state.head.state_hash == hash_of(80, state_at(80))
+    assert "rewind" in lab.kinds() and lab.held() == hash_of(80, state_at(80))
     assert session.workload.taken[0] == (50, 50), "one sound table is not enough"
     all_restorable(lab)
 

@@ -11,6 +11,7 @@ from relay.checkpoints.manifest import MAX_BYTES, BadManifest, Manifest, decode,
 from tests.relay.story import manifest_of
 
 WHERE = {"project": "toys", "run": "chain", "step": 10, "epoch": 2}
+HERE = {"folder": "checkpoints/toys/chain/step_10.e2/"}
 
 
 def changed(**fields: Any) -> bytes:
@@ -18,7 +19,7 @@ def changed(**fields: Any) -> bytes:
 
 
 def test_what_is_written_is_read() -> None:
-    assert decode(encode(manifest_of((10, 2))), **WHERE) == manifest_of((10, 2))
+    assert decode(encode(manifest_of((10, 2))), **WHERE, **HERE) == manifest_of((10, 2))
 
 
 def file(**fields: Any) -> dict[str, Any]:
@@ -61,17 +62,31 @@ def file(**fields: Any) -> dict[str, Any]:
 )
 def test_anything_else_is_refused_in_one_line(data: bytes) -> None:
     with pytest.raises(BadManifest) as refusal:
-        decode(data, **WHERE)
+        decode(data, **WHERE, **HERE)
     assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 400
 
 
 def test_files_of_the_one_checkpoint_that_the_ledger_says_may_be_named() -> None:
-    data = changed(files=[file(key="checkpoints/toys/chain/step_5.e1/a.bin")])
-    assert decode(data, **WHERE, base=(5, 1)).borrowed()[0].key.endswith("step_5.e1/a.bin")
-    assert decode(changed(), **WHERE, base=(5, 1)).borrowed() == ()
-    for base in (None, (10, 2), (5, 2), (4, 1), (50, 1)):
+    lender = "checkpoints/toys/chain/step_5.e1/"
+    data = changed(files=[file(key=lender + "a.bin")])
+    assert decode(data, **WHERE, **HERE, lender=lender).borrowed()[0].key == lender + "a.bin"
+    assert decode(changed(), **WHERE, **HERE, lender=lender).borrowed() == ()
+    for other in (None, HERE["folder"], *(lender.replace("5.e1", key) for key in ("5.e2", "4.e1", "50.e1", ASIDE))):
         with pytest.raises(BadManifest, match="of another checkpoint"):
-            decode(data, **WHERE, base=base)
+            decode(data, **WHERE, **HERE, lender=other)
+
+
+ASIDE = f"10.e2.{'0' * 16}"
+
+
+def test_of_two_folders_of_one_key_each_is_another_checkpoints() -> None:
+    plain, aside = HERE["folder"], HERE["folder"].replace("10.e2", ASIDE)
+    there = changed(files=[file(key=aside + "a.bin")])
+    assert decode(there, **WHERE, folder=aside).borrowed() == ()
+    for data, folder in ((there, plain), (changed(), aside), (there, aside.replace("0/", "1/"))):
+        for lender in (None, plain, aside):
+            with pytest.raises(BadManifest, match="of another checkpoint"):
+                decode(data, **WHERE, folder=folder, lender=lender)
 
 
 def test_a_manifest_that_would_be_too_long_is_not_written() -> None:

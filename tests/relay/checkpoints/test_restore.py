@@ -18,6 +18,7 @@ from relay.checkpoints.restore import Damaged, fetch_unheld, read_manifest
 from relay.errors import Exit, StorageUnreachable
 from relay.ledger import RunLedger
 from storage.base import Denied, Missing, Unavailable
+from tests.rehash import held
 from tests.relay.lab import PROJECT, RUN, Lab, Session, down
 from tests.relay.story import manifest_of
 from tests.relay.toy import hash_of, state_at
@@ -46,7 +47,7 @@ def test_i6_a_damaged_newest_checkpoint_is_left_by_a_rewind_with_evidence(lab: L
     outcome = lab.run(lab.session("bob", target_steps=60))
     assert outcome.exit_code == Exit.OK, outcome.message
     state = lab.state()
-    assert state.step == 60 and state.head.state_hash == hash_of(60, state_at(60))
+    assert state.step == 60 and lab.held() == hash_of(60, state_at(60))
     assert "rewind" in lab.kinds()
     (incident,) = [i for i in state.incidents if i.cause == "rewind"]
     assert "step_40.e1" in incident.text
@@ -222,7 +223,7 @@ def test_a_damaged_head_is_committed_again_from_an_intact_local_copy(lab: Lab, f
     assert kinds[kinds.index("rewind") + 1] == "commit"
     state = lab.state()
     assert [(c.key, c.damaged) for c in state.retained[-3:]] == [((40, 1), True), ((40, 2), False), ((45, 2), False)]
-    assert state.retained[-2].state_hash == hash_of(40, state_at(40)) and state.retained[-2].next is not None
+    assert held(lab.shared, state.retained[-2]) == hash_of(40, state_at(40)) and state.retained[-2].next is not None
     assert {i.cause for i in state.incidents} == {"rewind", "recomputed"}
     assert before <= {stat.name for stat in lab.shared.list("checkpoints/")}, "nothing is deleted"
     assert lab.run(lab.session("carol", target_steps=50)).certified == "exact"
@@ -236,7 +237,7 @@ def test_a_damaged_head_is_trained_again_where_the_local_copy_is_not_intact(lab:
     second = lab.session("bob", target_steps=45, machine="a")
     assert lab.run(second).exit_code == Exit.OK
     assert second.workload.trained[0] == 31
-    assert lab.state().head.state_hash == hash_of(45, state_at(45))
+    assert lab.held() == hash_of(45, state_at(45))
 
 
 def test_a_copy_that_could_not_be_sent_again_is_sent_by_the_next_session(lab: Lab) -> None:

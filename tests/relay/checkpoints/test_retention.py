@@ -12,10 +12,11 @@ from relay.checkpoints.retention import GRACE_S, ROOM, Keep, going, judge_files,
 from relay.log.keeping import KEPT_CHECKPOINTS
 from storage.base import Denied, Ref, Stat
 from storage.memory import MemoryStore
-from tests.relay.story import HASH, NAMES, Story, deletable, manifest_of, verified
+from tests.relay.story import HASH, NAMES, TOKEN, Story, deletable, manifest_of, verified
 
 STEPS = st.lists(
-    st.sampled_from(["lease", "commit", "commit", "best", "garbage", "rewind", "retire", "wait", "clean"]), max_size=40
+    st.sampled_from(["lease", "commit", "commit", "best", "aside", "garbage", "rewind", "retire", "wait", "clean"]),
+    max_size=40,
 )
 
 
@@ -48,7 +49,8 @@ def test_i8_no_view_of_any_age_deletes_what_a_state_retains(
 
 def assert_retained_files_exist(story: Story) -> None:
     for c in story.state.retained:
-        assert {c.manifest, *(f.key for f in manifest_of(c.key).files)} <= set(story.files)
+        manifest = manifest_of(c.key, TOKEN if c.aside else "")
+        assert {c.manifest, *(f.key for f in manifest.files)} <= set(story.files)
 
 
 @given(STEPS, st.integers(2, 4), st.sampled_from([0, 20]))
@@ -57,7 +59,7 @@ def test_retire_is_always_allowed_and_keeps_what_the_rules_keep(steps: list[str]
     story, keep = Story(), Keep(last, every)
     story.lease()
     for step in steps:
-        if step in ("lease", "rewind", "garbage"):
+        if step in ("lease", "rewind", "garbage", "aside"):
             getattr(story, step)()
         elif step in ("commit", "best"):
             story.commit(0.5 if step == "best" else None)
@@ -91,6 +93,31 @@ def test_retired_files_go_an_hour_after_the_next_entry_manifests_last() -> None:
     assert names(gone) == ["step_10.e1/a.bin", "step_10.e1/b.bin", "step_10.e1/manifest.json"]
     now = deletable(story.state, story.listed(), known, seen, short_of_space=True)
     assert names(now) == names(gone)
+
+
+def test_of_two_folders_of_one_key_only_the_committed_one_is_retained() -> None:
+    """The other is what any uncommitted checkpoint of that epoch is: kept while the epoch is the newest, then gone."""
+    story = committed(10)
+    story.aside()
+    story.commit(None)
+    plain, mine = (NAMES.checkpoint(20, 1, token) for token in ("", TOKEN))
+
+    def rules(prefix: str) -> set[tuple[bool, str]]:
+        known, late = verified(story.state), story.now + 2 * GRACE_S
+        judged = judge_files(story.state, NAMES, story.listed(), known, late)
+        return {(file.goes, file.rule) for file in judged if file.stat.name.startswith(prefix)}
+
+    assert rules(mine) == {(False, "retained: kept by the run's settings")}
+    assert rules(plain) == {(False, "of the newest epoch 1: its commit may still land")}
+    story.lease()
+    assert rules(mine) == {(False, "retained: kept by the run's settings")}
+    assert [goes for goes, _ in rules(plain)] == [True]
+    story.commit(None)
+    story.commit(None)
+    story.retire(Keep(2))
+    story.commit(None)
+    assert (20, 1) in {r.key for r in story.state.retired}
+    assert [goes for goes, _ in rules(mine) | rules(plain)] == [True], "both, by one rule"
 
 
 def test_the_newest_entry_may_have_landed_just_now_however_old_it_says_it_is() -> None:

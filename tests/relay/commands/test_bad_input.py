@@ -48,6 +48,10 @@ class Full:
                 full.check(name)
                 return self.inner.put(name, data)
 
+            def put_new(self, name: str, data: bytes | Path) -> Ref:
+                full.check(name)
+                return self.inner.put_new(name, data)
+
             def put_if_absent(self, name: str, data: bytes) -> Ref:
                 full.check(name)
                 return self.inner.put_if_absent(name, data)
@@ -165,7 +169,7 @@ def test_a_full_store_at_the_start_is_said_before_training_with_what_to_do(
     assert "No space left on device. Free some space" in text
     full.on = False
     desk.train(9)
-    assert desk.status()["head"]["state_hash"] == hash_of(9, state_at(9))
+    assert desk.held() == hash_of(9, state_at(9))
 
 
 @pytest.mark.slow
@@ -186,7 +190,7 @@ def test_a_store_that_fills_up_mid_run_stops_no_training_and_loses_nothing(
     full.on = False
     pushed = desk("push", "--run", "r", "--json").json
     assert (pushed["schema"], pushed["durable_step"], pushed["exit_code"]) == ("relay.push/1", 12, 0)
-    assert desk.status()["head"]["state_hash"] == hash_of(12, state_at(12))
+    assert desk.held() == hash_of(12, state_at(12))
     assert "Nothing here" in desk("push", "--run", "r").out
 
 

@@ -86,7 +86,7 @@ def test_on_a_full_store_retired_files_go_at_once_and_the_run_goes_on(desk: Desk
     assert {path.name for path in folder(desk).iterdir() if any(path.iterdir())} == {"step_9.e3", "step_12.e4"}
     assert desk("verify", "--run", "r", "--json").json["ok"]
     desk.train(15, *KEEP_TWO)
-    assert desk.status()["head"]["state_hash"] == hash_of(15, state_at(15))
+    assert desk.held() == hash_of(15, state_at(15))
 
 
 def test_files_of_the_newest_epoch_and_strange_ones_stay(desk: Desk) -> None:

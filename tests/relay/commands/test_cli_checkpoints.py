@@ -21,7 +21,7 @@ def test_verify_names_what_is_damaged_and_the_run_goes_on_from_before_it(desk: D
     assert "DAMAGED" in desk("verify", "--run", "r", code=65).out
     other = Desk(desk.folder.parent / "other", {"RELAY_STORE": (desk.folder / "relay_store").as_uri()})
     assert "Went back to step 3" in other.train(9, account="account_2").err
-    assert desk.status()["head"]["state_hash"] == hash_of(9, state_at(9))
+    assert desk.held() == hash_of(9, state_at(9))
     assert desk("verify", "--run", "r", "--json").json["ok"]
 
 
@@ -64,7 +64,7 @@ def test_fork_starts_a_run_of_its_own_from_a_retained_step(desk: Desk) -> None:
     desk("fork", "--run", "r", "--to", "branch", "--from-step", "3")
     assert desk.status("branch")["step"] == 3
     desk.train(6, run="branch", account="account_2")
-    assert desk.status("branch")["head"]["state_hash"] == desk.status("r")["head"]["state_hash"]
+    assert desk.held("branch") == desk.held("r")
     assert "already" in desk("fork", "--run", "r", "--to", "branch", code=78).err
 
 

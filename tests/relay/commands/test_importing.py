@@ -29,7 +29,7 @@ def test_a_run_begins_from_weights_labelled_and_trains_on_from_them(desk: Desk) 
     values = (7, *first(1)[1:])
     for step in range(6):
         values = successor(values, step)
-    assert desk.status()["head"]["state_hash"] == hash_of(6, values)
+    assert desk.held() == hash_of(6, values)
 
 
 def test_people_read_what_it_is_and_how_to_go_on(desk: Desk) -> None:

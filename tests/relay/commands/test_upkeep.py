@@ -44,7 +44,7 @@ def test_a_fork_may_change_what_the_run_had_pinned(desk: Desk) -> None:
     before = desk.status()
     made = desk("fork", "--run", "r", "--to", "branch", "batch_size=8", "--json").json
     assert made == {"schema": "relay.fork/1", "run": "branch", "from_run": "r", "step": 6}
-    assert desk.status("branch")["head"]["state_hash"] == before["head"]["state_hash"]
+    assert desk.held("branch") == before["head"]["state_hash"]
     desk.train(8, "batch_size=8", run="branch")
     assert desk.status() == before, "the parent knows nothing of it"
     assert desk("verify", "--run", "branch", "--json").json["ok"]
@@ -71,7 +71,7 @@ def test_stop_ends_the_session_that_trains_as_planned(desk: Desk) -> None:
     assert done.json["exit_code"] == 75 and "Asked to stop (lunch); step" in done.json["message"]
     step = desk.status()["step"]
     assert step == done.json["durable_step"] > 0
-    assert desk.status()["head"]["state_hash"] == hash_of(step, state_at(step))
+    assert desk.held() == hash_of(step, state_at(step))
     assert "Nobody is training" in desk("stop", "--run", "r").out
 
 

@@ -120,11 +120,11 @@ def test_who_listens_hears_of_parts_in_threads_and_nobody_elses() -> None:
 class InParts(Wrapper):
     """Tells of halves, in threads, and of the first half twice: it had to be sent again."""
 
-    def put(self, name: str, data: bytes | Path) -> str:  # type: ignore[override]
+    def put_new(self, name: str, data: bytes | Path) -> str:  # type: ignore[override]
         size = data.stat().st_size if isinstance(data, Path) else len(data)
         for part in (size // 2, size // 2, size - size // 2):
             begin(sent, part).result()
-        return self.inner.put(name, data)
+        return self.inner.put_new(name, data)
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -155,9 +155,9 @@ class Slow(Wrapper):
         self.watch.now += 10
         return self.inner.read_range(ref, start, length)  # type: ignore[arg-type]
 
-    def put(self, name: str, data: bytes | Path) -> str:  # type: ignore[override]
+    def put_new(self, name: str, data: bytes | Path) -> str:  # type: ignore[override]
         self.watch.now += 10
-        return self.inner.put(name, data)
+        return self.inner.put_new(name, data)
 
 
 @pytest.mark.parametrize("words", [("fork", "--to", "other"), ("evaluate", "--rows", "4"), ("export",)])

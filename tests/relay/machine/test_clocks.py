@@ -28,7 +28,7 @@ def test_machines_with_clocks_an_hour_fast_and_slow_hand_off_exactly(lab: Lab, f
     done = lab.run(lab.session("bob", target_steps=60, skew=second))
     assert (done.exit_code, done.from_step, done.certified) == (Exit.OK, 30, "exact")
     state = lab.state()
-    assert state.head.state_hash == hash_of(60, state_at(60))
+    assert lab.held() == hash_of(60, state_at(60))
     assert abs(state.updated - lab.world.now) < 60, "times in the ledger are the store's"
     assert all(abs(link.started - lab.world.now) < 600 for link in state.links)
 
@@ -50,7 +50,7 @@ def test_a_machines_clock_that_jumps_mid_run_changes_nothing(lab: Lab, jump: flo
     for moment in (1.0, 3.0):
         lab.world.at(lab.world.now + moment, lambda: setattr(session.process, "skew", session.process.skew + jump))
     assert lab.run(session).exit_code == Exit.OK
-    assert lab.state().head.state_hash == hash_of(60, state_at(60))
+    assert lab.held() == hash_of(60, state_at(60))
     assert session.process.skew == 2 * jump, "it jumped while the session ran"
 
 
@@ -68,7 +68,7 @@ def test_a_stores_clock_that_jumps_takes_no_lease_from_a_living_holder(lab: Lab,
     assert holder.outcome.exit_code == Exit.OK, holder.outcome
     assert challenger.outcome.exit_code == Exit.LEASE_HELD and challenger.workload.trained == []
     assert lab.state().epoch == 1
-    assert lab.state().head.state_hash == hash_of(60, state_at(60))
+    assert lab.held() == hash_of(60, state_at(60))
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR])
@@ -82,7 +82,7 @@ def test_a_stores_clock_that_jumps_locks_nobody_out_after_a_death(lab: Lab, jump
     challenger = lab.session("bob", target_steps=200, ttl_s=60.0, wait_s=300.0)
     assert lab.run(challenger).exit_code == Exit.OK and lab.state().epoch == 2
     assert lab.world.now - before < 60 + 60, "one TTL of its own clock at most, and the training"
-    assert lab.state().head.state_hash == hash_of(200, state_at(200))
+    assert lab.held() == hash_of(200, state_at(200))
 
 
 class Slow(Wrapper):

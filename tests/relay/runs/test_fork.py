@@ -34,7 +34,7 @@ def test_a_fork_trains_on_exactly_and_needs_nothing_of_its_parent(lab: Lab, tmp_
     outcome = lab.run(lab.session("bob", run="branch", target_steps=60))
     assert (outcome.exit_code, outcome.from_step, outcome.certified) == (Exit.OK, 20, "exact")
     state = lab.state("branch")
-    assert state.head.state_hash == hash_of(60, state_at(60))
+    assert lab.held("branch") == hash_of(60, state_at(60))
     assert (state.origin.run, state.origin.step) == (RUN, 20)
     assert not list((tmp_path / "scratch").glob("step_*"))
 
@@ -58,7 +58,7 @@ def test_of_two_forks_to_one_name_the_second_touches_nothing(lab: Lab, tmp_path:
             fork(lab, step, tmp_path, run)
     fork(lab, 40, tmp_path)  # one that broke off is made again: the same bytes
     assert verify(RunLedger(lab.shared, PROJECT, "branch", lab.world.process()), lab.shared).ok
-    assert lab.state("branch").head.state_hash == hash_of(40, state_at(40))
+    assert lab.held("branch") == hash_of(40, state_at(40))
 
 
 def test_a_step_retired_while_it_was_read_is_not_called_damaged(lab: Lab, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ def sleeping(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> 
     slept: list[str] = []
 
     class Sleeps(Wrapper):
-        def put(self, name: str, data: bytes | Path) -> Ref:
-            ref = super().put(name, data)
+        def put_new(self, name: str, data: bytes | Path) -> Ref:
+            ref = super().put_new(name, data)
             if "/branch/" in name and name.endswith(".e0/manifest.json") and not slept:
                 slept.append(name)
                 meanwhile()

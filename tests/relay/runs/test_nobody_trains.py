@@ -101,6 +101,9 @@ class Full(Wrapper):
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         return self.put(name, data)
 
+    def put_new(self, name: str, data: bytes | Path) -> Ref:
+        return self.put(name, data)
+
     def now(self) -> float:
         self.put("a probe", b"")
         return 0.0

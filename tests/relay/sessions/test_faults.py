@@ -43,7 +43,7 @@ def test_training_goes_on_while_the_store_fails_and_commits_catch_up(lab: Lab, e
     assert lab.world.now - began < 440, "training never waited for the store"
     assert outcome.replaced >= 8, "snapshots coalesced"
     assert any("Storage trouble" in line for line in session.told)
-    assert lab.state().head.state_hash == hash_of(4000, state_at(4000))
+    assert lab.held() == hash_of(4000, state_at(4000))
 
 
 def test_at_most_three_snapshots_are_alive_while_the_store_is_down(lab: Lab) -> None:
@@ -106,7 +106,7 @@ def test_an_hour_without_the_store_costs_no_memory_and_no_step(lab: Lab) -> None
     assert outcome.replaced >= 60, "snapshots coalesced"
     assert most["snapshots"] <= 3 and most["copies"] <= 3
     assert len([line for line in session.told if "trouble" in line]) <= 3
-    assert lab.state().head.state_hash == hash_of(2000, state_at(2000))
+    assert lab.held() == hash_of(2000, state_at(2000))
 
 
 def test_a_failed_final_upload_is_74_and_the_next_run_there_commits_it(lab: Lab) -> None:
@@ -124,7 +124,7 @@ def test_a_failed_final_upload_is_74_and_the_next_run_there_commits_it(lab: Lab)
     assert after.exit_code == Exit.OK
     ends = {link.epoch: (link.from_step, link.to_step) for link in lab.state().links}
     assert ends[2] == (outcome.durable_step, 500)
-    assert lab.state().head.state_hash == hash_of(500, state_at(500))
+    assert lab.held() == hash_of(500, state_at(500))
     assert any(f"Committed step {kept:,}" in line for line in lab.told), lab.told
 
 
@@ -265,4 +265,4 @@ def test_a_file_that_rots_on_this_disk_before_it_is_sent_is_never_committed(lab:
     assert lab.run(session).exit_code == Exit.OK
     assert any("state.json of step 20 changed on this machine's disk" in line for line in session.told)
     assert lab.state().step == 60 and 20 not in {c.step for c in lab.state().retained}
-    assert lab.state().head.state_hash == hash_of(60, state_at(60))
+    assert lab.held() == hash_of(60, state_at(60))

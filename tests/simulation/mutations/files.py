@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.checkpoint import Writer
-from relay.checkpoints import restore
+from relay.checkpoints import packing, restore
 from relay.checkpoints.committer import Told
 from relay.checkpoints.outbox import Outbox
 from relay.checkpoints.packed import Packed
@@ -75,10 +75,9 @@ def _upload_unverified() -> Patches:
 @mutation(
     "manifest-told-anew",
     "P6: a manifest that is sent again says what is known by then",
-    "P6: ",
-    "I3: ",
     scene=silence_after("put", "manifest"),
     pinned=3,
+    covered_by="a manifest is created: what says otherwise goes to a folder of its own; put: `manifest-put-anew`",
 )
 def _manifest_told_anew() -> Patches:
     def commit(writer: Writer, item: Any, packed: Packed) -> None:
@@ -89,9 +88,22 @@ def _manifest_told_anew() -> Patches:
     return [patch(Writer, "_commit", commit), patch(Writer, "_await_ready", lambda *_: None)]
 
 
+@mutation(
+    "manifest-put-anew",
+    "P6: the same, and it takes the place of the first",
+    "P6: ",
+    "I3: ",
+    scene=silence_after("put", "manifest"),
+    pinned=3,
+)
+def _manifest_put_anew() -> Patches:
+    put = patch(packing, "create", lambda store, key, data: store.put(key, data))
+    return [*_manifest_told_anew(), put, patch(Writer, "_is_taken", lambda *_: False)]
+
+
 @mutation("key-without-epoch", "P6: a step's key is the same in every epoch", "P6: ", "I3: ", pinned=2)
 def _key_without_epoch() -> Patches:
-    return [patch(Names, "checkpoint", lambda names, step, epoch: f"{names.checkpoints}step_{step}.e1/")]
+    return [patch(Names, "checkpoint", lambda names, step, epoch, token="": f"{names.checkpoints}step_{step}.e1/")]
 
 
 @mutation("content-addressed", "P6: files are named by their content and shared between checkpoints", "P6: ")
@@ -140,7 +152,6 @@ def _fork_shares() -> Patches:
                     break
         return files
 
-    from relay.checkpoints import packing
     from relay.checkpoints.manifest import Manifest
 
     manifest = patch(packing, "Manifest", lambda **values: Manifest.model_construct(**values))

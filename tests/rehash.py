@@ -1,0 +1,44 @@
+"""The hash of the state that a checkpoint's files hold, computed from the files: whoever claims "the same hash" asks
+here, for what an entry or a manifest says of a state proves nothing about the files.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from relay.log.state import Checkpoint
+from storage.base import Ref, Store
+from tests.relay.toy import hash_of
+
+
+def rehash(folder: Path) -> str:
+    """Of a toy's files or a TRM's."""
+    document = json.loads((folder / "state.json").read_bytes())
+    if "values" in document:
+        return hash_of(document["step"], tuple(document["values"]))
+    from trm.sharedtable import read_table
+    from trm.snapshot import state_hash
+    from trm.statefile import FILES, TABLE, load_document, read_tensors
+
+    about = load_document(folder)
+    tensors = {name: value for file in FILES for name, value in read_tensors(folder / file)}
+    if about.table is not None:
+        tensors[TABLE] = read_table(folder, about)[0]
+    return state_hash(tensors, about.step, about.seed)
+
+
+def held(store: Store, checkpoint: Checkpoint | None) -> str:
+    """Of a committed checkpoint's files in the store; fails if ledger or manifest say otherwise."""
+    assert checkpoint is not None, "nothing is committed"
+    manifest = json.loads(store.get(Ref(checkpoint.ref)))
+    with TemporaryDirectory() as name:
+        for file in manifest["files"]:
+            data = store.get(Ref(file["ref"]))
+            assert sha256(data).hexdigest() == file["sha256"], file["key"]
+            (Path(name) / file["name"]).write_bytes(data)
+        found = rehash(Path(name))
+    assert found == manifest["state_hash"] == checkpoint.state_hash, f"{checkpoint.manifest} holds another state"
+    return found

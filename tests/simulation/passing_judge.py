@@ -125,8 +125,10 @@ class PassingJudge:
         self.require(mine, f"P4: {name} was deleted, which slot {kept} passed over")
 
     def deceived(self, run: Run, key: Key, by: Actor) -> bool:
-        """Whether nothing could tell it that a checkpoint is intact: the same wrong bytes of a file, as many as are there,
-        on several connections, from a store that tells no hash of its own.
+        """Whether nothing could tell it that a checkpoint is intact.
+
+        It was given the same wrong bytes of a file, as many as are there, on several connections, and the store tells
+        no hash of its own.
         """
         store, shelf = self.oracle.sky.store, self.oracle.sky.shelf
         for name in run.named[key]:

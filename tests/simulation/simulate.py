@@ -19,6 +19,7 @@ from tests.simulation.fleet import Fleet, Machine, Order, Pace
 from tests.simulation.oracle import Oracle
 from tests.simulation.reads import draw
 from tests.simulation.reckoning import reckon
+from tests.simulation.seeds import Kind
 from tests.simulation.stores import MEMORY, STORES
 from tests.simulation.trace import Summary, Trace, Violation
 from tests.simulation.weather import Episode, Sky
@@ -41,22 +42,22 @@ def simulate(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> 
 
 def sharing(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> Summary:
     """The same seed, where checkpoints share tables."""
-    return play(seed, mutation, on, shares=True)[0]
+    return play(seed, mutation, on, "sharing")[0]
 
 
 def misreading(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> Summary:
     """The same seed, where much is read wrongly."""
-    return play(seed, mutation, on, misreads=True)[0]
+    return play(seed, mutation, on, "misreading")[0]
 
 
-def play(
-    seed: int, mutation: Mutate = nullcontext, on: str = MEMORY, shares: bool = False, misreads: bool = False
-) -> tuple[Summary, Trace]:
+def play(seed: int, mutation: Mutate = nullcontext, on: str = MEMORY, kind: Kind = "") -> tuple[Summary, Trace]:
     """As `simulate`, with the trace of all actions."""
     summary = Summary(store=on, seeds=1)
     with tempfile.TemporaryDirectory(dir=_fast_disk()) as folder, mutation():
-        fleet = _scene(seed, on, Path(folder), summary, misreads)
-        fleet.pace.table_every = Random(f"tables {seed}").choice((1, 2, 4)) * fleet.pace.every_steps if shares else 0
+        fleet = _scene(seed, on, Path(folder), summary, kind)
+        fleet.pace.table_every = (
+            Random(f"tables {seed}").choice((1, 2, 4)) * fleet.pace.every_steps if kind == "sharing" else 0
+        )
         try:
             with disks_of(fleet), mock.patch.object(rules, "MAX_LINKS", 6):
                 fleet.world.run(to_the_end=True)
@@ -72,7 +73,7 @@ def play(
     return summary, fleet.trace
 
 
-def _scene(seed: int, on: str, folder: Path, summary: Summary, misreads: bool) -> Fleet:
+def _scene(seed: int, on: str, folder: Path, summary: Summary, kind: Kind) -> Fleet:
     random = Random(f"scene {seed}")
     world = World(seed)
     trace = Trace(seed, world.now, on)
@@ -91,9 +92,9 @@ def _scene(seed: int, on: str, folder: Path, summary: Summary, misreads: bool) -
     for order in orders:
         world.at(order.at, lambda one=order: _carry_out(fleet, one))
     _put_away(fleet, world.now, length)
-    if misreads:
+    if kind == "misreading":
         _crowd(fleet, world.now, length)
-    for told in draw(seed, sky.reads, world.now, length, fleet.pace, misreads):
+    for told in draw(seed, sky.reads, world.now, length, fleet.pace, kind == "misreading"):
         summary.faults[f"bad-{told}"] += 1
     return fleet
 

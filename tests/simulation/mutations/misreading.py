@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay.checkpoints import passedover, retention
+from relay.checkpoints.retention import Keep
 from relay.ledger import RunLedger
 from relay.log import chain
 from relay.log.changes import Refused
@@ -16,6 +17,8 @@ from relay.log.passed import Passed
 from relay.log.passing import Prover
 from relay.log.reader import Point, Reader
 from relay.log.state import RunState
+from storage import evidence
+from storage.base import Stat
 from storage.log import Log
 from tests.simulation.actor import Fate
 from tests.simulation.fleet import Command, Fleet, Order
@@ -23,6 +26,7 @@ from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.stage import Broken, calm_world, start, train
 from tests.simulation.reads import Kind, Plan, Target
 from tests.simulation.reckoning import reckon
+from tests.simulation.stores import MEMORY
 
 Scene = Callable[..., None]
 DAY_S = 86400.0
@@ -63,6 +67,24 @@ def healed(kind: Kind, *, lasts: float = DAY_S, target: Target = "slot") -> Scen
             reckon(fleet)
 
     scene.__name__ = f"{kind} for {lasts:.0f} s"
+    return scene
+
+
+def bad_download(kind: Kind, *, on: str = MEMORY, connection: bool = False) -> Scene:
+    """The files of the head, which are whole, arrive wrongly at ben's; an older checkpoint does not."""
+
+    def scene(seed: int, *, mutation: Broken = nullcontext) -> None:
+        with mutation(), calm_world(seed, on) as fleet:
+            share = (0.0, 0.4, 0.9)[seed % 3]
+            fleet.sky.reads.plans.append(Plan(kind, "file", "commit", 4, DAY_S, "m1", connection, share))
+            start(fleet, 0, "ann").keep = Keep(4)
+            fleet.world.run()
+            train(fleet, 1, "ben", target=24)
+            fleet.sky.reads.clear()
+            fleet.pace.target = 36
+            reckon(fleet)
+
+    scene.__name__ = f"{kind} download"
     return scene
 
 
@@ -219,11 +241,11 @@ def _healed_and_unseen() -> Patches:
 
 @mutation("kept-collected", "P4: the clean-up takes what was kept", "P4: .* was deleted", scene=hours_after)
 def _kept_collected() -> Patches:
-    def stays(state: RunState, *more: Any) -> str:
-        return real(state.model_copy(update={"kept": ()}), *more)
+    def judge(state: RunState, *more: Any, **others: Any) -> Any:
+        return real(state.model_copy(update={"kept": ()}), *more, **others)
 
-    real = retention._stays
-    return [patch(retention, "_stays", stays)]
+    real = retention.judge_files
+    return [patch(retention, "judge_files", judge)]
 
 
 @mutation("nothing-kept", "P6: a commit that is passed over is not kept", "P6: .* not kept", scene=healed("cut"))
@@ -276,3 +298,37 @@ def _genesis_passes_over() -> Patches:
 
     unchecked = patch(Entry, "check_passing", lambda _: None)
     return [patch(Reader, "through", through), patch(chain.Chain, "_passed", passed), unchecked]
+
+
+@mutation(
+    "same-connection-again",
+    "P7: wrong bytes are read a second time on the connection that brought them",
+    "P7: .* is intact",
+    scene=bad_download("flipped", connection=True),
+)
+def _same_connection_again() -> Patches:
+    return [patch(evidence, "fresh", lambda store: store)]
+
+
+@mutation(
+    "server-unasked",
+    "P7: nobody asks the server what it has before wrong bytes count as damage",
+    "P7: .* is intact",
+    scene=bad_download("cut"),
+)
+def _server_unasked() -> Patches:
+    return [patch(evidence, "_contradiction", lambda *_: "")]
+
+
+@mutation(
+    "server-hash-ignored",
+    "P7: the server's own hash of a file is no evidence for it",
+    "P7: .* is intact",
+    scene=bad_download("flipped", on="memory-as-s3"),
+)
+def _server_hash_ignored() -> Patches:
+    def contradiction(stat: Stat, *more: Any) -> str:
+        return real(replace(stat, sha256=None, block_hash=None), *more)
+
+    real = evidence._contradiction
+    return [patch(evidence, "_contradiction", contradiction)]

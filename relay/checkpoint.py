@@ -127,12 +127,12 @@ class Writer:
         """
         if not packed.borrowed:
             return packed
-        lenders = {c.key: c.folder for c in self.lease.state.undamaged if c.lends}
-        folder = lenders.get(packed.base or (-1, -1), "?")
-        lent = all(file.key.startswith(folder) for file in packed.borrowed)
-        lent = lent and (len(lenders) > 1 or self.lending.ending)
-        if lent and all(_is_there(self.store, file) for file in packed.borrowed):
-            return packed
+        lenders = {c.key: c for c in self.lease.state.undamaged if c.lends}
+        lender = lenders.get(packed.base) if packed.base else None
+        if lender is not None and (len(lenders) > 1 or self.lending.ending):
+            names = all(file.key.startswith(lender.folder) for file in packed.borrowed)
+            if names and all(_is_there(self.store, file) for file in packed.borrowed):
+                return packed
         if told is not None:
             raise StorageUnreachable(
                 f"Files that step {packed.step:,} shares with an earlier checkpoint are not in the store any more. The "

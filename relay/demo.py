@@ -65,6 +65,9 @@ class Demo:
         self._session(RELAYED, "account_2")
         self.tell(f"4. account_3 trains {UNBROKEN}: the same thing, never interrupted")
         self._session(UNBROKEN, "account_3")
+        self.tell("5. both ends are loaded from their files, and their states compared with the hashes in the ledger")
+        for run in (RELAYED, UNBROKEN):
+            self._relay("verify", *self._settings_of_training(), "--deep", run=run)
         ends = {run: self._status(run) for run in (RELAYED, UNBROKEN)}
         heads = {run: ends[run]["head"] for run in ends}
         hashes = {run: heads[run]["state_hash"] for run in heads}

@@ -208,3 +208,17 @@ def test_links_that_leave_the_state_are_kept_in_history_objects() -> None:
     store.delete(store.ref(state.history.ref))
     with pytest.raises(BadData, match="history object"):
         reader.archived_links(state)
+
+
+@pytest.mark.slow
+def test_a_history_object_whose_name_is_taken_gets_another_and_touches_nothing() -> None:
+    store, client = begun()
+    while client.ledger.read().state.links_total < MAX_LINKS:
+        client.lease()
+    name = NAMES.history(MAX_LINKS // 2)
+    store.put(name, b"something else")
+    client.lease()
+    state = client.ledger.read().state
+    assert state.history and state.history.ref.startswith(name.removesuffix("json")) and state.history.ref != name
+    assert store.get(store.ref(name)) == b"something else"
+    assert [link.epoch for link in client.ledger.archived_links(state)] == list(range(1, MAX_LINKS // 2 + 1))

@@ -13,15 +13,17 @@ from relay.checking.verify import verify
 from relay.checkpoints.manifest import FileEntry
 from relay.checkpoints.retention import GRACE_S, Keep
 from relay.clock import RealRuntime
-from relay.errors import Exit
+from relay.errors import BadData, Exit
 from relay.ledger import RunLedger
 from relay.log.entry import FORMAT, SHARING, USUAL
-from relay.names import TOKEN
+from relay.log.state import Checkpoint, Origin
+from relay.names import TOKEN, Names
+from relay.runs.fork import Branch, copy_checkpoint
 from storage.base import Ref, Store, Unavailable, open_store
 from storage.wrapper import Wrapper
 from tests.relay.checkpoints.test_lending import all_restorable, share
 from tests.relay.cli import Desk, wrap_stores
-from tests.relay.lab import PROJECT, RUN, Lab, Session
+from tests.relay.lab import PROJECT, RUN, Lab, Session, genesis
 from tests.relay.story import NAMES
 from tests.relay.toy import hash_of, state_at
 from tests.storage.s3.servers import ENVIRONMENT, UNWANTED, server
@@ -325,3 +327,30 @@ _number = count()
 
 def content(store: Store) -> dict[str, bytes]:
     return {stat.name: store.get(stat.ref) for stat in store.list("checkpoints/")}
+
+
+def test_a_folder_with_a_token_of_a_later_epoch_proves_a_lost_entry_too(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=20))
+    lab.shared.put(NAMES.checkpoint(30, 9, "0123456789abcdef") + "state.json", OTHER)
+    with pytest.raises(BadData, match=r"step_30\.e9\.0123456789abcdef/state\.json is of epoch 9"):
+        RunLedger(lab.shared, PROJECT, RUN, lab.world.process()).check_epochs(lab.shared)
+
+
+def test_a_fork_whose_earlier_try_left_files_that_came_to_harm_leaves_them(lab: Lab, tmp_path: Path) -> None:
+    lab.run(lab.session(target_steps=40))
+    ledger, target = RunLedger(lab.shared, PROJECT, RUN, lab.world.process()), genesis("branch")
+
+    def copied() -> tuple[Checkpoint, Origin]:
+        branch = Branch(lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp_path / "scratch")
+        return copy_checkpoint(ledger, ledger.read(), (40, 1), branch)
+
+    copied()
+    name = lab.damage("branch/step_40.e0/state.json", lambda data: b"{}")
+    head, origin = copied()
+    assert head.manifest == Names(PROJECT, "branch").manifest(40, 0, target.run_id[:TOKEN])
+    assert lab.shared.get(lab.shared.ref(name)) == b"{}"
+    branch = RunLedger(lab.shared, PROJECT, "branch", lab.world.process())
+    branch.begin(target.model_copy(update={"head": head, "origin": origin}), session="0" * 32)
+    assert verify(branch, lab.shared).ok
+    assert lab.run(lab.session("bob", run="branch", target_steps=50)).exit_code == Exit.OK
+    assert lab.held("branch") == hash_of(50, state_at(50))

@@ -167,9 +167,9 @@ def _remembered_and_believed() -> Patches:
 def _remembering(real: Callable[..., Entry]) -> Callable[..., Entry]:
     first: dict[str, Entry] = {}
 
-    def compose(chain: Chain[Any], point: Any, kind: str, change: Any, by: By, nonce: str) -> Entry:
+    def compose(chain: Chain[Any], point: Any, kind: str, change: Any, by: By, nonce: str, passed: Any) -> Entry:
         if nonce not in first:
-            first[nonce] = real(chain, point, kind, change, by, nonce)
+            first[nonce] = real(chain, point, kind, change, by, nonce, passed)
         place = {"seq": point.seq + 1, "base": point.base, "parent": point.digest}
         return first[nonce].model_copy(update=place)
 

@@ -125,7 +125,14 @@ class RunLedger:
 
         self.chain.judge()
         return self.chain.append(
-            kind, checked, session=session, account=account, epoch=number, intent=intent, give_up=give_up
+            kind,
+            checked,
+            session=session,
+            account=account,
+            epoch=number,
+            intent=intent,
+            give_up=give_up,
+            held=epoch is not None,
         )
 
     def judge(self) -> View:

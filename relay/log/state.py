@@ -26,7 +26,7 @@ from relay.log.fields import (
     Time,
     Whole,
 )
-from relay.names import MANIFEST, folder_name
+from relay.names import MANIFEST, has_token
 
 MAX_LINKS = 100
 """At this many links the next lease must move the oldest half to a history object."""
@@ -96,7 +96,7 @@ class Checkpoint(Sparing):
     @property
     def aside(self) -> bool:
         """Whether its folder has a token, which programs before format 5 do not know."""
-        return not self.folder.endswith(f"/{folder_name(*self.key)}/")
+        return has_token(self.manifest)
 
     @property
     def lends(self) -> bool:

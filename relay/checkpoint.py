@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from relay.budget import Budget
@@ -144,6 +145,9 @@ class Writer:
         if item.packed and self.backup and self.backup != item.packed.key:
             self.outbox.remove(self.backup)
         self.backup = item.packed.key if item.packed else self.backup
+        if item.packed is not None:
+            with suppress(OSError):  # a disk that refuses costs no commit
+                self.outbox.settle(item.packed)
         self.housekeeping(False)
 
     def _measure(self, item: Item) -> None:

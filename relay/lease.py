@@ -159,7 +159,7 @@ def _take(
         )
 
     try:
-        view = ledger.append("lease", build, session=wish.session, account=wish.account, epoch=seen.epoch + 1)
+        view = ledger.append("lease", build, session=wish.session, account=wish.account)
     except (_Faster, Fenced, LeaseHeld):
         return None
     return Lease(ledger, runtime, wish, view, taken_at)

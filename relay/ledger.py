@@ -13,12 +13,13 @@ from relay.log.canonical import digest, dumps
 from relay.log.chain import AlreadyBegun, Chain, Change, Intent
 from relay.log.chain import View as AnyView
 from relay.log.changes import KINDS, Genesis
-from relay.log.entry import FORMAT, SHARING, USUAL
+from relay.log.entry import PASSING, SHARING, USUAL
 from relay.log.fields import Strict
 from relay.log.reader import Machine, Point, Slot
 from relay.log.resting import stopped
 from relay.log.state import History, Link, RunState
 from relay.names import TOKEN, Names
+from relay.text.advice import command
 from relay.text.trouble import speaking
 from storage.base import Exists, Missing, Ref, Store, TooLong
 from storage.transfer import create
@@ -28,13 +29,18 @@ HISTORY_LIMIT = 256_000
 
 
 def _format_of(state: RunState) -> int:
-    if any(checkpoint.aside for checkpoint in state.retained):
-        return FORMAT
+    if state.kept or state.skipped or any(checkpoint.aside for checkpoint in state.retained):
+        return PASSING
     return SHARING if state.bases else USUAL
 
 
 MACHINE = Machine(
-    kinds=frozenset(KINDS), model=RunState, apply=rules.apply, succeeds=rules.succeeds, format_of=_format_of
+    kinds=frozenset(KINDS),
+    model=RunState,
+    apply=rules.apply,
+    succeeds=rules.succeeds,
+    format_of=_format_of,
+    step_of=lambda state: state.step,
 )
 
 
@@ -112,10 +118,10 @@ class RunLedger:
             change = build(state)
             return self._with_history(state, change) if kind == "lease" else change
 
-        def number(state: RunState | None) -> int:
+        def number(state: RunState | None, passed: int) -> int:
             if epoch is not None or state is None:
                 return epoch or 0
-            return state.epoch + (kind == "lease")
+            return max(state.next_epoch, passed + 1) if kind == "lease" else state.epoch
 
         self.chain.judge()
         return self.chain.append(
@@ -146,13 +152,23 @@ class RunLedger:
         with speaking(checkpoints):
             seen = max(self._epochs_in(checkpoints), default=(0, ""))
         view = self.read()  # after the listing: whatever the listing shows had its lease by then
-        if seen[0] > view.state.epoch:
-            raise BadData(
-                f"{checkpoints.address}: {seen[1]} is of epoch {seen[0]}, but the ledger ends in epoch "
-                f"{view.state.epoch}: an entry has been lost. Nothing was written or deleted. Restore slot "
-                f"{view.seq + 1} of {self.names.ledger} from a backup of the storage, or fork from a good checkpoint."
-            )
+        self._check_epoch(seen, view.state, checkpoints)
         return view
+
+    def refuse_later_epochs(self, state: RunState, checkpoints: Store) -> None:
+        """Raises BadData (65) if a file is of an epoch beyond `state`: the entry that began that epoch is lost."""
+        with speaking(checkpoints):
+            seen = max(self._epochs_in(checkpoints), default=(0, ""))
+        self._check_epoch(seen, state, checkpoints)
+
+    def _check_epoch(self, seen: tuple[int, str], state: RunState, checkpoints: Store) -> None:
+        if seen[0] > state.epoch:
+            raise BadData(
+                f"{checkpoints.address}: {seen[1]} is of epoch {seen[0]}, but the ledger ends in epoch {state.epoch}: "
+                f"an entry has been lost. Nothing was written or deleted. Look at `{command('verify')}`, and restore "
+                f"the newest entries of {self.names.ledger} from a backup of the storage, or fork from a good "
+                f"checkpoint."
+            )
 
     def check_unused(self, checkpoints: Store) -> None:
         """Before a run begins: no session has left files under its name, which the new one would replace (I8).

@@ -13,6 +13,7 @@ from relay.log.canonical import ZEROS, NotCanonical, dumps
 from relay.log.chain import AlreadyBegun, Chain, Change, View
 from relay.log.changes import By, Refused
 from relay.log.fields import Digest, Exact, Id, Name, Sparing, Strict, Time
+from relay.log.passed import Passed
 from relay.log.reader import Machine
 from relay.names import REGISTRY_LEDGER
 from relay.people.claims import MAX_CLAIMS, Claim
@@ -119,9 +120,14 @@ KINDS: Mapping[str, type[RegistryChange]] = {
 
 
 def apply(
-    state: RegistryState | None, kind: str, change: Mapping[str, Any], by: By, voids: Sequence[int] = ()
+    state: RegistryState | None,
+    kind: str,
+    change: Mapping[str, Any],
+    by: By,
+    voids: Sequence[int] = (),
+    passed: Passed | None = None,
 ) -> RegistryState:
-    """The registry after a change. Raises Refused (65)."""
+    """The registry after a change; slots passed over are counted. Raises Refused (65)."""
     try:
         parsed = KINDS[kind].model_validate_json(dumps(dict(change)))
     except (ValidationError, NotCanonical) as error:

@@ -50,9 +50,11 @@ def _lease(ctx: Context, nothing: Callable[[Context, RunState], str], gpu: str |
     """The lease; else how it ends without one, where there is nothing to do (`nothing` says what) or it is refused."""
     step = None
     try:
+        here = ctx.outbox.all()
         state = ctx.ledger.read().state
         step = state.step
         refuse_halted(state)
+        ctx.outbox.refuse_rolled_back(here, state)
         if text := nothing(ctx, state):
             return Outcome(Exit.OK, text, step, step)
         return _enter(ctx, gpu)

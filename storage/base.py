@@ -28,6 +28,7 @@ from storage.contract import (
     check_ref,
 )
 from storage.openers import make_store, open_store
+from storage.wrapper import fresh
 
 __all__ = [
     "BadAddress",
@@ -50,6 +51,7 @@ __all__ = [
     "check_name",
     "check_prefix",
     "check_ref",
+    "fresh",
     "make_store",
     "open_store",
 ]

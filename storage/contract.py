@@ -111,6 +111,9 @@ class Stat:
     """Hex digest if the store itself computed one over the whole object, else None."""
     block_hash: BlockHash | None = None
     """The same by blocks, else None."""
+    hash_tested: bool = True
+    """Whether the server is known to refuse an upload with a wrong hash. If not, its hash proves no upload; it can
+    still show that a read was damaged on the way."""
 
 
 @runtime_checkable

@@ -31,6 +31,34 @@ class HashesBlocks(Protocol):
         ...
 
 
+class BlockHasher:
+    """The SHA-256 over the SHA-256 of every block, of bytes that come in pieces of any length."""
+
+    def __init__(self, block: int) -> None:
+        self._block, self._room = block, block
+        self._inner, self._over = hashlib.sha256(), hashlib.sha256()
+
+    def update(self, data: bytes) -> None:
+        """The next bytes."""
+        left = memoryview(data)
+        while left:
+            if not self._room:
+                self._close()
+            piece, left = left[: self._room], left[self._room :]
+            self._inner.update(piece)
+            self._room -= len(piece)
+
+    def hash(self) -> BlockHash:
+        """The hash, once all bytes have come."""
+        if self._room < self._block:
+            self._close()
+        return BlockHash(self._block, self._over.hexdigest())
+
+    def _close(self) -> None:
+        self._over.update(self._inner.digest())
+        self._inner, self._room = hashlib.sha256(), self._block
+
+
 class Digests:
     """One pass over a file: each byte is read once and hashed once for the whole, once for its block if there are any.
 

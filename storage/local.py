@@ -74,13 +74,14 @@ class LocalStore:
             size = os.fstat(file).st_size
             if limit is not None and size > limit:
                 raise TooLong(f"{self.root / ref} has {size} bytes, more than the {limit} allowed here.")
-            return files.read_at(file, 0, size)
+            return _whole(files.read_at(file, 0, size), size, self.root / ref)
 
     def read_range(self, ref: Ref, start: int, length: int) -> bytes:
         if start < 0 or length < 0:
             raise ValueError(f"negative range {start}+{length}")
         with self._reading(ref) as file:
-            return files.read_at(file, start, length)
+            there = max(0, os.fstat(file).st_size - start)
+            return _whole(files.read_at(file, start, length), min(length, there), self.root / ref)
 
     def stat(self, ref: Ref) -> Stat:
         with self._reading(ref) as file:
@@ -274,6 +275,13 @@ def _source(data: bytes | Path) -> Iterator[BinaryIO]:
         raise StoreError(f"cannot read {data}, which was to be stored: {error.strerror}.") from error
     with file:
         yield file
+
+
+def _whole(data: bytes, size: int, path: Path) -> bytes:
+    """The data, if it is as long as the disk says. Raises Unavailable: a share can give less without an error."""
+    if len(data) < size:
+        raise Unavailable(f"{path}: {len(data)} bytes arrived of {size}. Is its disk still mounted?")
+    return data
 
 
 def _overlap(folder: str, prefix: str) -> bool:

@@ -20,7 +20,8 @@ from storage.contract import (
     TooLong,
     Unavailable,
 )
-from storage.slots import LAST_SEQ, hint_name, listed, slot_name, slots_of
+from storage.slots import LAST_SEQ, hint_name, listed, listed_sizes, slot_name, slots_of
+from storage.wrapper import fresh
 
 ENTRY_LIMIT = 256_000
 """Bytes of the largest entry."""
@@ -161,6 +162,14 @@ class Log:
         newest = max(shown, default=-1)
         hidden = (seq for seq in range(max(tail, newest) + 1) if seq not in shown)
         return [seq for seq in itertools.islice(hidden, confirm) if not self.slots.taken(seq)]
+
+    def sizes(self, after: int) -> list[tuple[int, int]]:
+        """(slot, bytes) of the slots beyond `after` that a listing shows, ascending; a listing may hide some."""
+        return list(listed_sizes(self.store, self.prefix, after))
+
+    def again(self) -> Log:
+        """The same log on connections of its own: what it reads, no earlier answer has left behind."""
+        return Log(fresh(self.store), self.prefix, sleep=self._sleep)
 
     def check_end(self, tail: int) -> None:
         """Raises LostEntry if the slot after `tail` is empty though a listing shows later ones. One request, mostly.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
 from storage.contract import Missing, Ref, Store, check_name
@@ -77,9 +77,15 @@ def hint_name(prefix: str) -> str:
 
 def listed(store: Store, prefix: str, after: int = -1) -> list[int]:
     """Slot numbers beyond `after` that a listing shows, ascending; other names are not ours."""
-    names = (stat.name for stat in store.list(prefix, after=slot_name(prefix, after) if after >= 0 else None))
-    numbers = (name.removeprefix(prefix).removesuffix(".json") for name in names if name.endswith(".json"))
-    return [int(n) for n in numbers if len(n) == 20 and n.isdecimal() and int(n) < LAST_SEQ]
+    return [seq for seq, _ in listed_sizes(store, prefix, after)]
+
+
+def listed_sizes(store: Store, prefix: str, after: int = -1) -> Iterator[tuple[int, int]]:
+    """Slot numbers beyond `after` that a listing shows, ascending, and how many bytes each holds."""
+    for stat in store.list(prefix, after=slot_name(prefix, after) if after >= 0 else None):
+        number = stat.name.removeprefix(prefix).removesuffix(".json") if stat.name.endswith(".json") else ""
+        if len(number) == 20 and number.isdecimal() and int(number) < LAST_SEQ:
+            yield int(number), stat.size
 
 
 def newest(taken: Callable[[int], bool], low: int) -> int:

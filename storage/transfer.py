@@ -9,12 +9,13 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from storage.contract import Corrupt, Exists, Missing, Ref, Store, TooLong, check_name
-from storage.digests import Digests, HashesBlocks, sharing
+from storage.digests import BlockHasher, Digests, HashesBlocks, sharing
+from storage.evidence import Arrived, settled
 from storage.oserrors import os_errors
 from storage.parallel import ahead, begin, in_parallel
 from storage.sent import listening
@@ -26,7 +27,7 @@ CHUNK = 8 << 20
 _SLICE = 1 << 20
 """Bytes of a write to this disk: for longer ones the kernel looks for long stretches of memory, which takes longer."""
 _ATTEMPTS = 2
-"""How often a file is sent, or read in full, before its bytes count as wrong."""
+"""How often a file is sent before it counts as not arriving as it is."""
 
 Progress = Callable[[int], None]
 """Called with a number of bytes just done; from any worker thread, one call at a time."""
@@ -128,8 +129,9 @@ def download(
 
     `workers` files are fetched at a time, and `workers` pieces of each are read ahead while one is written.
     Only whole files of the right size and SHA-256 get their name; one that has it already is not fetched again.
-    Raises Corrupt, naming the object, after wrong bytes were read in full twice; ValueError for a name that could
-    leave the folder; QuotaExceeded or Denied, naming the path, if this disk refuses; else the store's errors.
+    Raises Corrupt, naming the object, where the store holds wrong bytes (evidence.settled says how that is proved);
+    Unavailable where the connection changes them; ValueError for a name that could leave the folder; QuotaExceeded or
+    Denied, naming the path, if this disk refuses; else the store's errors.
     """
     tell = _one_at_a_time(progress)
     wanted = [Wanted(*file) for file in files]
@@ -140,14 +142,23 @@ def download(
 
 def digest(store: Store, ref: Ref, *, most: int | None = None) -> tuple[int, str]:
     """Size and SHA-256 of a stored object, by reading it in chunks; `most` bytes of it at most."""
-    sha, size = hashlib.sha256(), 0
+    found = hashed(store, ref, most=most)
+    return found.size, found.sha256
+
+
+def hashed(store: Store, ref: Ref, *, most: int | None = None, block: int | None = None) -> Arrived:
+    """The same, and hashed by blocks of `block` bytes if that is given."""
+    sha, blocks, size = hashlib.sha256(), BlockHasher(block) if block else None, 0
     while most is None or size < most:
-        piece = store.read_range(ref, size, CHUNK if most is None else min(CHUNK, most - size))
-        if not piece:
-            break
+        wanted = CHUNK if most is None else min(CHUNK, most - size)
+        piece = store.read_range(ref, size, wanted)
         sha.update(piece)
+        if blocks:
+            blocks.update(piece)
         size += len(piece)
-    return size, sha.hexdigest()
+        if len(piece) < wanted:
+            break  # the object ends here
+    return Arrived(size, sha.hexdigest(), blocks.hash() if blocks else None)
 
 
 def file_digest(path: Path) -> tuple[int, str]:
@@ -204,6 +215,8 @@ def _same(store: Store, ref: Ref, known: Digests) -> bool:
     size, sha256 = known.whole()
     if stat.size != size:
         return False
+    if not stat.hash_tested:
+        stat = replace(stat, sha256=None, block_hash=None)
     if stat.sha256 is None and stat.block_hash is not None:
         block = stat.block_hash.block
         by_block = known if known.block == block else Digests(known.path, block, beside=False)
@@ -212,31 +225,38 @@ def _same(store: Store, ref: Ref, known: Digests) -> bool:
 
 
 def _download(store: Store, file: Wanted, path: Path, progress: Progress, workers: int) -> Path:
+    part = path.with_name(f".{path.name}.part")  # no file can be wanted under such a name
+
+    def go_on(source: Store, block: int | None = None) -> Arrived:
+        return _fetch(source, file, part, progress, workers, block)
+
+    def begin_again(source: Store, block: int | None) -> Arrived:
+        part.unlink(missing_ok=True)
+        return go_on(source, block)
+
+    def right(found: Arrived) -> bool:
+        return (found.size, found.sha256) == (file.size, file.sha256)
+
     with os_errors(path, reading=False, here=True):
         if path.is_file() and file_digest(path) == (file.size, file.sha256):
             progress(file.size)
             return path
-        part = path.with_name(f".{path.name}.part")  # no file can be wanted under such a name
         part.parent.mkdir(parents=True, exist_ok=True)
-        full_reads = 0
-        while full_reads < _ATTEMPTS:
-            resumed, found = _fetch(store, file, part, progress, workers)
-            if found == (file.size, file.sha256):
-                part.replace(path)
-                return path
-            full_reads += not resumed  # a wrong beginning may be this disk's own
+        resumed = part.exists() and right(go_on(store))  # if not, its beginning may be wrong: no evidence
+        if not (resumed or right(settled(store, file.ref, begin_again, right, file.size))):
             part.unlink()
-    raise Corrupt(
-        f"{store.address}: {file.ref} is damaged: read in full {_ATTEMPTS} times, it is not the {file.size} bytes with "
-        f"SHA-256 {file.sha256} that were stored. Other checkpoints are not affected."
-    )
+            raise Corrupt(
+                f"{store.address}: {file.ref} is damaged: read in full twice, it is not the {file.size} bytes with "
+                f"SHA-256 {file.sha256} that were stored. Other checkpoints are not affected."
+            )
+        part.replace(path)
+        return path
 
 
-def _fetch(store: Store, file: Wanted, part: Path, progress: Progress, workers: int) -> tuple[bool, tuple[int, str]]:
-    """Append what the part file lacks, and one byte more if the object is too long.
-
-    Whether the part file held anything before, and size and SHA-256 of what it holds now.
-    """
+def _fetch(
+    store: Store, file: Wanted, part: Path, progress: Progress, workers: int, block: int | None = None
+) -> Arrived:
+    """Append what the part file lacks, and one byte more if the object is too long; what it holds then."""
 
     def read(at: int) -> bytes:
         return store.read_range(file.ref, at, min(CHUNK, file.size - at + 1))
@@ -244,14 +264,14 @@ def _fetch(store: Store, file: Wanted, part: Path, progress: Progress, workers: 
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(part, flags, 0o666), "r+b") as out:
         sha = hashlib.file_digest(out, "sha256")
-        begun = done = out.tell()
-        for piece in ahead(read, range(begun, file.size + 1, CHUNK), workers):
+        done = out.tell()
+        for piece in ahead(read, range(done, file.size + 1, CHUNK), workers):
             _keep(out, sha, piece, beside=workers > 1)
             done += len(piece)
             progress(len(piece))
             if len(piece) < CHUNK:
                 break  # the object ends here
-    return begun > 0, (done, sha.hexdigest())
+    return Arrived(done, sha.hexdigest(), Digests(part, block, beside=False).over_blocks() if block else None)
 
 
 def _keep(out: BinaryIO, sha: hashlib._Hash, piece: bytes, *, beside: bool) -> None:

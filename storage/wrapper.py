@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import builtins
+import copy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 from storage.contract import Creates, Ref, Stat, Store
+
+
+@runtime_checkable
+class Reconnects(Protocol):
+    """A store that has connections, or is around one that has."""
+
+    def fresh(self) -> Store:
+        """The same store on connections of its own, with nothing remembered that it was told before."""
+        ...
+
+
+def fresh(store: Store) -> Store:
+    """The same store on new connections, to read a second time; itself if it has no connections."""
+    return store.fresh() if isinstance(store, Reconnects) else store
 
 
 class Wrapper:
@@ -63,6 +78,15 @@ class Wrapper:
 
     def ref(self, name: str) -> Ref:
         return self.inner.ref(name)
+
+    def fresh(self) -> Store:
+        """As Reconnects: the same wrapper around the store inside on new connections."""
+        inner = fresh(self.inner)
+        if inner is self.inner:
+            return self
+        other = copy.copy(self)
+        other.inner = inner
+        return other
 
 
 def innermost(store: Store) -> Store:

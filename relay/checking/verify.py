@@ -21,10 +21,11 @@ from relay.names import Names
 from relay.registry import Registry
 from relay.runs.salvage import can_fork, salvage
 from relay.text.trouble import speaking
-from storage.base import Missing, Store
+from storage.base import Missing, Ref, Store, fresh
+from storage.evidence import Arrived, settled
 from storage.log import Log
 from storage.slots import listed
-from storage.transfer import digest
+from storage.transfer import hashed
 
 Deep = Callable[[Checkpoint, RunState], None]
 """Loads a checkpoint whose files are intact. Raises Damaged if they hold another state, BadData if nobody can tell."""
@@ -200,27 +201,40 @@ def _once(check: Callable[[Store, FileEntry], None]) -> Callable[[Store, FileEnt
 
 
 def _file(store: Store, file: FileEntry) -> None:
-    """Raises Damaged if two full reads find other bytes than the manifest names, or the file is not there."""
-    for _ in range(2):
-        try:
-            size, sha256 = digest(store, own_ref(store, file.key, file.ref), most=file.size + 1)
-        except Missing:
-            raise Damaged(f"{file.key} is missing") from None
-        if (size, sha256) == (file.size, file.sha256):
-            return
-    if size == file.size:
-        raise Damaged(f"{file.key}, read twice, has SHA-256 {sha256[:16]}… and not {file.sha256[:16]}…")
-    raise _other_size(file, size)
+    """Raises Damaged if the store holds other bytes than the manifest names, or the file is not there."""
+    ref = own_ref(store, file.key, file.ref)
+
+    def read(source: Store, block: int | None) -> Arrived:
+        return hashed(source, ref, most=file.size + 1, block=block)
+
+    def right(found: Arrived) -> bool:
+        return (found.size, found.sha256) == (file.size, file.sha256)
+
+    try:
+        found = settled(store, ref, read, right, file.size)
+    except Missing:
+        raise Damaged(f"{file.key} is missing") from None
+    if right(found):
+        return
+    if found.size == file.size:
+        raise Damaged(f"{file.key}, read twice, has SHA-256 {found.sha256[:16]}… and not {file.sha256[:16]}…")
+    raise _other_size(file, found.size)
 
 
 def _size(store: Store, file: FileEntry) -> None:
-    """Raises Damaged if the store says that the file is not there or has another size."""
+    """Raises Damaged if the store says, on two connections, that the file is not there or has another size."""
+    ref = own_ref(store, file.key, file.ref)
+    if _stored_size(store, ref) == file.size or (size := _stored_size(fresh(store), ref)) == file.size:
+        return
+    raise Damaged(f"{file.key} is missing") if size is None else _other_size(file, size)
+
+
+def _stored_size(store: Store, ref: Ref) -> int | None:
+    """None if it is not there."""
     try:
-        size = store.stat(own_ref(store, file.key, file.ref)).size
+        return store.stat(ref).size
     except Missing:
-        raise Damaged(f"{file.key} is missing") from None
-    if size != file.size:
-        raise _other_size(file, size)
+        return None
 
 
 def _other_size(file: FileEntry, size: int) -> Damaged:

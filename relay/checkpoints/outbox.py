@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,9 @@ from pydantic import ValidationError
 from relay.checkpoints.manifest import MAX_BYTES
 from relay.checkpoints.packed import Packed
 from relay.errors import BadConfig
-from relay.log.state import (
-    Checkpoint,
-    RunState,
-)
+from relay.log.mark import RolledBack
+from relay.log.state import Checkpoint, RunState
+from relay.text.advice import command
 from storage.files import sync
 from storage.transfer import file_digest
 
@@ -141,9 +141,32 @@ class Outbox:
         for packed in reversed(self.all()):
             ours = (packed.run_id, packed.config_hash) == (state.run_id, state.config_hash)
             continues = packed.parent == head or (head is not None and head[1] == packed.epoch)
-            if ours and continues and packed.step > state.step and self.intact(packed):
+            unsent = not packed.committed and packed.step > state.step
+            if ours and continues and unsent and self.intact(packed):
                 return packed
         return None
+
+    def settle(self, packed: Packed) -> None:
+        """Remember that the ledger has named a checkpoint: a store without it was rolled back. Raises OSError."""
+        self.seal(packed.model_copy(update={"committed": True}))
+
+    def refuse_rolled_back(self, known: Iterable[Packed], state: RunState) -> None:
+        """Raises RolledBack (65) if a checkpoint on this machine shows that the store was newer once.
+
+        `known` was read before `state`: what was committed or begun by then is in it.
+        """
+        keys = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
+        for packed in known:
+            beyond = packed.committed and packed.step > state.step and packed.key not in keys
+            if packed.run_id == state.run_id and (beyond or packed.epoch >= state.next_epoch):
+                raise RolledBack(
+                    f"The store was rolled back: this machine has step {packed.step:,} of epoch {packed.epoch} of run "
+                    f"{state.project}/{state.run} ({self.folder(packed.key)}), but the store is at step {state.step:,} "
+                    f"of epoch {state.epoch}. Nothing was written. Restore the newer files if somebody has them, or "
+                    f"look at both with `{command('repair')}`.",
+                    step=packed.step,
+                    epoch=packed.epoch,
+                )
 
     def copy_of(self, checkpoint: Checkpoint, state: RunState) -> Packed | None:
         """This machine's intact copy of a committed checkpoint, None without one."""

@@ -23,7 +23,7 @@ class LocalFile(Strict):
 class Packed(Sparing):
     """A checkpoint on this machine's disk, complete and hashed."""
 
-    added: ClassVar[tuple[str, ...]] = ("samples", "base", "borrowed", "lends")
+    added: ClassVar[tuple[str, ...]] = ("samples", "base", "borrowed", "lends", "committed")
 
     format: Literal[1] = 1
     project: Name
@@ -47,6 +47,8 @@ class Packed(Sparing):
     """Which of the files lie in the store already, and where: in the checkpoint `base`."""
     lends: Annotated[tuple[FileName, ...], Field(max_length=MAX_FILES)] = ()
     """Which of its own files later checkpoints may borrow; not known of a checkpoint that was fetched."""
+    committed: bool | None = None
+    """True once the ledger has named it; else it may never have been sent."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -89,4 +91,4 @@ class Packed(Sparing):
     def renamed(self, epoch: int, parent: tuple[int, int] | None) -> Packed:
         """The same under another epoch."""
         base = (self.step, epoch) if self.base == self.key else self.base
-        return self.model_copy(update={"epoch": epoch, "parent": parent, "base": base})
+        return self.model_copy(update={"epoch": epoch, "parent": parent, "base": base, "committed": None})

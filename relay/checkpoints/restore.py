@@ -12,7 +12,6 @@ from relay.checkpoints.packed import LocalFile, Packed
 from relay.display.transfers import Show, silent
 from relay.errors import BadData
 from relay.ledger import RunLedger
-from relay.log.canonical import digest
 from relay.log.changes import Key
 from relay.log.resting import refuse_deleted
 from relay.log.state import Checkpoint, RunState
@@ -21,12 +20,13 @@ from relay.text.advice import command
 from relay.text.trouble import LOOK, speaking, telling_room
 from relay.workload import Workload
 from storage.base import Corrupt, Missing, Ref, Store, TooLong
+from storage.evidence import Arrived, settled
 from storage.oserrors import os_errors
 from storage.transfer import Wanted, download
 
 
 class Damaged(Exception):
-    """Evidence against one checkpoint: wrong bytes read in full twice, a file that is not there, or another state.
+    """Evidence against one checkpoint: wrong bytes that the store holds, a missing file, or another state.
 
     One line made of names in the store and fixed phrases, for it may be stored (P4).
     """
@@ -170,26 +170,31 @@ def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
 
 
 def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: Names) -> Manifest:
-    """The verified manifest of a checkpoint. Raises Damaged after two full reads of wrong bytes, StoreError."""
+    """The verified manifest of a checkpoint. Raises Damaged, or StoreError where nothing is proved."""
     if not names.is_manifest(checkpoint.manifest, *checkpoint.key):
         raise Damaged("its manifest lies outside its own folder")
-    for _ in range(2):
+    ref = own_ref(store, checkpoint.manifest, checkpoint.ref)
+
+    def read(source: Store, block: int | None) -> Arrived:
         try:
-            data = store.get(own_ref(store, checkpoint.manifest, checkpoint.ref), limit=MAX_BYTES)
-        except Missing as error:
-            raise Damaged(f"{checkpoint.manifest} is missing") from error
-        except TooLong as error:
-            raise Damaged(f"{checkpoint.manifest} is longer than a manifest may be") from error
-        if digest(data) == checkpoint.sha256:
-            break
-    else:
+            return Arrived.of(source.get(ref, limit=MAX_BYTES), block)
+        except TooLong:
+            return Arrived(MAX_BYTES + 1, "unread")
+
+    try:
+        found = settled(store, ref, read, lambda arrived: arrived.sha256 == checkpoint.sha256, MAX_BYTES)
+    except Missing as error:
+        raise Damaged(f"{checkpoint.manifest} is missing") from error
+    if found.size > MAX_BYTES:
+        raise Damaged(f"{checkpoint.manifest} is longer than a manifest may be")
+    if found.sha256 != checkpoint.sha256:
         raise Damaged(
-            f"{checkpoint.manifest}, read twice, has SHA-256 {digest(data)[:16]}… and not {checkpoint.sha256[:16]}…"
+            f"{checkpoint.manifest}, read twice, has SHA-256 {found.sha256[:16]}… and not {checkpoint.sha256[:16]}…"
         )
     try:
         base = state.checkpoint(checkpoint.base) if checkpoint.base else None
         manifest = decode(
-            data,
+            found.data,
             project=state.project,
             run=state.run,
             step=checkpoint.step,
@@ -264,6 +269,7 @@ def as_packed(state: RunState, manifest: Manifest, base: Key | None) -> Packed:
         metrics=manifest.metrics,
         base=base,
         borrowed=manifest.borrowed(),
+        committed=True,
     )
 
 

@@ -46,7 +46,7 @@ def to_retire(state: RunState, keep: Keep) -> tuple[Key, ...]:
     kept = always | _every(state, good, keep.every, room=ROOM - len(always))
     stale = {c.key for c in state.retained if c.damaged and _beyond(good, c) >= last and c != state.head}
     going = {c.key for c in state.retained if c.key not in kept or c.key in stale}
-    going -= {c.base for c in state.retained if c.base and c.key not in going}
+    going -= {c.base for c in state.retained if c.base and c.key not in going} | {k.base for k in state.kept if k.base}
     return tuple(c.key for c in state.retained if c.key in going)
 
 
@@ -112,12 +112,17 @@ def judge_files(
     named = {entry.key: key for key, manifest in manifests.items() for entry in manifest.files}
     named |= {c.manifest: c.key for c in state.retained}
     folders = {c.folder: c for c in state.retained}
+    kept = {one.folder for one in state.kept}
+    lenders = {one.base for one in state.kept}
     unverified = [c for c in state.undamaged if c.key not in manifests]
     found = []
     for stat in listed:
         place = names.parse_checkpoint(stat.name)
         stays = "" if place else "not a file of a checkpoint: left alone"
-        if place and (checkpoint := folders.get(names.checkpoint(place.step, place.epoch, place.token))):
+        folder = names.checkpoint(place.step, place.epoch, place.token) if place else ""
+        if place and (folder in kept or place[:2] in lenders):
+            stays = "kept: an entry that was passed over may have committed it"
+        elif place and (checkpoint := folders.get(folder)):
             stays = f"retained: {_role(state, checkpoint)}"
         elif stat.name in named:
             stays = f"the retained checkpoint of step {named[stat.name][0]:,} names it"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from relay.accounts import Accounts
-from relay.commands.common import App
+from relay.commands.common import App, say
 from relay.config import Resolved
+from relay.log.passing import Look
 from relay.log.state import RunState
 from relay.policy import shipped
 from relay.runs.endpoint import ensure_tested
 from relay.runs.identity import Opened, Pair, require_run
 from relay.runs.storeid import Address, begin_store, begins_by_itself, parse_address, read_identity
+from relay.text.wording import duration
 from storage.base import Store, open_store
 from storage.retry import RetryStore
 
@@ -27,7 +29,24 @@ def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
         app.session,
         ledger.id,
         checkpoints.id,
+        resolved.settings.lease.ttl_s,
+        _Waiting(),
     )
+
+
+class _Waiting:
+    """Tells once why a command waits while a slot of a log is read again."""
+
+    def __init__(self) -> None:
+        self._told = -1
+
+    def __call__(self, look: Look) -> None:
+        if look.last != self._told:
+            self._told = look.last
+            say(
+                f"Slot {look.last} of the log cannot be read. Reading it again for {duration(look.left_s)} before "
+                f"passing over it."
+            )
 
 
 def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[Opened, Pair]:

@@ -13,9 +13,12 @@ from relay.clock import Runtime
 from relay.errors import BadData, StorageUnreachable, UploadFailed
 from relay.log.canonical import digest
 from relay.log.changes import By, Refused
-from relay.log.entry import Entry, NotAnEntry, encode
-from relay.log.mark import Judged, Mark, NoMark
-from relay.log.reader import Damage, Machine, Point, Reader, S, Slot, hole
+from relay.log.entry import PASSING, Entry, NotAnEntry, encode
+from relay.log.mark import Judged, Mark, NoMark, RolledBack
+from relay.log.passed import Passed
+from relay.log.passing import Prover
+from relay.log.reader import Damage, Machine, Point, Reader, S, Slot, hole, no_entry
+from relay.text.advice import command
 from relay.text.trouble import speaking
 from storage.base import OutcomeUnknown, Store, StoreError
 from storage.log import Log, Won
@@ -54,7 +57,13 @@ class Intent(Generic[S]):
     nonce: str
     tried_on: Point[S] | None = field(default=None, repr=False)
     """Where it was first tried: every later slot is searched for the nonce before it is sent again."""
-    landed: bool = False
+    landed_in: int | None = None
+    """The slot that holds it, once that is known."""
+
+    @property
+    def landed(self) -> bool:
+        """Whether it is in the log."""
+        return self.landed_in is not None
 
 
 class Unsettled(UploadFailed):
@@ -78,6 +87,8 @@ class Chain(Generic[S]):
         self.runtime = runtime
         self.log = Log(store, prefix, sleep=runtime.sleep)
         self.reader = Reader(self.log, machine)
+        self.prover = Prover(self.log, machine, runtime.sleep)
+        """Proves that slots cannot be read before an entry passes over them."""
         self.mark: Mark = NoMark()
         """Where `judge` begins, and what it leaves for the next one."""
         self._known: Point[S] = Point()
@@ -106,12 +117,13 @@ class Chain(Generic[S]):
         """
         if self._judged:
             return
+        judged = self.mark.recall()  # before the tail: what it names was in the log by then
         with speaking(self.store):
             tail = self._tail()
-            point = self.reader.through(self._marked(tail), tail)
+            point = self.reader.through(self._marked(judged, tail), tail)
         self._judged, self._known = True, point
-        if point.entry is not None:
-            self.mark.keep(Judged(seq=point.entry.seq, digest=digest(encode(point.entry))))
+        if point.entry is not None and point.state is not None:
+            self._keep_mark(point.entry, point.state)
 
     def append(
         self,
@@ -120,20 +132,23 @@ class Chain(Generic[S]):
         *,
         session: str,
         account: str | None = None,
-        epoch: Callable[[S | None], int] = lambda _: 0,
+        epoch: Callable[[S | None, int], int] = lambda state, passed: 0,
         intent: Intent[S] | None = None,
         give_up: Callable[[], bool] = lambda: False,
     ) -> View[S]:
         """Land one change on the newest state; `build(state)` is called again on every rebase and may raise.
 
+        `epoch` is asked with the state and the newest slot that the entry passes over (0: none). Such slots
+        are read again for a while before (relay/log/passing.py).
         Returns the view at the landed entry, or a later one. Raises what `build` raises, Refused (65),
         Unsettled (74), StorageUnreachable (69: nothing was written), and what `read` raises.
         """
         intent = intent or self.intent()
 
         def entry_on(point: Point[S]) -> Entry:
-            by = By(session, account, epoch(point.state), self.store.now())
-            return self._compose(point, kind, build(point.state), by, intent.nonce)
+            passed = self._passed(point, give_up)
+            by = By(session, account, epoch(point.state, point.seq if passed else 0), self.store.now())
+            return self._compose(point, kind, build(point.state), by, intent.nonce, passed)
 
         with speaking(self.store):
             point = self._catch_up(intent.tried_on, intent) if intent.tried_on else self._newest()
@@ -177,21 +192,48 @@ class Chain(Generic[S]):
             raise BadData(hole(self.log, lost[0]))
         return tail
 
-    def _marked(self, tail: int) -> Point[S]:
-        """Where judging begins: this machine's mark if it is this log's, or JUDGED slots below the tail."""
-        judged = self.mark.recall()
-        point = self.reader.claimed(judged.seq) if judged and tail - JUDGED <= judged.seq <= tail else None
-        if judged and point and point.digest == judged.digest:
+    def _marked(self, judged: Judged | None, tail: int) -> Point[S]:
+        """Where judging begins: this machine's mark, or JUDGED slots below the tail.
+
+        Raises RolledBack (65) if the mark lies beyond the tail, or its slot holds another entry than this machine has
+        read there.
+        """
+        point = self.reader.claimed(judged.seq) if judged and judged.seq <= tail else None
+        if judged and judged.sure and (judged.seq > tail or (point and point.digest != judged.digest)):
+            raise self._rolled_back(judged, tail)
+        if judged and point and point.digest == judged.digest and judged.seq >= tail - JUDGED:
             return point
         return self.reader.newest(tail - JUDGED) if tail > JUDGED else Point()
+
+    def _rolled_back(self, judged: Judged, tail: int) -> RolledBack:
+        state = self.reader.newest(tail).state if tail >= 0 else None
+        step = self.machine.step_of(state) if state is not None else 0
+        text = (
+            f"{self.store.address}: {self.log.prefix} was rolled back. This machine has read its entry {judged.seq} "
+            f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,}). Nothing was written. "
+            f"Restore the newer files if somebody has them, or look at both with `{command('repair')}`."
+        )
+        return RolledBack(text, step=judged.step, epoch=judged.epoch, known=judged)
 
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
         """Forward slot by slot from where the intent was tried, looking for it: it may have landed unseen."""
         for seq in range(point.seq + 1, self.log.tail(point.seq if point.seq >= 0 else None) + 1):
             point = self.reader.follow(point, self.reader.slot(seq))
-            if point.base == seq and point.entry and point.entry.nonce == intent.nonce:
-                intent.landed = True
+            if point.base != seq or point.entry is None:
+                continue
+            if point.entry.nonce == intent.nonce:
+                intent.landed_in = seq
+            elif intent.landed_in is not None and point.entry.base < intent.landed_in < seq:
+                intent.landed_in = None  # somebody who could not read it has passed over it
         return point
+
+    def _passed(self, point: Point[S], give_up: Callable[[], bool]) -> Passed | None:
+        """What the next entry passes over, once it is proved that it must; None if it passes over nothing."""
+        if point.base == point.seq:
+            return None
+        if point.entry is None:
+            raise BadData(no_entry(self.log, point.seq))
+        return self.prover.prove(point, give_up)
 
     def _attempt(self, point: Point[S], entry: Entry, intent: Intent[S], give_up: Callable[[], bool]) -> Point[S]:
         """Send an entry to the slot after `point`: the point at it, or the newest one after somebody else won."""
@@ -206,18 +248,19 @@ class Chain(Generic[S]):
             raise Unsettled(str(error), intent) from error
         if not isinstance(outcome, Won):
             return self._catch_up(point, intent)
-        intent.landed = True
+        intent.landed_in = entry.seq
+        self._keep_mark(entry, self.machine.parse(entry.state))
         if entry.seq % HINT_EVERY == 0:
             with suppress(StoreError):
                 self.log.publish_hint(entry.seq, digest(data))
         return Point(entry.seq, digest(data), self.machine.parse(entry.state), entry, point.damage)
 
-    def _compose(self, point: Point[S], kind: str, change: Change, by: By, nonce: str) -> Entry:
+    def _compose(self, point: Point[S], kind: str, change: Change, by: By, nonce: str, passed: Passed | None) -> Entry:
         plain = change.model_dump(mode="json") if isinstance(change, BaseModel) else dict(change)
         voids = range(point.base + 1, point.seq + 1)
-        state = self.machine.apply(point.state, kind, plain, by, tuple(voids))
+        state = self.machine.apply(point.state, kind, plain, by, tuple(voids), passed)
         return Entry(
-            format=self.machine.format_of(state),
+            format=PASSING if passed else self.machine.format_of(state),
             seq=point.seq + 1,
             base=point.base,
             parent=point.digest,
@@ -229,7 +272,13 @@ class Chain(Generic[S]):
             at=by.at,
             change=plain,
             state=state.model_dump(mode="json"),
+            passed=passed,
         )
+
+    def _keep_mark(self, entry: Entry, state: S) -> None:
+        """Remember on this machine how far the log has come: a store that shows less later was rolled back."""
+        step = self.machine.step_of(state)
+        self.mark.keep(Judged(seq=entry.seq, digest=digest(encode(entry)), step=step, epoch=entry.epoch))
 
     def _remember(self, point: Point[S]) -> View[S] | None:
         if point.seq > self._known.seq:

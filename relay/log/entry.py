@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError
 
 from relay.errors import BadConfig
 from relay.log.canonical import ZEROS, NotCanonical, digest, dumps, loads
-from relay.log.fields import Digest, Epoch, Id, Name, Step, Strict, Time
+from relay.log.fields import Digest, Epoch, Id, Name, Sparing, Step, Time
+from relay.log.passed import MAX_DIGESTS, Passed
 from storage.packages import UPGRADE
 
-USUAL, SHARING, FORMAT = 3, 4, 5
-"""The format that is written where nothing needs a newer one, and the newest; all older ones are read as well. Each
-allows what a client of the one before would take for damage: 2 a heartbeat's Ref and GPUs, 3 a commit's samples,
-4 (written only where a retained checkpoint shares files) a checkpoint's base, 5 (only where one lies in a folder with a
-token) such a folder."""
+USUAL, SHARING, PASSING = 3, 4, 5
+"""The format that is written where nothing needs a newer one, and the two newer ones. Each allows fields that a client
+of the one before would take for damage: 2 a heartbeat's Ref and GPUs, 3 a commit's samples, 4 (written only while a
+retained checkpoint shares files) a checkpoint's base, 5 (written only by an entry that passes over slots, while the
+state keeps a checkpoint that such an entry passed over, and while a retained one is in a folder with a token) these."""
+FORMAT = PASSING
+"""The newest format; all older ones are read as well."""
 MAX_BYTES = 256_000
 Kind = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")]
 
@@ -29,8 +32,10 @@ class NotAnEntry(ValueError):
     """Bytes that fail their own check; `str(e)` is one line."""
 
 
-class Entry(Strict):
+class Entry(Sparing):
     """The body of one slot (P4)."""
+
+    added: ClassVar[tuple[str, ...]] = ("passed",)
 
     format: Annotated[int, Field(ge=1, le=FORMAT)] = USUAL
     seq: Step
@@ -49,11 +54,25 @@ class Entry(Strict):
     change: dict[str, Any]
     state: dict[str, Any]
     """What the state is after `change`; readers recompute and compare it."""
+    passed: Passed | None = None
+    """What this entry passes over; from format 5 on present exactly where the base is not the slot just before it."""
 
     @property
     def voids(self) -> range:
-        """Slots between the base and this entry: void, by this entry's account."""
+        """Slots between the base and this entry, which its writer could not read as entries of the log."""
         return range(self.base + 1, self.seq)
+
+    def check_passing(self) -> None:
+        """Raises NotAnEntry unless `passed` is there exactly where the format asks for it, and fits the slots."""
+        if (self.passed is not None) != (self.format >= PASSING and bool(self.voids)):
+            raise NotAnEntry("it does not say what it passes over, or passes over nothing")
+        if self.passed is None:
+            return
+        if self.base < 0:
+            raise NotAnEntry("a genesis passes over nothing")
+        digests = self.passed.digests
+        if len(digests) != min(len(self.voids), MAX_DIGESTS) or digests[-1] != self.parent:
+            raise NotAnEntry("the digests of what it passes over do not fit its slots")
 
 
 def encode(entry: Entry) -> bytes:
@@ -77,6 +96,7 @@ def decode(data: bytes, kinds: Collection[str], seq: int) -> Entry:
         raise NotAnEntry(f"it was written for slot {entry.seq}")
     if entry.base >= seq or (seq == 0 and entry.parent != ZEROS):
         raise NotAnEntry("it builds on nothing that can be before it")
+    entry.check_passing()
     return entry
 
 

@@ -8,8 +8,9 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from relay.log.canonical import dumps
-from relay.log.fields import Digest, Step, Strict
+from relay.errors import BadData
+from relay.log.canonical import digest, dumps
+from relay.log.fields import Digest, Epoch, Step, Strict
 from relay.machine.wholefile import write_whole
 
 MAX_BYTES = 1_000
@@ -20,6 +21,34 @@ class Judged(Strict):
 
     seq: Step
     digest: Digest
+    step: Step = 0
+    """The training step that its state has."""
+    epoch: Epoch = 0
+    check: Digest | None = None
+    """SHA-256 over the other fields; marks of older versions have none."""
+
+    @property
+    def sure(self) -> bool:
+        """Whether no bit of it has changed since: only then it proves that a log was rolled back."""
+        return self.check == self._sum()
+
+    def checked(self) -> Judged:
+        """The same with `check`."""
+        return self.model_copy(update={"check": self._sum()})
+
+    def _sum(self) -> str:
+        return digest(dumps(self.model_dump(mode="json", exclude={"check"})))
+
+
+class RolledBack(BadData):
+    """The store shows less than this machine has seen there (65)."""
+
+    def __init__(self, message: str, *, step: int, epoch: int, known: Judged | None = None) -> None:
+        super().__init__(message)
+        self.step, self.epoch = step, epoch
+        """The newest committed step that this machine knows of, and its epoch."""
+        self.known = known
+        """The newest entry that this machine has read, where its mark shows it."""
 
 
 class Mark(Protocol):
@@ -59,4 +88,4 @@ class FileMark:
     def keep(self, judged: Judged) -> None:
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, dumps(judged.model_dump(mode="json")))
+            write_whole(self._path, dumps(judged.checked().model_dump(mode="json")))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 from relay.errors import BadData
 from relay.log.canonical import ZEROS, digest, dumps
 from relay.log.changes import By, Refused
-from relay.log.entry import USUAL, Entry, NotAnEntry, decode
+from relay.log.entry import MAX_BYTES, USUAL, Entry, NotAnEntry, decode
+from relay.log.passed import Passed
 from relay.text.wording import clean
 from storage.base import Missing
 from storage.log import Log
@@ -19,6 +21,17 @@ from storage.log import Log
 S = TypeVar("S", bound=BaseModel)
 
 MAX_DAMAGE = 20
+REMEMBERED = 256
+"""Points that a reader remembers for entries that pass over later ones."""
+DEEPEST = 256
+"""Bases that are followed down from an entry that passes over others."""
+LISTED = 64
+"""From this many slots on, a listing tells which are too small or too large for an entry, so that they are not read."""
+SMALLEST = 256
+"""Bytes that every entry has: its digests and ids alone are more."""
+LARGEST = MAX_BYTES + 65_536
+"""What a store may need to keep beside an entry in its slot is counted in."""
+NO_ENTRY = "its size is that of no entry"
 CANDIDATES = 4
 """Slots that a cheap reading tries to prove by the bases they claim, before it judges the whole log."""
 
@@ -29,11 +42,13 @@ class Machine(Generic[S]):
 
     kinds: Collection[str]
     model: type[S]
-    apply: Callable[[S | None, str, Mapping[str, Any], By, Sequence[int]], S]
+    apply: Callable[[S | None, str, Mapping[str, Any], By, Sequence[int], Passed | None], S]
     succeeds: Callable[[S, S], None]
     """Raises Refused if the second state can never come after the first, whatever lies between."""
     format_of: Callable[[S], int] = lambda state: USUAL
     """The format in which an entry with this state is written, so that a client too old for it says so."""
+    step_of: Callable[[S], int] = lambda state: 0
+    """The training step of a state, for people."""
 
     def parse(self, state: Mapping[str, Any]) -> S:
         """The state an entry claims. Raises ValidationError."""
@@ -48,6 +63,8 @@ class Damage:
     text: str
     rotted: bool = False
     """An entry that was good when the next ones were built on it; else one that never counted."""
+    healed: bool = False
+    """A slot that a later entry passed over, which is readable again. It stays passed over."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", clean(self.text, 300))  # it may quote what a stranger wrote
@@ -92,14 +109,16 @@ class Reader(Generic[S]):
     def __init__(self, log: Log, machine: Machine[S]) -> None:
         self.log = log
         self.machine = machine
+        self._valid: OrderedDict[int, Point[S]] = OrderedDict()
+        """The newest points whose entry is valid, by slot: an entry that passes over others is judged from its base."""
 
     def slot(self, seq: int) -> Slot:
         """A slot's entry; one that fails its own check is read a second time.
 
         Raises BadData (65) if the slot is empty, NewerFormat (78), StoreError.
         """
-        slot = self._read(seq)
-        return slot if slot.entry else self._read(seq)
+        slot = self.read(seq)
+        return slot if slot.entry else self.read(seq)
 
     def newest(self, tail: int) -> Point[S]:
         """The state at the tail, from as few slots as can prove it: mostly the newest two.
@@ -109,24 +128,29 @@ class Reader(Generic[S]):
         Raises BadData (65) if no slot holds a valid entry.
         """
         seq = tail
+        junk: dict[int, int] | None = None
         for _ in range(CANDIDATES):
             base, point = self._alone(seq)
             if point.base == seq:
                 return self.through(point, tail)
             seq = base if point.seq == seq else seq - 1
+            junk = self.junk(-1, tail) if junk is None else junk
+            while seq in junk:
+                seq -= 1
             if seq < 0:
                 break
         return self.through(Point(), tail)
 
     def through(self, point: Point[S], tail: int) -> Point[S]:
         """Every slot after `point` up to `tail`, judged in order. Raises BadData (65) if none up to there is valid."""
+        junk = self.junk(point.seq, tail)
+        if point.entry is not None and point.base == point.seq:
+            self._remember(point)
         for seq in range(point.seq + 1, tail + 1):
-            point = self.follow(point, self.slot(seq))
+            slot = Slot(seq, ZEROS, None, NO_ENTRY) if seq in junk and seq + 1 in junk else self.slot(seq)
+            point = self.follow(point, slot)
         if point.entry is None and tail >= 0:
-            raise BadData(
-                f"{self.log.store.address}: none of the {tail + 1} entries under {self.log.prefix} is valid. Nothing "
-                f"was changed. Restore {self.log.name(0)} from a backup of the storage, or begin under another name."
-            )
+            raise BadData(no_entry(self.log, tail))
         return point
 
     def follow(self, point: Point[S], slot: Slot) -> Point[S]:
@@ -138,13 +162,19 @@ class Reader(Generic[S]):
         if slot.entry is None:
             return self._void(point, slot, slot.why)
         try:
-            rotted = self._rotted(point, slot.entry)
-            state = (self._believed if slot.entry.base in rotted else self._computed)(point, slot.entry)
+            damage: Iterable[Damage]
+            if slot.entry.passed is not None:
+                state, damage = self._passing(point, slot.entry)
+            else:
+                rotted = self._rotted(point, slot.entry)
+                state = (self._believed if slot.entry.base in rotted else self._computed)(point, slot.entry)
+                text = "the entry in slot {} was damaged after slot {} was written"
+                damage = [Damage(seq, text.format(seq, slot.seq), rotted=True) for seq in sorted(rotted)]
         except Refused as error:
             return self._void(point, slot, str(error))
-        text = "the entry in slot {} was damaged after slot {} was written"
-        damage = (Damage(seq, text.format(seq, slot.seq), rotted=True) for seq in sorted(rotted))
-        return Point(slot.seq, slot.digest, state, slot.entry, point.noting(*damage))
+        after = Point(slot.seq, slot.digest, state, slot.entry, point.noting(*damage))
+        self._remember(after)
+        return after
 
     def claimed(self, seq: int) -> Point[S] | None:
         """The point that an entry claims to make, unjudged; None if it cannot be one."""
@@ -161,10 +191,14 @@ class Reader(Generic[S]):
 
         The result ends before the slot if that passed over a valid entry.
         """
-        entry = self.slot(seq).entry
+        slot = self.slot(seq)
+        entry = slot.entry
         point = self.claimed(entry.base) if entry else None
         if entry is None or point is None:
             return -1, Point()
+        if entry.passed is not None:
+            self._remember(point)
+            return entry.base, self.follow(replace(point, seq=seq - 1, digest=entry.parent), slot)
         for number in range(entry.base + 1, seq + 1):
             point = self.follow(point, self.slot(number))
             if point.base != entry.base:
@@ -190,10 +224,64 @@ class Reader(Generic[S]):
             raise Refused(f"it builds on slot {entry.base}, but the last valid entry before it is in slot {point.base}")
         return rotted
 
+    def _passing(self, point: Point[S], entry: Entry) -> tuple[S, list[Damage]]:
+        """The state after an entry that passes over slots, judged from its own base whatever these slots hold now.
+
+        A slot that is readable again, or was changed since, is reported and stays passed over: sessions have gone on
+        from this entry. Raises Refused if the entry itself is wrong.
+        """
+        base = point if entry.base == point.base else self.own(entry.base)
+        if base is not None:
+            state = self._computed(base, entry)
+        elif self.slot(entry.base).entry is None:  # it rotted since, as any base can
+            known = (seq for seq in reversed(self._valid) if seq < entry.base)
+            earlier = point if point.base < entry.base else self._valid.get(next(known, -1), Point())
+            state = self._believed(earlier, entry)
+        else:
+            raise Refused(f"it builds on slot {entry.base}, which holds no valid entry")
+        if base is not point:
+            text = f"the entry in slot {point.base} is readable again; slot {entry.seq} had passed over it"
+            return state, [Damage(point.base, text, healed=True)]
+        if entry.parent != point.digest:
+            text = f"the bytes in slot {entry.seq - 1} have changed since slot {entry.seq} passed over them"
+            return state, [Damage(entry.seq - 1, text, healed=True)]
+        return state, []
+
+    def own(self, seq: int) -> Point[S] | None:
+        """The point at an entry that follows from its own base, and that from its own, whatever lies between them.
+
+        Down to an entry that is known to be valid, or to the genesis, or to one DEEPEST bases further down, which is
+        believed. None if an entry on the way is unreadable or does not follow.
+        """
+        chain: list[Slot] = []
+        while seq >= 0 and seq not in self._valid and len(chain) < DEEPEST:
+            slot = self.slot(seq)
+            if slot.entry is None:
+                return None
+            chain.append(slot)
+            seq = slot.entry.base
+        point = self._valid[seq] if seq in self._valid else self.claimed(seq)
+        for slot in reversed(chain):
+            if point is None or slot.entry is None:
+                return None
+            try:
+                state = self._computed(point, slot.entry)
+            except Refused:
+                return None
+            point = Point(slot.seq, slot.digest, state, slot.entry)
+        return point
+
+    def _remember(self, point: Point[S]) -> None:
+        """The newest REMEMBERED valid points, without their entries' own text."""
+        self._valid.pop(point.seq, None)
+        self._valid[point.seq] = point
+        while len(self._valid) > REMEMBERED:
+            self._valid.popitem(last=False)
+
     def _computed(self, point: Point[S], entry: Entry) -> S:
         by = By(entry.session, entry.account, entry.epoch, entry.at)
         try:
-            state = self.machine.apply(point.state, entry.kind, entry.change, by, tuple(entry.voids))
+            state = self.machine.apply(point.state, entry.kind, entry.change, by, tuple(entry.voids), entry.passed)
         except ValidationError as error:
             raise Refused("its change leads to no state") from error
         if dumps(state.model_dump(mode="json")) != dumps(entry.state):
@@ -223,7 +311,15 @@ class Reader(Generic[S]):
         damage = Damage(slot.seq, f"the entry in slot {slot.seq} is void: {why}")
         return replace(point, seq=slot.seq, digest=slot.digest, damage=point.noting(damage))
 
-    def _read(self, seq: int) -> Slot:
+    def junk(self, after: int, tail: int) -> dict[int, int]:
+        """Slots between `after` and `tail` whose size no entry has, and that size: one listing, where that costs less
+        than reading them all. A listing may hide a slot, which then is read."""
+        if tail - after <= LISTED:
+            return {}
+        return {seq: size for seq, size in self.log.sizes(after) if not SMALLEST <= size <= LARGEST and seq <= tail}
+
+    def read(self, seq: int) -> Slot:
+        """One reading of a slot. Raises BadData (65) if it is empty, NewerFormat (78), StoreError."""
         try:
             data = self.log.peek(seq)
         except Missing as error:
@@ -240,4 +336,12 @@ def hole(log: Log, seq: int) -> str:
         f"{log.store.address}: slot {seq} of the log ({log.name(seq)}) is empty, but later slots are not: an entry has "
         f"been lost. Nothing was written or deleted. Restore that file from a backup of the storage, or fork from a "
         f"good checkpoint."
+    )
+
+
+def no_entry(log: Log, tail: int) -> str:
+    """What to say of a log in which no slot holds a valid entry."""
+    return (
+        f"{log.store.address}: none of the {tail + 1} entries under {log.prefix} is valid. Nothing was changed. "
+        f"Restore {log.name(0)} from a backup of the storage, or begin under another name."
     )

@@ -25,6 +25,7 @@ from relay.log.changes import (
     parse_change,
     with_incident,
 )
+from relay.log.passed import MAX_KEPT, Kept, Passed
 from relay.log.resting import deletable_at
 from relay.log.state import (
     MAX_ACCOUNTS,
@@ -47,8 +48,16 @@ PINNED = ("project", "run", "run_id", "ledger_store", "checkpoint_store", "confi
 """What the genesis says of a run and no later entry changes."""
 
 
-def apply(state: RunState | None, kind: str, change: Mapping[str, Any], by: By, voids: Sequence[int] = ()) -> RunState:
-    """The state after a change. `voids` are the slots between the entry and the last valid one: an incident (P4).
+def apply(
+    state: RunState | None,
+    kind: str,
+    change: Mapping[str, Any],
+    by: By,
+    voids: Sequence[int] = (),
+    passed: Passed | None = None,
+) -> RunState:
+    """The state after a change. `voids` are the slots between the entry and its base, an incident (P4); `passed` is
+    what the entry says of them, from format 5 on.
 
     Raises Refused (exit 65) if the change is malformed or not allowed in this state to this session.
     """
@@ -58,21 +67,24 @@ def apply(state: RunState | None, kind: str, change: Mapping[str, Any], by: By, 
     if state is None:
         raise Refused(f"{kind}: this run has not begun")
     _check_rest(state, kind)
-    after = _RULES[kind](_noted_voids(state, by, voids), parsed, by)
+    before = _noted_passing(state, by, voids, passed) if passed else _noted_voids(state, by, voids)
+    after = _RULES[kind](before, parsed, by)
     return after.model_copy(update={"updated": by.at})
 
 
 def succeeds(before: RunState, after: RunState) -> None:
     """Raises Refused if `after` can never follow `before`, whatever entries were lost between them.
 
-    The step falls only by a rewind, which leaves the old head marked as damaged.
+    The step falls only by a rewind, which leaves the old head marked as damaged, or by an entry that passed over the
+    old head's commit and keeps it. The epoch falls only below those that passed slots may have begun.
     """
     if any(getattr(before, name) != getattr(after, name) for name in PINNED):
         raise Refused("its state is of another run")
-    if after.epoch < before.epoch:
+    if after.next_epoch <= before.epoch:
         raise Refused(f"its epoch {after.epoch} comes before epoch {before.epoch}")
     old_head = after.checkpoint(before.head.key) if before.head else None
-    if after.step < before.step and not (old_head and old_head.damaged):
+    kept = before.head is not None and before.head.key in {k.key for k in after.kept}
+    if after.step < before.step and not (kept or (old_head and old_head.damaged)):
         raise Refused(f"its step {after.step} comes before step {before.step}")
     if before.deleted != after.deleted and before.deleted is not None:
         raise Refused("its run was deleted before")
@@ -118,8 +130,8 @@ def _lease(state: RunState, change: Lease, by: By) -> RunState:
         raise Refused(f"lease: the run is halted: {state.halted}")
     if by.account is None:
         raise Refused("lease: no account")
-    if by.epoch != state.epoch + 1:
-        raise Refused(f"lease: epoch {by.epoch} does not follow {state.epoch}")
+    if by.epoch != state.next_epoch:
+        raise Refused(f"lease: epoch {by.epoch} does not follow {state.next_epoch - 1}")
     state = _archived(_buried(state, change.took_over, by, "lease"), change.history)
     if by.account not in state.usage and len(state.usage) >= MAX_ACCOUNTS:
         raise Refused(f"lease: {MAX_ACCOUNTS} accounts have trained in this run; fork it to go on with more")
@@ -151,6 +163,7 @@ def _lease(state: RunState, change: Lease, by: By) -> RunState:
             "usage": usage.started(state.usage, by.account),
             "gpus": usage.known(state.gpus, change.gpu),
             "next": None,
+            "skipped": None,
         }
     )
 
@@ -271,6 +284,25 @@ def _noted_voids(state: RunState, by: By, voids: Sequence[int]) -> RunState:
     if len(voids) > 1:
         text = f"The entries in slots {voids[0]} to {voids[-1]} were void and changed nothing."
     return with_incident(state, by, "void-entry", text)
+
+
+def _noted_passing(state: RunState, by: By, voids: Sequence[int], passed: Passed) -> RunState:
+    """Slots that could not be read as entries, and the checkpoints they may have named: kept, and shown (P4, P7)."""
+    slots = f"slot {voids[0]}" if len(voids) == 1 else f"slots {voids[0]}-{voids[-1]}"
+    state = with_incident(state, by, "passed-over", f"{slots}, sha256 {passed.digests[-1][:16]}")
+    for one in passed.kept:
+        _check_kept(state, one, voids)
+        text = f"step {one.step} of epoch {one.epoch}, passed over in {slots}, is kept"
+        state = with_incident(state, by, "step-back", text)
+    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": voids[-1]})
+
+
+def _check_kept(state: RunState, kept: Kept, voids: Sequence[int]) -> None:
+    """Only what those slots can have committed is kept: of this run, of an epoch that began, beyond its step."""
+    if kept.slot != voids[-1] or kept.step <= state.step or kept.epoch > state.epoch:
+        raise Refused(f"passed over: step {kept.step} of epoch {kept.epoch} cannot have been committed there")
+    if not Names(state.project, state.run).is_manifest(kept.manifest, *kept.key):
+        raise Refused(f"passed over: {kept.manifest!r} is no manifest of step {kept.step} of epoch {kept.epoch}")
 
 
 _RULES: Mapping[str, Callable[[RunState, Any, By], RunState]] = {

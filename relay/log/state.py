@@ -26,6 +26,7 @@ from relay.log.fields import (
     Time,
     Whole,
 )
+from relay.log.passed import MAX_KEPT, Kept
 from relay.names import MANIFEST, has_token
 
 MAX_LINKS = 100
@@ -210,7 +211,7 @@ class History(Strict):
 class RunState(Sparing):
     """All that a newcomer must know of a run."""
 
-    added: ClassVar[tuple[str, ...]] = ("gpus", "archived", "deleted")
+    added: ClassVar[tuple[str, ...]] = ("gpus", "archived", "deleted", "kept", "skipped")
 
     format: Literal[1] = 1
     project: Name
@@ -251,6 +252,11 @@ class RunState(Sparing):
     archived: Time | None = None
     deleted: Time | None = None
     """Since when nobody may train it; since when it retains nothing and takes no entry."""
+    kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
+    """Checkpoints that entries which were passed over may have committed, oldest first."""
+    skipped: Annotated[int | None, Field(gt=0, lt=2**53)] = None
+    """The newest slot passed over since the last lease. No epoch is larger than the number of the slot that began it,
+    so an epoch beyond this slot's number is new."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -267,6 +273,11 @@ class RunState(Sparing):
         if not self.bases <= {c.key for c in self.retained if c.lends}:
             raise ValueError("a retained checkpoint borrows from one that is not")
         return self
+
+    @property
+    def next_epoch(self) -> int:
+        """That the next lease takes: no slot that was passed over can have begun it."""
+        return max(self.epoch, self.skipped or 0) + 1
 
     @property
     def link(self) -> Link | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from relay.checkpoints.passedover import guard
 from relay.clock import Runtime
 from relay.errors import BadConfig, RelayError
 from relay.ledger import RunLedger, View
+from relay.log.chain import Chain
 from relay.log.changes import Genesis
+from relay.log.passing import Look
 from relay.log.state import Checkpoint, Origin
 from relay.names import FRAGMENT, Names, nearest, one_edit_apart
 from relay.registry import Registry
@@ -56,6 +59,10 @@ class Pair:
     """The ledger store's identity, where the address names it."""
     expected_checkpoints: str | None = None
     """The same of the checkpoints' store."""
+    patience_s: float = 180.0
+    """How long a slot that cannot be read is read again before it is passed over: at least the lease's TTL."""
+    notice: Callable[[Look], None] = lambda look: None
+    """Told meanwhile."""
 
     @property
     def both(self) -> list[Store]:
@@ -65,7 +72,19 @@ class Pair:
 
     def registry(self) -> Registry:
         """The log of what the ledger's store holds."""
-        return Registry(self.ledger, self.runtime, session=self.session)
+        registry = Registry(self.ledger, self.runtime, session=self.session)
+        self._set_up(registry.chain)
+        return registry
+
+    def run_ledger(self, project: str, run: str) -> RunLedger:
+        """The log of a run, begun or not."""
+        ledger = RunLedger(self.ledger, project, run, self.runtime)
+        self._set_up(ledger.chain)
+        guard(ledger, self.checkpoints)
+        return ledger
+
+    def _set_up(self, chain: Chain[Any]) -> None:
+        chain.prover.patience_s, chain.prover.notice = self.patience_s, self.notice
 
     def ensure_tested(self) -> None:
         """Before a first append. Raises BadAddress if one of them must not hold a run."""
@@ -80,7 +99,7 @@ def open_run(stores: Pair, project: str, run: str) -> Opened | None:
     """
     identity = read_identity(stores.ledger)
     check_expected(stores.ledger, stores.expected, identity)
-    ledger = RunLedger(stores.ledger, project, run, stores.runtime)
+    ledger = stores.run_ledger(project, run)
     view = ledger.peek()
     if view is None:
         if expected := stores.expected_checkpoints:
@@ -131,7 +150,7 @@ def salvaged_run(stores: Pair, project: str, run: str) -> Opened | None:
     """
     identity = read_identity(stores.ledger)
     check_expected(stores.ledger, stores.expected, identity)
-    ledger = RunLedger(stores.ledger, project, run, stores.runtime)
+    ledger = stores.run_ledger(project, run)
     view = salvage(ledger)
     if view is None:
         return None
@@ -168,7 +187,7 @@ def begin_run(
         raise unknown_run(stores, project, run, known)
     if not new:
         check_similar(project, run, known)
-    ledger = RunLedger(stores.ledger, project, run, stores.runtime)
+    ledger = stores.run_ledger(project, run)
     ledger.check_unused(stores.checkpoints)
     notes = _new_run_notes(stores, project, run, known, ephemeral)
     stores.ensure_tested()

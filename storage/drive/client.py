@@ -5,23 +5,21 @@ from __future__ import annotations
 import http.client
 import json
 import logging
-import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from storage.contract import Denied, Unavailable
 from storage.drive.credentials import TOKEN_URI, Credentials, check_scopes
 from storage.drive.errors import told
+from storage.ranges import BEHIND_THE_END
 
 TIMEOUT_S = 30.0
 """Longest silence of the server."""
-_WHOLE, _BEHIND_THE_END = 200, 416
-_PART = re.compile(r"bytes (\d+)-(\d+)/")
 _NONSENSE = (KeyError, TypeError, ValueError)
 
 
@@ -48,6 +46,14 @@ class Wire:
     def close(self) -> None:
         """Close what is open."""
         self.http.close()
+
+
+class Fetched(NamedTuple):
+    """An answer of bytes."""
+
+    status: int
+    content_range: str
+    data: bytes
 
 
 class Client:
@@ -83,8 +89,8 @@ class Client:
         with self.telling(what), self._lent() as wire:
             return call(wire)
 
-    def fetch(self, what: str, make: Callable[[Any], Any]) -> tuple[bytes, bool]:
-        """What a request for bytes brings, and whether these are all there are; b"" behind the end. Raises StoreError.
+    def fetch(self, what: str, make: Callable[[Any], Any]) -> Fetched:
+        """What a request for bytes brings. Raises StoreError; that nothing is so far behind is an answer.
 
         A page of HTML is none of our files, which have no type.
         """
@@ -98,17 +104,15 @@ class Client:
             try:
                 return bytes(request.execute(http=wire))
             except HttpError as error:
-                if int(error.resp.status) == _BEHIND_THE_END:
+                if int(error.resp.status) == BEHIND_THE_END:
                     return b""
                 raise
 
         data: bytes = self.run(what, answered)
-        if str(replies[0].get("content-type", "")).startswith("text/html"):
+        reply = replies[0]
+        if str(reply.get("content-type", "")).startswith("text/html"):
             raise told(ValueError(), f"{self.address}: {what}", self.credentials)
-        part = _PART.match(str(replies[0].get("content-range", "")))
-        if part and int(part[2]) - int(part[1]) + 1 != len(data):
-            raise Unavailable(f"{self.address}: {what}: some bytes got lost on the way. It is worth trying again.")
-        return data, int(replies[0].status) == _WHOLE
+        return Fetched(int(reply.status), str(reply.get("content-range", "")), data)
 
     def heard(self) -> float:
         """The server's clock in the newest reply to this thread, unix seconds, whole. Raises Unavailable."""

@@ -13,6 +13,7 @@ from storage.drive import upload
 from storage.drive.client import Client
 from storage.drive.errors import NotAllowed
 from storage.drive.upload import FIELDS, TYPE
+from storage.ranges import WHOLE, Asked, not_whole
 
 GONE = "trmRelayDeleted"
 """Property of a file that we put into the bin because we may not delete it: to us it is gone."""
@@ -52,7 +53,10 @@ class Files:
 
     def read(self, file: str) -> bytes:
         """The whole content."""
-        return self.client.fetch(f"reading {file}", lambda drive: _media(drive, file))[0]
+        found = self.client.fetch(f"reading {file}", lambda drive: _media(drive, file))
+        if found.status != WHOLE:
+            raise not_whole(f"{self.client.address}: {file}", found.status)
+        return found.data
 
     def read_range(self, file: str, start: int, length: int) -> bytes:
         """Part of the content; b"" behind its end."""
@@ -62,8 +66,9 @@ class Files:
             request.headers["Range"] = f"bytes={start}-{start + length - 1}"
             return request
 
-        data, whole = self.client.fetch(f"reading {file}", ranged)
-        return data[start : start + length] if whole else data[:length]
+        found = self.client.fetch(f"reading {file}", ranged)
+        asked = Asked(f"{self.client.address}: {file}", start, length, lambda: self.stat(file).size)
+        return asked.checked(*found)
 
     def stat(self, file: str) -> Stat:
         """Raises Missing, also for a file that we put into the bin; Denied for what has no bytes."""

@@ -163,6 +163,12 @@ class DriveStore:
             self.join()
         return membership(self).lines
 
+    def fresh(self) -> DriveStore:
+        """As wrapper.Reconnects. It keeps which ids are in use: of these a 404 never means Missing."""
+        other = DriveStore(self._place, Client(self._client.credentials, self.address), read_only=self.read_only)
+        other._in_use |= self._in_use
+        return other
+
     def slots(self, store: Store, prefix: str) -> Slots:
         """As slots.MakesSlots."""
         return DriveSlots(store, self, prefix, self._first_of(prefix), self._closing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC
 from functools import partial
 from pathlib import Path
@@ -26,10 +27,10 @@ from storage.contract import (
 from storage.dropbox.client import Client
 from storage.dropbox.place import Place
 from storage.dropbox.upload import BLOCK, SMALL, Mode, Upload, write_mode
+from storage.ranges import BEHIND_THE_END, Asked
 from storage.source import Source
 
 _PAGE = 2000
-_PARTIAL, _RANGE_NOT_SATISFIABLE = 206, 416
 
 
 class DropboxStore:
@@ -89,7 +90,8 @@ class DropboxStore:
             self.stat(ref)
             return b""
         path = self._place.path(check_ref(ref, self.address))
-        return self._client.ask(f"reading {ref}", lambda sdk: _read_range(sdk, path, start, length))
+        asked = Asked(f"{self.address}: {ref}", start, length, lambda: self.stat(ref).size)
+        return self._client.ask(f"reading {ref}", lambda sdk: _read_range(sdk, path, asked))
 
     def stat(self, ref: Ref) -> Stat:
         return _stat(str(ref), self._metadata(ref))
@@ -114,6 +116,11 @@ class DropboxStore:
 
     def ref(self, name: str) -> Ref:
         return Ref(check_name(name))
+
+    def fresh(self) -> DropboxStore:
+        """As wrapper.Reconnects."""
+        client = Client(self._client.credentials, self._place)
+        return DropboxStore(self._place, client, read_only=self.read_only)
 
     def block_of(self, size: int) -> int:
         """As digests.HashesBlocks."""
@@ -210,19 +217,19 @@ def _continue(cursor: str, sdk: Any) -> Any:
     return sdk.files_list_folder_continue(cursor)
 
 
-def _read_range(sdk: Any, path: str, start: int, length: int) -> bytes:
+def _read_range(sdk: Any, path: str, asked: Asked) -> bytes:
     from dropbox.exceptions import HttpError
 
     try:
-        wanted = {"Range": f"bytes={start}-{start + length - 1}"}
-        _, response = sdk.files_download(path, extra_headers=wanted)
+        wanted = {"Range": f"bytes={asked.start}-{asked.start + asked.length - 1}"}
+        told, response = sdk.files_download(path, extra_headers=wanted)
     except HttpError as error:
-        if error.status_code == _RANGE_NOT_SATISFIABLE:
-            return b""
+        if error.status_code == BEHIND_THE_END:
+            return asked.checked(BEHIND_THE_END, "", b"")
         raise
     with response:
-        data = _body(response)
-    return data[:length] if response.status_code == _PARTIAL else data[start : start + length]
+        data, content_range = _body(response), response.headers.get("Content-Range", "")
+    return replace(asked, size=lambda: told.size).checked(response.status_code, content_range, data)
 
 
 def _body(response: Any) -> bytes:

@@ -67,6 +67,11 @@ class Checksums:
         return self._ask("objects", self._try_object)
 
     @property
+    def objects_known(self) -> bool:
+        """Whether `of_objects` has been asked and is so; asks nothing itself."""
+        return self._known.get("objects", False)
+
+    @property
     def of_parts(self) -> bool:
         """Whether the server verifies the parts of an upload and their whole. Raises StoreError."""
         return self._ask("parts", self._try_parts)

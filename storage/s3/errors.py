@@ -90,6 +90,13 @@ def status_of(error: Exception) -> int:
     return status if isinstance(status, int) else 0
 
 
+def header_of(error: Exception, name: str) -> str:
+    """A header of an answer, its name in lower case; '' if there is none."""
+    if not isinstance(error, ClientError):
+        return ""
+    return str(error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get(name, ""))
+
+
 def _answered(error: ClientError, address: str, what: str) -> StoreError:
     code, status = code_of(error), status_of(error)
     reason = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())[:300]

@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from storage.contract import (
     BadAddress,
     BlockHash,
@@ -23,16 +21,16 @@ from storage.contract import (
     Stat,
     StoreError,
     TooLong,
-    Unavailable,
     check_name,
     check_prefix,
     check_ref,
 )
 from storage.memory import read_source
+from storage.ranges import BEHIND_THE_END, WHOLE, Asked, not_whole
 from storage.s3.address import S3Address
 from storage.s3.checksums import Checksums, sha256_of, sha_hex
 from storage.s3.client import Clients
-from storage.s3.errors import Failure, s3_errors, status_of, translate
+from storage.s3.errors import Failure, header_of, s3_errors, status_of, translate
 from storage.s3.multipart import Multipart, composite, part_size
 from storage.source import unreadable
 
@@ -68,7 +66,7 @@ class S3Store:
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         check_name(name)
         self._check_writable(name)
-        self._send(name, data, new=True)
+        self._send(name, data, True, **self._checks(data))
         return Ref(name)
 
     def put_new(self, name: str, data: bytes | Path) -> Ref:
@@ -82,7 +80,10 @@ class S3Store:
         name = check_ref(ref, self.address)
         with s3_errors(self.address, name):
             answer = self._clients.once.get_object(**self._place(name))
-            size = answer["ContentLength"]
+            size = answer.get("ContentLength")
+            if _status(answer) != WHOLE or size is None:
+                answer["Body"].close()
+                raise not_whole(f"{self.address}: {name}", _status(answer))
             if limit is not None and size > limit:
                 answer["Body"].close()
                 raise TooLong(f"{self.address}: {name} has {size} bytes, more than the {limit} allowed here.")
@@ -95,17 +96,19 @@ class S3Store:
         if length == 0:
             self.stat(ref)
             return b""
+        asked = Asked(f"{self.address}: {name}", start, length, lambda: self.stat(ref).size)
         try:
-            with s3_errors(self.address, name):
-                answer = self._clients.once.get_object(**self._place(name), Range=f"bytes={start}-{start + length - 1}")
-                if answer["ContentLength"] > length:
-                    answer["Body"].close()
-                    raise BadAddress(f"{self.address} cannot hold a run: the server sends whole objects for parts.")
-                return _body(answer)
-        except Unavailable as error:
-            if isinstance(error.__cause__, ClientError) and status_of(error.__cause__) == 416:
-                return b""  # starts behind the end
-            raise
+            answer = self._clients.once.get_object(**self._place(name), Range=f"bytes={start}-{start + length - 1}")
+        except Failure as error:
+            if status_of(error) == BEHIND_THE_END:
+                return asked.checked(BEHIND_THE_END, header_of(error, "content-range"), b"")
+            raise translate(error, self.address, name) from error
+        if _status(answer) == WHOLE and answer.get("ContentLength", 0) > length:
+            answer["Body"].close()
+            raise BadAddress(f"{self.address} cannot hold a run: the server sends whole objects for parts.")
+        with s3_errors(self.address, name):
+            data = _body(answer)
+        return asked.checked(_status(answer), answer.get("ContentRange", ""), data)
 
     def stat(self, ref: Ref) -> Stat:
         name = check_ref(ref, self.address)
@@ -147,6 +150,10 @@ class S3Store:
     def ref(self, name: str) -> Ref:
         return Ref(check_name(name))
 
+    def fresh(self) -> S3Store:
+        """As wrapper.Reconnects."""
+        return S3Store(self.where, read_only=self.read_only)
+
     def block_of(self, size: int) -> int | None:
         """As digests.HashesBlocks."""
         in_parts = size >= IN_PARTS and not self.read_only
@@ -170,9 +177,13 @@ class S3Store:
         for upload in [u for u in self._multipart.unfinished(key) if u.key == key]:
             self._multipart.abort(upload)
 
+    def _checks(self, data: bytes) -> dict[str, str]:
+        """A SHA-256 for the server to check and keep, if it is known to; a few bytes are not worth finding out."""
+        return sha256_of(data) if self._checksums.objects_known else {}
+
     def _put(self, name: str, data: bytes | Path, new: bool) -> None:
         if isinstance(data, bytes):
-            self._send(name, data, new)
+            self._send(name, data, new, **self._checks(data))
         elif _size(data) >= IN_PARTS:
             self._send_in_parts(name, data, new)
         else:
@@ -200,16 +211,19 @@ class S3Store:
         return {"Bucket": self._bucket, "Key": self.where.root + name}
 
     def _with_hash(self, stat: Stat, checksum: Any) -> Stat:
-        """The server's own hash, if it is one that checks: a client that may not write cannot try that."""
-        if not isinstance(checksum, str) or self.read_only:
+        """The server's own hash. Whether the server checks one is tried once; a client that may not write cannot."""
+        if not isinstance(checksum, str):
             return stat
+        if "-" not in checksum:
+            return replace(stat, sha256=sha_hex(checksum), hash_tested=self._tested("of_objects"))
+        over = composite(checksum, stat.size)
+        blocks = BlockHash(part_size(stat.size), over) if over else None
+        return replace(stat, block_hash=blocks, hash_tested=self._tested("of_parts"))
+
+    def _tested(self, what: str) -> bool:
         with suppress(StoreError):
-            if "-" not in checksum:
-                return replace(stat, sha256=sha_hex(checksum)) if self._checksums.of_objects else stat
-            over = composite(checksum, stat.size)
-            if over and self._checksums.of_parts:
-                return replace(stat, block_hash=BlockHash(part_size(stat.size), over))
-        return stat
+            return not self.read_only and getattr(self._checksums, what)
+        return False
 
     def _why(self, error: Exception, name: str) -> StoreError:
         """What a refused HEAD means; it has no text, so where its status leaves that open a GET is asked."""
@@ -281,6 +295,12 @@ def _body(answer: Mapping[str, Any]) -> bytes:
         return data
     finally:
         answer["Body"].close()
+
+
+def _status(answer: Mapping[str, Any]) -> int:
+    """The HTTP status of an answer that is no error."""
+    status: int = answer["ResponseMetadata"]["HTTPStatusCode"]
+    return status
 
 
 def _size(path: Path) -> int:

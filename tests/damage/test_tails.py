@@ -46,8 +46,10 @@ def test_a_damaged_newest_commit_is_void_and_its_steps_are_trained_again(lab: La
     assert outcome.exit_code == Exit.OK, outcome.message
     state = lab.state()
     assert lab.held() == hash_of(40, state_at(40))
-    (told,) = [one for one in state.incidents if one.cause == "void-entry"]
-    assert f"slot {int(name[-25:-5])} " in told.text and told.epoch == 2
+    (told,) = [one for one in state.incidents if one.cause == "passed-over"]
+    assert told.text.startswith(f"slot {int(name[-25:-5])}, sha256 ") and told.epoch == int(name[-25:-5]) + 1
+    (back,) = [one for one in state.incidents if one.cause == "step-back"]
+    assert back.text.startswith("step 20 of epoch 1") and [one.key for one in state.kept] == [(20, 1)]
     assert before <= {stat.name for stat in lab.shared.list("checkpoints/")}, "nothing is deleted"
 
 
@@ -58,7 +60,7 @@ def test_a_damaged_release_keeps_the_lease_until_it_runs_out(lab: Lab, harm: str
     assert lab.run(lab.session("bob", target_steps=40)).exit_code == Exit.LEASE_HELD
     assert lab.run(lab.session("bob", target_steps=40, wait_s=900)).exit_code == Exit.OK
     assert lab.held() == hash_of(40, state_at(40))
-    assert [one.cause for one in lab.state().incidents] == ["void-entry"]
+    assert [one.cause for one in lab.state().incidents] == ["passed-over"]
 
 
 def test_a_damaged_newest_lease_shows_by_its_sign_of_life(lab: Lab) -> None:
@@ -77,5 +79,5 @@ def test_a_stranger_who_takes_the_next_slot_is_void(lab: Lab, what: str) -> None
     slot = int(newest(lab)[-25:-5]) + 1
     lab.shared.put(f"{LEDGER}{slot:020d}.json", HOSTILE_JSON[what])
     assert lab.run(lab.session("bob", target_steps=40)).exit_code == Exit.OK
-    (told,) = [one for one in lab.state().incidents if one.cause == "void-entry"]
-    assert f"slot {slot} " in told.text
+    (told,) = [one for one in lab.state().incidents if one.cause == "passed-over"]
+    assert told.text.startswith(f"slot {slot}, sha256 ")

@@ -141,10 +141,77 @@ def test_a_hostile_mark_is_ignored(lab: Lab, tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("seq", [0, 1, 2, 5, 999, 2**53 - 1])
-def test_a_mark_that_names_another_entry_is_not_believed(lab: Lab, tmp_path: Path, seq: int) -> None:
+def test_a_mark_of_another_entry_shows_that_the_store_was_rolled_back(lab: Lab, tmp_path: Path, seq: int) -> None:
     lab.run(lab.session(target_steps=20))
-    FileMark(tmp_path / "judged.json").keep(Judged(seq=seq, digest="0" * 64))
+    entries = len(lab.kinds())
+    FileMark(tmp_path / "judged.json").keep(Judged(seq=seq, digest="0" * 64, step=77))
+    session = lab.session("bob", target_steps=40)
+    session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
+    outcome = lab.run(session)
+    assert outcome.exit_code == Exit.BAD_DATA and "step 77" in outcome.message and "step 20" in outcome.message
+    assert len(lab.kinds()) == entries, "nothing was written"
+
+
+def test_a_mark_of_the_first_version_proves_nothing(lab: Lab, tmp_path: Path) -> None:
+    lab.run(lab.session(target_steps=20))
+    (tmp_path / "judged.json").write_text(f'{{"digest":"{"0" * 64}","seq":999}}')
     session = lab.session("bob", target_steps=40)
     session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
     assert lab.run(session).exit_code == Exit.OK
-    assert lab.held() == hash_of(40, state_at(40))
+
+
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
+def test_no_damage_of_a_mark_is_taken_for_a_rolled_back_store(lab: Lab, tmp_path: Path, harm: Harm) -> None:
+    mark = FileMark(tmp_path / "judged.json")
+    session = lab.session(target_steps=20)
+    session.ctx.ledger.chain.mark = mark
+    assert lab.run(session).exit_code == Exit.OK
+    hurt(tmp_path / "judged.json", harm)
+    session = lab.session("bob", target_steps=40)
+    session.ctx.ledger.chain.mark = mark
+    assert lab.run(session).exit_code == Exit.OK
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["by its mark", "by its checkpoint"])
+@pytest.mark.parametrize("fetched", [True, False], ids=["fetched", "made here"])
+def test_a_store_that_was_rolled_back_is_refused_by_a_machine_that_knows_better(
+    lab: Lab, tmp_path: Path, marked: bool, fetched: bool
+) -> None:
+    """Another machine cannot know, and uses the next epoch again; this one names both steps and writes nothing."""
+    lab.run(lab.session(target_steps=20))
+    older = {stat.name: lab.shared.get(stat.ref) for stat in lab.shared.list("")}
+    for name, target in (("elsewhere" if fetched else "here", 40), ("here", 50)):
+        session = lab.session("bob", machine=name, target_steps=target)
+        session.ctx.ledger.chain.mark = FileMark(tmp_path / name / "judged.json")
+        assert lab.run(session).exit_code == Exit.OK
+    for stat in list(lab.shared.list("")):
+        lab.shared.delete(stat.ref)
+    for name, data in older.items():
+        lab.shared.put(name, data)
+    session = lab.session("bob", machine="here", target_steps=60)
+    if marked:
+        session.ctx.ledger.chain.mark = FileMark(tmp_path / "here" / "judged.json")
+    outcome = lab.run(session)
+    assert outcome.exit_code == Exit.BAD_DATA, outcome.message
+    assert "rolled back" in outcome.message and "step 50" in outcome.message and "step 20" in outcome.message
+    assert {stat.name: lab.shared.get(stat.ref) for stat in lab.shared.list("")} == older
+
+
+def test_two_sessions_of_one_machine_never_call_each_others_work_a_rolled_back_store(lab: Lab, tmp_path: Path) -> None:
+    """One reads the tail, then the other appends and moves the mark that both share."""
+    lab.run(lab.session(target_steps=20))
+    mark = FileMark(tmp_path / "judged.json")
+    first, second = lab.session("bob", target_steps=40), lab.session("carol", target_steps=40)
+    first.ctx.ledger.chain.mark = second.ctx.ledger.chain.mark = mark
+    tail = first.ctx.ledger.chain.log.tail
+
+    def slow(hint: int | None = None) -> int:
+        found = tail(hint)
+        first.process.sleep(400.0)
+        return found
+
+    first.ctx.ledger.chain.log.tail = slow  # type: ignore[method-assign]
+    first.start()
+    second.start()
+    lab.world.run()
+    assert {first.outcome.exit_code, second.outcome.exit_code} == {Exit.OK}

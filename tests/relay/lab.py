@@ -10,6 +10,7 @@ from typing import Any
 from relay.budget import Limits
 from relay.checkpoints.outbox import outbox_of
 from relay.checkpoints.packing import Facts
+from relay.checkpoints.passedover import guard
 from relay.ledger import RunLedger
 from relay.log.canonical import digest, dumps
 from relay.log.changes import Genesis
@@ -172,9 +173,11 @@ class Lab:
         told = self.told = []
         limits = Limits(started=process.monotonic(), budget_s=budget_s)
         defaults = {"target_steps": 100, "every_steps": 10, "evaluate_every": 0, "workers": 1, "limits": limits}
+        ledger = RunLedger(store, PROJECT, run, process)
+        guard(ledger, store)
         ctx = Context(
             runtime=process,
-            ledger=RunLedger(store, PROJECT, run, process),
+            ledger=ledger,
             heartbeat_store=store,
             checkpoint_store=store,
             workload=workload,

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from random import Random
 from typing import Any
 
+from relay.checkpoints.passedover import guard
 from relay.clock import Event, Task
 from relay.ledger import MACHINE, RunLedger, View
 from relay.log.canonical import digest, dumps
@@ -91,6 +92,7 @@ class Client:
         self.runtime = QuietRuntime(number)
         self.session, self.account, self.epoch = id_of(1000 + number), account, 0
         self.ledger = RunLedger(store, PROJECT, RUN, self.runtime)
+        guard(self.ledger, store)
 
     def begin(self) -> View:
         return self.ledger.begin(genesis(), session=self.session)[0]

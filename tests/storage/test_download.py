@@ -19,7 +19,6 @@ from storage import transfer
 from storage.base import (
     Corrupt,
     Denied,
-    Missing,
     QuotaExceeded,
     Ref,
     Store,
@@ -144,7 +143,7 @@ def test_a_killed_download_goes_on_where_it_was(tmp_path: Path, monkeypatch: pyt
     assert counting.counts["read_range"] <= 7, "the first four pieces were kept"
 
 
-@pytest.mark.parametrize("error", [Missing("gone"), Denied("no"), Unavailable("no answer")])
+@pytest.mark.parametrize("error", [Denied("no"), Unavailable("no answer"), StoreError("odd")])
 def test_the_stores_own_error_stops_the_download_and_keeps_the_part(
     stored: tuple[MemoryStore, Wanted], tmp_path: Path, error: StoreError
 ) -> None:

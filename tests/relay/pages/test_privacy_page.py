@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from relay import registry
 from relay.checkpoints import manifest
-from relay.log import changes, entry, samples, sessionreport, state
+from relay.log import changes, entry, passed, samples, sessionreport, state
 from relay.people import account
 from relay.runs import storeid
 from tests.relay.cli import Desk
@@ -23,6 +23,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "privacy.md"
 OBJECTS: dict[str, type[BaseModel]] = {
     "identity of the store": storeid.StoreIdentity,
     "entry of a log": entry.Entry,
+    "what it passes over": passed.Passed,
+    "a checkpoint kept with it": passed.Kept,
     "registry": registry.RegistryState,
     "a run in it": registry.RunRow,
     "an account in it": registry.Row,
@@ -51,7 +53,7 @@ OBJECTS: dict[str, type[BaseModel]] = {
     "its incidents": sessionreport.Happened,
     "its hours left": sessionreport.Left,
 }
-STORED = (account, manifest, samples, sessionreport, state, storeid, statefile)
+STORED = (account, manifest, passed, samples, sessionreport, state, storeid, statefile)
 """Modules whose models are written into the store as they are; those of `changes` and `registry` make states."""
 OTHERS = {"sign of life", "request to stop", "environment in a manifest"}
 

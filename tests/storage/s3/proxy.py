@@ -1,4 +1,4 @@
-"""An HTTP proxy in front of an S3 server that loses, delays and invents answers, by a script; it knows no S3."""
+"""An HTTP proxy that loses, delays, changes and invents the answers of a server, by a script; it knows no store."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ class Request:
     path: str
     headers: dict[str, str] = field(repr=False)
     body: bytes = field(repr=False)
+    peer: int = 0
+    """The client's port: one for each connection."""
 
     @property
     def conditional(self) -> bool:
@@ -38,32 +40,47 @@ class Request:
 
 
 @dataclass
-class Rule:
-    """What happens to which requests: to every `every`-th of them, `times` times at most."""
+class Reply:
+    """An answer on its way back; header names are in lower case. `length` is told in place of the right one."""
 
-    fault: Fault
+    status: int
+    headers: dict[str, str]
+    content: bytes
+    length: int | None = None
+
+
+Change = Callable[[Request, Reply], None]
+"""Alters a reply."""
+
+
+@dataclass
+class Rule:
+    """What happens to which requests: to every `every`-th of them but the first `skip`, `times` times at most."""
+
+    fault: Fault | Change
     when: Callable[[Request], bool]
     times: int | None
     every: int
+    skip: int = 0
     met: int = 0
 
     def strikes(self, request: Request) -> bool:
         if not self.when(request):
             return False
         self.met += 1
-        if self.met % self.every or self.times == 0:
+        if self.met <= self.skip or self.met % self.every or self.times == 0:
             return False
         self.times = None if self.times is None else self.times - 1
         return True
 
 
 class Proxy:
-    """`fail` adds a rule; the first that strikes a request decides what happens to it."""
+    """`fail` and `alter` add rules; the first that strikes a request decides what happens to it."""
 
     def __init__(self, endpoint_url: str) -> None:
         self.upstream = urlsplit(endpoint_url)
         self.seen: list[Request] = []
-        self.failed: list[tuple[Fault, Request]] = []
+        self.failed: list[tuple[Fault | Change, Request]] = []
         self.answered: list[Request] = []
         """Requests whose answer was passed on."""
         self._rules: list[Rule] = []
@@ -73,10 +90,22 @@ class Proxy:
         self._server.daemon_threads = True
         self._server.server_bind()
         self._server.server_activate()
-        self.endpoint_url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.port: int = self._server.server_address[1]
+        self.endpoint_url = f"http://127.0.0.1:{self.port}"
 
     def fail(self, fault: Fault, when: Callable[[Request], bool], *, times: int | None = None, every: int = 1) -> None:
         self._rules.append(Rule(fault, when, times, every))
+
+    def alter(
+        self, change: Change, when: Callable[[Request], bool], *, skip: int = 0, times: int | None = None
+    ) -> None:
+        """Change answers on their way back."""
+        self._rules.append(Rule(change, when, times, 1, skip))
+
+    def heal(self) -> None:
+        """No more rules."""
+        with self._lock:
+            self._rules.clear()
 
     def serve(self) -> None:
         self._server.serve_forever(poll_interval=0.02)
@@ -85,7 +114,7 @@ class Proxy:
         self._server.shutdown()
         self._server.server_close()
 
-    def fate(self, request: Request) -> Fault | None:
+    def fate(self, request: Request) -> Fault | Change | None:
         """What happens to a request."""
         with self._lock:
             self.seen.append(request)
@@ -122,11 +151,11 @@ class Proxy:
             def handle_any(self) -> None:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 body = self.rfile.read(int(headers.get("content-length", 0)))
-                request = Request(self.command, self.path, headers, body)
+                request = Request(self.command, self.path, headers, body, self.client_address[1])
                 with suppress(ConnectionError):  # the client is gone
                     _play(proxy, request, proxy.fate(request), self)
 
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
+            do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = do_HEAD = handle_any
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -134,7 +163,7 @@ class Proxy:
         return Handler
 
 
-def _play(proxy: Proxy, request: Request, fault: Fault | None, handler: BaseHTTPRequestHandler) -> None:
+def _play(proxy: Proxy, request: Request, fault: Fault | Change | None, handler: BaseHTTPRequestHandler) -> None:
     if fault == "before":
         return _drop(handler)
     if fault == "conflict":
@@ -154,22 +183,28 @@ def _play(proxy: Proxy, request: Request, fault: Fault | None, handler: BaseHTTP
     if fault == "stall after":
         time.sleep(STALL_S)
         return _drop(handler)
-    _pass_on(handler, answer, cut=fault == "cut")
+    _pass_on(handler, request, answer, fault)
     proxy.answered.append(request)
     return None
 
 
-def _pass_on(handler: BaseHTTPRequestHandler, answer: http.client.HTTPResponse, cut: bool) -> None:
+def _pass_on(
+    handler: BaseHTTPRequestHandler, request: Request, answer: http.client.HTTPResponse, fault: Fault | Change | None
+) -> None:
     content: bytes = answer.content  # type: ignore[attr-defined]
-    handler.send_response_only(answer.status, answer.reason)
-    for name, value in answer.getheaders():
-        if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+    reply = Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, content)
+    if callable(fault):
+        fault(request, reply)
+    whole = answer.getheader("content-length") if handler.command == "HEAD" else str(len(reply.content))
+    told = whole or "0" if reply.length is None else str(reply.length)
+    handler.send_response_only(reply.status)
+    for name, value in reply.headers.items():
+        if name not in ("connection", "transfer-encoding", "content-length"):
             handler.send_header(name, value)
-    length = answer.getheader("content-length") if handler.command == "HEAD" else str(len(content))
-    handler.send_header("content-length", length or "0")
+    handler.send_header("content-length", told)
     handler.end_headers()
-    handler.wfile.write(content[: len(content) // 2] if cut else content)
-    if cut:
+    handler.wfile.write(reply.content[: len(reply.content) // 2] if fault == "cut" else reply.content)
+    if fault == "cut" or reply.length is not None:
         _drop(handler)
 
 

@@ -5,6 +5,7 @@ Servers that keep no promise are refused by name.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -192,9 +193,14 @@ def test_a_server_that_refuses_wrong_checksums_is_believed(name: str, tmp_path: 
     source = tmp_path / "source"
     source.write_bytes(b"small")
     ref = store.put("small", source)
-    assert store.stat(ref).sha256 == file_digest(source)[1]
-    assert opened(store.address, read_only=True).stat(ref).sha256 is None, "who may not write cannot have tried"
-    assert [found.name for found in store.list("")] == ["small"], "the probes are gone"
+    stat, reader = store.stat(ref), opened(store.address, read_only=True)
+    assert (stat.sha256, stat.hash_tested) == (file_digest(source)[1], True)
+    assert not reader.stat(ref).hash_tested, "who may not write cannot have tried"
+    for small in (store.put("bytes", b"some"), store.put_if_absent("slot", b"some")):
+        assert store.stat(small).sha256 == hashlib.sha256(b"some").hexdigest(), "from then on these carry one too"
+    with pytest.raises(Exists):
+        store.put_if_absent("slot", b"other")
+    assert [found.name for found in store.list("")] == ["bytes", "slot", "small"], "the probes are gone"
 
 
 def test_an_object_that_somebody_replaced_is_noticed(direct: S3Store, tmp_path: Path) -> None:

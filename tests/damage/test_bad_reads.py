@@ -1,0 +1,138 @@
+"""A store that is whole, behind a connection that is not: no session goes back, and no command blames a good file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from storage.base import Ref, Stat, Store
+from storage.wrapper import Wrapper
+from tests.damage.scene import NAMES, Scene, content
+from tests.relay.cli import wrap_stores
+
+HEAD, OLDER = NAMES.checkpoint(30, 3), NAMES.checkpoint(20, 2)
+Change = Callable[[bytes, int], bytes]
+"""What arrives of some bytes, at the n-th read of them."""
+
+
+class Link(Wrapper):
+    """Changes what is read of one object from the first read to the `until`-th, counted over all clients."""
+
+    reads = 0
+
+    def __init__(self, inner: Store, name: str, change: Change, until: int, hashes: bool) -> None:
+        super().__init__(inner)
+        self.name, self.change, self.until, self.hashes = name, change, until, hashes
+
+    def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
+        return self._arrives(ref, self.inner.get(ref, limit=limit))
+
+    def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+        return self._arrives(ref, self.inner.read_range(ref, start, length))
+
+    def stat(self, ref: Ref) -> Stat:
+        """With the server's own hash, where there is one."""
+        sha256 = hashlib.sha256(self.inner.get(ref)).hexdigest() if self.hashes else None
+        return replace(self.inner.stat(ref), sha256=sha256)
+
+    def _arrives(self, ref: Ref, data: bytes) -> bytes:
+        if ref != self.name:
+            return data
+        Link.reads += 1
+        return self.change(data, Link.reads) if Link.reads <= self.until and data else data
+
+
+def flips(data: bytes, _: int) -> bytes:
+    return bytes([data[0] ^ 1]) + data[1:]
+
+
+def flips_anywhere(data: bytes, nth: int) -> bytes:
+    return data[:nth] + bytes([data[nth] ^ 1]) + data[nth + 1 :]
+
+
+def shortens(data: bytes, _: int) -> bytes:
+    return data[:-1]
+
+
+BAD = {"flipped": (flips, True), "flipped anywhere": (flips_anywhere, False), "shortened": (shortens, False)}
+"""And whether the store must have a hash of its own for this to be seen."""
+
+
+@pytest.fixture
+def behind(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts every store that commands open behind a link."""
+
+    def put(name: str, change: Change, until: int = 1000, hashes: bool = True) -> None:
+        Link.reads = 0
+        wrap_stores(monkeypatch, lambda store: Link(store, name, change, until, hashes))
+
+    return put
+
+
+@pytest.mark.parametrize("file", ["state.json", "manifest.json"])
+@pytest.mark.parametrize("how", BAD)
+def test_i6_a_good_checkpoint_that_arrives_wrong_twice_is_not_left(
+    scene: Callable[[str], Scene], behind: Callable[..., None], file: str, how: str
+) -> None:
+    here = scene("memory")
+    before = here.state()
+    behind(HEAD + file, BAD[how][0], 2, BAD[how][1])
+    refused = here.train(40, code=69)
+    assert "the connection to" in refused.err and f"{HEAD}{file} arrived" in refused.err
+    after = here.state()
+    assert (after.step, after.retained, after.incidents) == (before.step, before.retained, before.incidents)
+    kept = content(here.store)
+    here.train(40, code=0)
+    state = here.check_sound(kept)
+    assert (state.links[-1].from_step, state.links[-1].certified) == (30, "exact")
+    assert not [one for one in here.incidents() if one.startswith("rewind")]
+
+
+@pytest.mark.parametrize("file", ["state.json", "manifest.json"])
+def test_one_wrong_read_is_nothing(scene: Callable[[str], Scene], behind: Callable[..., None], file: str) -> None:
+    here = scene("memory")
+    behind(HEAD + file, flips, until=1)
+    here.train(40, code=0)
+    assert here.state().links[-1].from_step == 30 and here.verify(code=0)["ok"]
+
+
+@pytest.mark.parametrize("file", ["state.json", "manifest.json"])
+@pytest.mark.parametrize("how", BAD)
+def test_verify_names_the_connection_and_no_good_file(
+    scene: Callable[[str], Scene], behind: Callable[..., None], file: str, how: str
+) -> None:
+    here = scene("memory")
+    behind(OLDER + file, BAD[how][0], hashes=BAD[how][1])
+    refused = here.command("verify", code=69)
+    assert "Step 20 could not be read, which proves no damage" in refused.err and "the connection to" in refused.err
+    assert "DAMAGED" not in refused.out + refused.err
+
+
+class Rotten(Wrapper):
+    """A server that hands out other bytes of one object than it was sent, and still tells the hash of those."""
+
+    def __init__(self, inner: Store, name: str, sha256: str) -> None:
+        super().__init__(inner)
+        self.name, self.sha256 = name, sha256
+
+    def stat(self, ref: Ref) -> Stat:
+        stat = self.inner.stat(ref)
+        return replace(stat, sha256=self.sha256) if ref == self.name else stat
+
+
+def test_a_file_that_its_server_hands_out_against_its_own_hash_stops_the_run_until_a_person_decides(
+    scene: Callable[[str], Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, name = scene("memory"), HEAD + "state.json"
+    whole = here.picture.store[name]
+    wrap_stores(monkeypatch, lambda store: Rotten(store, name, hashlib.sha256(whole).hexdigest()))
+    here.store.put(name, flips(whole, 0))
+    assert "the store's own hash of it is another" in here.train(40, code=69).err
+    here.command("fork", "--to", "second", "--from-step", "20", code=0)
+    here.store.delete(here.store.ref(name))
+    here.train(40, code=0)
+    (told,) = [text for text in here.incidents() if text.startswith("rewind: ")]
+    assert f"{name} is missing" in told and here.state().step == 40

@@ -1,0 +1,203 @@
+"""A newest entry that one session cannot read for a while: passed over after proof only, and for ever (P4, P6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relay.errors import Exit
+from relay.ledger import MACHINE, RunLedger
+from relay.log.canonical import digest
+from relay.log.entry import PASSING, decode
+from relay.log.mark import FileMark
+from relay.log.passing import Look
+from storage.base import Ref
+from tests.damage.harms import HARMS
+from tests.relay.lab import PROJECT, RUN, Lab, Session
+from tests.relay.toy import hash_of, state_at
+
+LEDGER = f"runs/{PROJECT}/{RUN}/ledger/"
+TTL = 180.0
+
+
+def newest(lab: Lab) -> str:
+    return max(stat.name for stat in lab.shared.list(LEDGER))
+
+
+def commit_without_release(lab: Lab) -> tuple[str, bytes]:
+    """A session that dies once step 20 is committed: the name and the bytes of the newest entry, which says so."""
+    session = lab.session(target_steps=1000)
+
+    def die(verb: str, name: str) -> None:
+        if verb == "after-put_if_absent" and name.startswith(LEDGER) and lab.state().step == 20:
+            session.process.kill()
+
+    session.store.fail = die
+    session.start()
+    lab.world.run()
+    assert lab.kinds()[-1] == "commit" and lab.state().step == 20
+    return newest(lab), lab.shared.get(Ref(newest(lab)))
+
+
+def check_run(lab: Lab, step: int) -> None:
+    """Every way of reading shows the same run, no epoch is used twice, and no key of a checkpoint."""
+    ledger = RunLedger(lab.shared, PROJECT, RUN, lab.world.process())
+    state = ledger.read().state
+    assert state.step == step and state.head.state_hash == hash_of(step, state_at(step))
+    walked = list(ledger.walk(ledger.read().seq))
+    assert walked[-1].state == state == ledger.judge().state
+    entries = [decode(lab.shared.get(stat.ref), MACHINE.kinds, seq) for seq, stat in enumerate(lab.shared.list(LEDGER))]
+    epochs = [entry.epoch for entry in entries if entry.kind == "lease"]
+    assert epochs == sorted(set(epochs)), "an epoch is used twice"
+    manifests = [entry.change["checkpoint"]["manifest"] for entry in entries if entry.kind == "commit"]
+    assert len(manifests) == len(set(manifests)), "a key is used twice"
+
+
+@pytest.mark.parametrize("harm", ["half", "middle", "one byte left"])
+def test_i6_an_entry_that_is_whole_again_takes_no_later_commit_back(lab: Lab, harm: str) -> None:
+    name, whole = commit_without_release(lab)
+    lab.damage(name, HARMS[harm])
+    assert lab.run(lab.session("bob", target_steps=60, wait_s=900)).exit_code == Exit.OK
+    before = {stat.name: lab.shared.get(stat.ref) for stat in lab.shared.list("checkpoints/")}
+    lab.shared.put(name, whole)
+    check_run(lab, 60)
+    assert lab.run(lab.session("carol", target_steps=80, wait_s=900)).exit_code == Exit.OK
+    check_run(lab, 80)
+    after = {stat.name: lab.shared.get(stat.ref) for stat in lab.shared.list("checkpoints/")}
+    assert not {key for key in before if key in after and after[key] != before[key]}, "a key was written twice"
+    causes = [incident.cause for incident in lab.state().incidents]
+    assert causes == ["passed-over", "step-back"], "the step back is recorded"
+
+
+def test_i8_the_checkpoint_of_a_passed_over_commit_survives_every_cleaning(lab: Lab) -> None:
+    name, _ = commit_without_release(lab)
+    lab.damage(name, HARMS["half"])
+    session = lab.session("bob", target_steps=200, wait_s=900)
+    assert lab.run(session).exit_code == Exit.OK
+    lab.world.now += 10 * 86_400
+    assert lab.run(lab.session("carol", target_steps=400, wait_s=900)).exit_code == Exit.OK
+    (kept,) = lab.state().kept
+    assert (kept.key, digest(lab.shared.get(Ref(kept.ref)))) == ((20, 1), kept.sha256)
+    assert {stat.name.rsplit("/", 1)[1] for stat in lab.shared.list("checkpoints/") if "/step_20.e1/" in stat.name} == {
+        "manifest.json",
+        "state.json",
+        "ema.json",
+    }
+
+
+class Unreliable:
+    """Bad readings of one name, the first `bad` of them."""
+
+    def __init__(self, session: Session, name: str, bad: float) -> None:
+        self.left, self.name, self.times = bad, name, []
+        real, process = session.store.read_range, session.process
+
+        def read_range(ref: Ref, start: int, length: int) -> bytes:
+            data = real(ref, start, length)
+            if ref != name:
+                return data
+            self.times.append(process.monotonic())
+            self.left -= 1
+            return data if self.left < 0 else data[:-9]
+
+        session.store.read_range = read_range  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("left_s", [170.0, 100.0, 10.0])
+def test_readings_that_differ_are_no_reason_to_pass_over(lab: Lab, left_s: float) -> None:
+    """The slot becomes readable while it is read again: the session writes nothing, the next one goes on from it."""
+    name, _ = commit_without_release(lab)
+    entries = len(lab.kinds())
+    session = lab.session("bob", target_steps=60, wait_s=900)
+    unreliable = Unreliable(session, name, bad=float("inf"))
+
+    def heal(look: Look) -> None:
+        unreliable.left = 0 if look.left_s <= left_s else unreliable.left
+
+    session.ctx.ledger.chain.prover.notice = heal
+    outcome = lab.run(session)
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "did not read the same twice" in outcome.message
+    assert len(lab.kinds()) == entries, "nothing was written"
+    assert lab.run(lab.session("bob", target_steps=60, wait_s=900)).exit_code == Exit.OK
+    check_run(lab, 60)
+    assert lab.state().incidents_total == 0, "no step was lost"
+
+
+def test_a_slot_is_read_over_the_whole_ttl_before_it_is_passed_over(lab: Lab) -> None:
+    name, whole = commit_without_release(lab)
+    session = lab.session("bob", target_steps=60, wait_s=900)
+    unreliable = Unreliable(session, name, bad=float("inf"))
+    assert lab.run(session).exit_code == Exit.OK
+    taken = [n for n, kind in enumerate(lab.kinds()) if kind == "lease"][1]
+    sent = session.store.calls.index(("put_if_absent", f"{LEDGER}{taken:020d}.json"))
+    assert sent > 0 and unreliable.times[-1] - unreliable.times[0] >= TTL
+    entry = decode(lab.shared.get(Ref(f"{LEDGER}{taken:020d}.json")), MACHINE.kinds, taken)
+    assert (entry.format, entry.base, entry.passed.digests) == (PASSING, taken - 2, (digest(whole[:-9]),))
+    check_run(lab, 60)
+
+
+def test_every_entry_that_passes_over_nothing_keeps_its_format(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=40))
+    lab.run(lab.session("bob", target_steps=60))
+    for seq, stat in enumerate(lab.shared.list(LEDGER)):
+        data = lab.shared.get(stat.ref)
+        assert decode(data, MACHINE.kinds, seq).format < PASSING and b"passed" not in data and b"skipped" not in data
+
+
+def test_the_version_before_stops_at_an_entry_that_passes_over(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, _ = commit_without_release(lab)
+    lab.damage(name, HARMS["half"])
+    assert lab.run(lab.session("bob", target_steps=60, wait_s=900)).exit_code == Exit.OK
+    older = lab.session("carol", target_steps=80, wait_s=900)
+    with monkeypatch.context() as patch:
+        patch.setattr("relay.log.entry.FORMAT", PASSING - 1)
+        outcome = lab.run(older)
+    assert outcome.exit_code == Exit.BAD_CONFIG and "Upgrade" in outcome.message
+
+
+def test_an_own_entry_that_others_passed_over_has_not_landed(lab: Lab) -> None:
+    """Its session learns it from the next reading, not from the answer that it got."""
+    name, whole = commit_without_release(lab)
+    lab.damage(name, HARMS["half"])
+    assert lab.run(lab.session("bob", target_steps=40, wait_s=900)).exit_code == Exit.OK
+    lab.shared.put(name, whole)
+    entry = decode(whole, MACHINE.kinds, int(name[-25:-5]))
+    chain = RunLedger(lab.shared, PROJECT, RUN, lab.world.process()).chain
+    intent = chain.intent()
+    intent.nonce, intent.tried_on = entry.nonce, chain.reader.through(chain.reader.claimed(0), entry.base)
+    chain._catch_up(intent.tried_on, intent)
+    assert not intent.landed
+
+
+def test_two_thousand_junk_slots_cost_few_requests(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=20))
+    tail = int(newest(lab)[-25:-5])
+    for seq in range(tail + 1, tail + 2001):
+        lab.shared.put(f"{LEDGER}{seq:020d}.json", b"x")
+    session = lab.session("bob", target_steps=40, wait_s=900)
+    view = session.ctx.ledger
+    calls: list[Any] = session.store.calls
+    session.process.start(lambda: view.read())  # type: ignore[arg-type, return-value]
+    lab.world.run()
+    assert len(calls) < 60, "a status"
+    session = lab.session("bob", target_steps=40, wait_s=900)
+    assert lab.run(session).exit_code == Exit.OK
+    assert len(session.store.calls) < 600, "a session"
+    assert lab.state().step == 40 and lab.state().incidents[-1].cause == "passed-over"
+    again = lab.session("carol", target_steps=60, wait_s=900)
+    assert lab.run(again).exit_code == Exit.OK and len(again.store.calls) < 600
+
+
+def test_the_mark_of_a_passed_over_entry_is_no_sign_of_a_rolled_back_store(lab: Lab, tmp_path: Any) -> None:
+    name, whole = commit_without_release(lab)
+    seen = lab.session("alice")
+    seen.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
+    seen.ctx.ledger.judge()
+    lab.damage(name, HARMS["half"])
+    assert lab.run(lab.session("bob", target_steps=40, wait_s=900)).exit_code == Exit.OK
+    for data in (whole[:500], whole):
+        lab.shared.put(name, data)
+        session = lab.session("alice", target_steps=60, wait_s=900)
+        session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
+        assert session.ctx.ledger.judge().state.step >= 40

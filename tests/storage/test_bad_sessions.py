@@ -1,0 +1,103 @@
+"""Sessions over a link that changes downloads: 69, nothing recorded, and the next session goes on exactly (P7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relay.clock import RealRuntime
+from relay.errors import Exit
+from relay.ledger import RunLedger
+from relay.log.state import RunState
+from storage.base import Ref, Store
+from tests.relay.cli import Desk
+from tests.relay.toy import hash_of, state_at
+from tests.storage.badlinks import KINDS, Link, flip, flipped, link, overwrite
+
+pytestmark = pytest.mark.slow
+
+PROJECT = "sudoku_pretrain_multiaccount"
+
+
+class Run:
+    """A run at step 20, on a store that only a bad link leads to; each session is on a machine of its own."""
+
+    def __init__(self, bad: Link, folder: Path) -> None:
+        self.link, self._folder, self._machines = bad, folder, 0
+        desk = self.machine()
+        self.address = desk("init", "--run", "r", "--json").json["address"]
+        for account in ("account_1", "account_2"):
+            self.machine()("register", account, "Somebody", "--owner", account, "--provider", "local", "--yes")
+        for target in (10, 20):
+            self.machine().train(target)
+
+    def machine(self) -> Desk:
+        self._machines += 1
+        store = self.address if self._machines > 1 else self.link.address
+        return Desk(self._folder / f"machine-{self._machines}", {"RELAY_STORE": store})
+
+    @property
+    def store(self) -> Store:
+        return self.link.store(self.address)
+
+    def file(self, name: str) -> Ref:
+        """Of the newest checkpoint."""
+        (found,) = [stat.ref for stat in self.store.list("checkpoints/") if stat.name.endswith(f"step_20.e2/{name}")]
+        return found
+
+    @property
+    def state(self) -> RunState:
+        return RunLedger(self.store, PROJECT, "r", RealRuntime()).read().state
+
+    def reached(self, step: int) -> bool:
+        """In the same bytes as an unbroken run."""
+        head = self.state.head
+        return head is not None and (head.step, head.state_hash) == (step, hash_of(step, state_at(step)))
+
+
+@pytest.fixture(params=KINDS)
+def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
+    monkeypatch.setattr(RealRuntime, "sleep", lambda self, seconds: None)
+    with link(request.param, monkeypatch) as bad:
+        yield Run(bad, tmp_path)
+
+
+@pytest.mark.parametrize("file", ["state.json", "manifest.json"])
+def test_i6_a_good_checkpoint_that_arrives_damaged_is_never_left(run: Run, file: str) -> None:
+    before = run.state
+    run.link.alter(flip, run.file(file), times=2 if file == "state.json" else None)
+    refused = run.machine().train(40, account="account_2", code=Exit.STORAGE_UNREACHABLE)
+    assert "could not be read, which proves no damage" in refused.err
+    run.link.proxy.heal()
+    after = run.state
+    assert (after.step, after.retained, after.incidents) == (before.step, before.retained, before.incidents)
+    done = run.machine().train(40, "--checkpoint-every", "10", account="account_2")
+    assert "Went back" not in done.out + done.err
+    assert run.reached(40)
+    assert (run.state.links[-1].from_step, run.state.links[-1].certified) == (20, "exact")
+    assert not run.state.incidents
+    run.machine()("verify", "--run", "r")
+
+
+@pytest.mark.parametrize("file", ["state.json", "manifest.json"])
+def test_verify_blames_the_connection_and_not_good_files(run: Run, file: str) -> None:
+    run.link.alter(flip, run.file(file))
+    for command in ("verify", "doctor") if file == "manifest.json" else ("verify",):
+        refused = run.machine()(command, "--run", "r", code=Exit.STORAGE_UNREACHABLE)
+        assert "DAMAGED" not in refused.out and "is damaged" not in refused.out + refused.err
+        assert "proves no damage" in refused.out + refused.err
+    run.link.proxy.heal()
+    run.machine()("verify", "--run", "r")
+
+
+@pytest.mark.parametrize("file", ["state.json", "manifest.json"])
+def test_i6_real_damage_is_still_left_by_a_rewind_and_named_by_verify(run: Run, file: str) -> None:
+    ref, store = run.file(file), run.store
+    overwrite(store, ref, flipped(store.get(ref)))
+    found = run.machine()("verify", "--run", "r", code=Exit.BAD_DATA)
+    assert f"step_20.e2/{file}" in found.out and "DAMAGED" in found.out
+    run.machine().train(40, "--checkpoint-every", "10", account="account_2")
+    assert run.state.incidents[0].cause == "rewind"
+    assert run.reached(40)

@@ -13,8 +13,8 @@ from relay.log.canonical import digest, dumps
 from relay.log.chain import AlreadyBegun, Chain, Change, Intent
 from relay.log.chain import View as AnyView
 from relay.log.changes import KINDS, Genesis
-from relay.log.entry import PASSING, SHARING, USUAL
 from relay.log.fields import Strict
+from relay.log.frozen import PASSING, SHARING, USUAL
 from relay.log.reader import Machine, Point, Slot
 from relay.log.resting import stopped
 from relay.log.state import History, Link, RunState

@@ -13,7 +13,8 @@ from relay.clock import Runtime
 from relay.errors import BadData, StorageUnreachable, UploadFailed
 from relay.log.canonical import digest
 from relay.log.changes import By, Refused
-from relay.log.entry import PASSING, Entry, NotAnEntry, encode
+from relay.log.entry import Entry, NotAnEntry, encode
+from relay.log.frozen import PASSING
 from relay.log.mark import Judged, Mark, NoMark, RolledBack
 from relay.log.passed import Passed
 from relay.log.passing import Prover

@@ -26,9 +26,10 @@ from relay.log.fields import (
     Text,
     Time,
 )
-from relay.log.passed import MAX_KEPT, Kept
+from relay.log.frozen import ADDED, MAX_INCIDENTS, MAX_KEPT
+from relay.log.passed import Kept
 from relay.log.samples import Samples
-from relay.log.state import MAX_INCIDENTS, Checkpoint, Failure, History, Holder, Incident, Named, Origin, RunState
+from relay.log.state import Checkpoint, Failure, History, Holder, Incident, Named, Origin, RunState
 
 Key = tuple[Step, Epoch]
 """(step, epoch) of a checkpoint."""
@@ -53,11 +54,6 @@ class Genesis(Strict):
     head: Checkpoint | None = None
 
 
-DEAD, SILENT, LATE = "process on the same machine is gone", "no sign of life", "past its latest end"
-GONE = frozenset({DEAD, SILENT, LATE})
-"""How a session that never released was found to be gone, and so how its link ends."""
-
-
 class TookOver(Strict):
     """How the predecessor that never released was found to be gone (P5), and what it had given (P12)."""
 
@@ -70,7 +66,7 @@ class TookOver(Strict):
 class Lease(Named):
     """The entry's session, for the entry's account, becomes holder of the entry's epoch (the state's plus one)."""
 
-    added = ("beat", "gpu")
+    added = ADDED["Lease"]
 
     ttl_s: Annotated[float, Field(gt=0, le=86400)] = 180.0
     latest_end: Time | None = None
@@ -86,7 +82,7 @@ class Lease(Named):
 class Commit(Sparing):
     """A verified checkpoint becomes the head (P6)."""
 
-    added = ("samples",)
+    added = ADDED["Commit"]
 
     checkpoint: Checkpoint
     certified: Certified | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from relay.log.changes import By, Choose, Refused, with_incident
-from relay.log.passed import MAX_KEPT, Kept
+from relay.log.frozen import MAX_KEPT, REPAIRED
+from relay.log.passed import Kept
 from relay.log.state import RunState
 from relay.names import Names
 
@@ -21,7 +22,7 @@ def choose(state: RunState, change: Choose, by: By) -> RunState:
         _check(state, one, change.epoch)
     known = {(k.key, k.sha256) for k in change.kept}
     kept = (*(k for k in state.kept if (k.key, k.sha256) not in known), *change.kept)
-    state = with_incident(state, by, "repaired", change.why)
+    state = with_incident(state, by, REPAIRED, change.why)
     return state.model_copy(update={"epoch": change.epoch, "kept": kept[-MAX_KEPT:], "next": None})
 
 

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 from relay.errors import BadData
 from relay.log.canonical import ZEROS, digest, dumps
 from relay.log.changes import By, Refused
-from relay.log.entry import MAX_BYTES, PASSING, USUAL, Entry, NotAnEntry, decode
+from relay.log.entry import Entry, NotAnEntry, decode
+from relay.log.frozen import MAX_ENTRY_BYTES, PASSING, USUAL, clean
 from relay.log.passed import Passed
-from relay.text.wording import clean
 from storage.base import Missing
 from storage.log import Log
 
@@ -29,7 +29,7 @@ LISTED = 64
 """From this many slots on, a listing tells which are too small or too large for an entry, so that they are not read."""
 SMALLEST = 256
 """Bytes that every entry has: its digests and ids alone are more."""
-LARGEST = MAX_BYTES + 65_536
+LARGEST = MAX_ENTRY_BYTES + 65_536
 """What a store may need to keep beside an entry in its slot is counted in."""
 NO_ENTRY = "its size is that of no entry"
 CANDIDATES = 4

@@ -19,6 +19,7 @@ from relay.kind import Refit
 from relay.ledger import RunLedger, View
 from relay.log.canonical import digest, dumps
 from relay.log.changes import Key
+from relay.log.entry import encode
 from relay.log.passed import Kept
 from relay.log.state import Checkpoint, Origin, RunState
 from relay.names import TOKEN, Names
@@ -149,7 +150,11 @@ def _copy(
     """
     state = parent.state
     origin = Origin(
-        project=state.project, run=state.run, entry=parent.digest, step=packed.step, state_hash=packed.state_hash
+        project=state.project,
+        run=state.run,
+        entry=digest(encode(parent.entry)),  # not of the bytes after it, which a bad read may have brought
+        step=packed.step,
+        state_hash=packed.state_hash,
     )
     with speaking(branch.store, "The checkpoint could not be copied"):
         _claim(branch, contents)

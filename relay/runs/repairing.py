@@ -18,9 +18,10 @@ from relay.ledger import RunLedger, View
 from relay.log import changes
 from relay.log.changes import By, Choose, Other
 from relay.log.entry import Entry
+from relay.log.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.log.histories import Walked, walk
 from relay.log.mark import Judged, RolledBack
-from relay.log.passed import MAX_DIGESTS, MAX_KEPT, Kept, Passed
+from relay.log.passed import Kept, Passed
 from relay.log.reader import Point, Reader, hole
 from relay.log.resting import refuse_deleted
 from relay.log.state import Checkpoint, RunState

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from relay.ledger import MACHINE, RunLedger
 from relay.log.canonical import digest
-from relay.log.changes import SILENT, By
+from relay.log.changes import By
 from relay.log.entry import Entry, decode, encode
+from relay.log.frozen import SILENT
 from relay.log.rules import apply
 from relay.log.state import RunState
 from relay.names import Names

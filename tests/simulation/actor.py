@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -76,6 +77,17 @@ class Look:
     now: float
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What an object was read as: the hash of the bytes, and whether they were those that are there."""
+
+    at: float
+    size: int
+    sha256: str
+    true: bool
+    connection: int
+
+
 @dataclass(eq=False)
 class Actor:
     """A process as the judge knows it."""
@@ -110,7 +122,17 @@ class Actor:
     """The newest time the store told it."""
     looks: list[Look] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
-    """Names of the entries that it has read."""
+    """Names of the entries that it has read as they are."""
+    readings: dict[str, list[Reading]] = field(default_factory=dict)
+    """By the name of an entry or of a checkpoint's file: each time that it read it."""
+    listed: dict[str, float] = field(default_factory=dict)
+    """Names that a listing has shown it, and when last."""
+    listed_at: dict[str, float] = field(default_factory=dict)
+    """When it last listed what is under a prefix."""
+    connections: int = 0
+    """Fresh ones that it has opened."""
+    misread_at: float = float("-inf")
+    """When it was last given something else than what a store holds."""
     trained_at: list[tuple[float, int]] = field(default_factory=list)
     """Every step: when, and which."""
     snapshots: dict[int, float] = field(default_factory=dict)
@@ -132,6 +154,24 @@ class Actor:
     def troubled(self) -> bool:
         """Whether a store ever failed it, or it slept."""
         return self.troubled_at > float("-inf")
+
+    @property
+    def misread(self) -> bool:
+        """Whether it was ever given something else than what a store holds."""
+        return self.misread_at > float("-inf")
+
+    def has_read(self, name: str, data: bytes, true: bool, at: float, connection: int) -> None:
+        """An entry, as it is or otherwise."""
+        if true:
+            self.read.add(name)
+        self.readings.setdefault(name, []).append(
+            Reading(at, len(data), hashlib.sha256(data).hexdigest(), true, connection)
+        )
+
+    def has_listed(self, prefix: str, names: Iterable[str], at: float) -> None:
+        """What is under a prefix, as far as that was shown."""
+        self.listed_at[prefix] = at
+        self.listed |= dict.fromkeys(names, at)
 
     def looked(self, name: str, sign: float | None, error: StoreError | None, at: float) -> None:
         """It asked for an object's date; only heartbeats matter."""

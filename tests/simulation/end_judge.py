@@ -11,7 +11,7 @@ from tests.simulation.actor import Actor
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Command
-    from tests.simulation.oracle import Oracle, Run
+    from tests.simulation.oracle import Oracle, Run, Slot
 
 CAUSES_OF_65 = ("halted", "loss is nan", *(DAMAGE := ("No retained checkpoint", "damaged")))
 
@@ -29,9 +29,11 @@ class EndJudge:
         actor, code = command.actor, int(outcome.exit_code)
         run = self.oracle.runs["toys", command.run]
         told = f"{actor.name} ends with {code}: {outcome.message}"
-        true = {step for step, until in run.steps if until >= actor.began}
+        true = {step for step, until in run.steps if until >= actor.began or actor.misread}
         known = outcome.durable_step is None or outcome.durable_step in true
         self.require(known, f"it calls step {outcome.durable_step} durable; {told}")
+        passed = self._passed_over(run, actor, outcome.durable_step)
+        self.require(not passed, f"P2: it calls step {outcome.durable_step} durable, and has read otherwise; {told}")
         if outcome.unsent is not None:
             self.require(_kept(outcome.unsent), f"P6: what it calls kept is not there; {told}")
         if "took that step over" in outcome.message:
@@ -42,10 +44,11 @@ class EndJudge:
         recorded = code == 65 and "loss is nan" in outcome.message  # its entry came before the others'
         if code in (65, 69, 74) and not recorded:
             self.require(not self._has_read_its_end(run, actor), f"P5: it had read that others took its lease; {told}")
+        misled = actor.misread or self.entries_lost
         if code == 65:
-            self.require(self.entries_lost or any(cause in outcome.message for cause in CAUSES_OF_65), told)
+            self.require(misled or any(cause in outcome.message for cause in CAUSES_OF_65), told)
         if code == 65 and any(cause in outcome.message for cause in DAMAGE):
-            self.require(self.entries_lost or bool(run.damaged), f"P7: nothing was ever damaged; {told}")
+            self.require(misled or bool(run.damaged), f"P7: nothing was ever damaged; {told}")
         if recorded:
             self.require(self._recorded(run, actor, "non-finite"), f"P10: nothing is recorded; {told}")
         if code == 76:
@@ -53,7 +56,15 @@ class EndJudge:
         if code == 69:
             failed = actor.troubled or actor.disk_full_at > float("-inf")
             self.require(failed, f"nothing went wrong with the store or its own disk; {told}")
-        self._nothing_lost(told)
+        self._nothing_lost(actor, told)
+
+    def _passed_over(self, run: Run, actor: Actor, step: int | None) -> bool:
+        """Whether it has read the entry that passed over every commit of that step."""
+        slots, chain = run.slots, run.chain
+        if step is None or any(slots[seq].state["step"] == step for seq in chain):
+            return False
+        of_step = [key for key in run.kept if key[0] == step]
+        return any(run.slot_name(run.kept[key]) in actor.read for key in of_step)
 
     def crashed(self, command: Command) -> None:
         """The training loop has raised; P10 wants that on record wherever the store could be reached."""
@@ -67,12 +78,16 @@ class EndJudge:
 
     def refused(self, actor: Actor, error: RelayError) -> None:
         """A command was refused before it did anything."""
-        self._nothing_lost(f"{actor.name}: {error}")
+        self._nothing_lost(actor, f"{actor.name}: {error}")
 
     def _superseded(self, run: Run, actor: Actor) -> bool:
         mine = [epoch for epoch, holder in run.holders.items() if holder is actor]
         archived = any((run.name, epoch) in self.oracle.rest.ended for epoch in mine)
-        return archived or (bool(mine) and run.state["epoch"] > mine[0])
+        passed = bool(mine) and not any(slot.by is actor and slot.kind == "lease" for slot in self._counting(run))
+        return archived or passed or (bool(mine) and run.state["epoch"] > mine[0])
+
+    def _counting(self, run: Run) -> list[Slot]:
+        return [run.slots[seq] for seq in run.chain]
 
     def _has_read_its_end(self, run: Run, actor: Actor) -> bool:
         """Whether it has read the entry by which others took its lease, and was not still reading: to the newest."""
@@ -85,8 +100,10 @@ class EndJudge:
         mine = min(epoch for epoch, holder in run.holders.items() if holder is actor)
         return any(epoch > mine and holder.machine == actor.machine for epoch, holder in run.holders.items())
 
-    def _nothing_lost(self, told: str) -> None:
-        """In these worlds no entry is ever lost or forged."""
+    def _nothing_lost(self, actor: Actor, told: str) -> None:
+        """In these worlds no entry is ever lost or forged; who is told otherwise may say so."""
+        if actor.misread:
+            return
         lost = "has been lost" in told and not self.entries_lost
         self.require(not lost and " void" not in told, f"an entry is called lost; {told}")
 

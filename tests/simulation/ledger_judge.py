@@ -44,18 +44,18 @@ class LedgerJudge:
 
     def entry(self, run: Run, seq: int, data: bytes, by: Actor) -> None:
         """One slot was filled."""
-        from tests.simulation.oracle import sha
+        from tests.simulation.oracle import Slot, sha
 
         body = json.loads(data)["body"]
-        kind, before, now = body["kind"], run.state, body["state"]
+        kind, now = body["kind"], body["state"]
         self.oracle.sky.summary.entries += 1
         self.oracle.sky.summary.kinds[kind] += 1
         self.require(seq == len(run.digests), f"I1: slot {seq} was filled after {len(run.digests)} entries")
-        parent = run.digests[-1] if run.digests else "0" * 64
-        self.require(body["parent"] == parent, f"I2: slot {seq} names another parent than slot {seq - 1}")
-        self.require(body["base"] == seq - 1, f"slot {seq} takes slot {seq - 1} for void")
-        self.require(body["nonce"] not in run.nonces, f"P2: the intent of slot {seq} landed twice")
-        run.nonces.add(body["nonce"])
+        self.oracle.passing.entry(run, body, by, "slot")
+        before = run.state
+        twice = body["nonce"] in run.nonces and run.nonces[body["nonce"]] in run.chain_at(body["base"])
+        self.require(not twice, f"P2: the intent of slot {seq} landed twice")
+        run.nonces[body["nonce"]] = seq
         self._epoch(run, body, by)
         if kind == "genesis":
             self._genesis(run, body)
@@ -73,6 +73,7 @@ class LedgerJudge:
             self._halt(before, body)
         run.entries[sha(data)] = seq
         run.digests.append(sha(data))
+        run.slots.append(Slot(body["base"], kind, body["nonce"], now, by))
         run.state = now
         if run.steps:
             run.steps[-1] = (run.steps[-1][0], self.oracle.now)
@@ -82,9 +83,11 @@ class LedgerJudge:
         """I4, and one epoch is one process's."""
         before, now = run.state.get("epoch", 0), body["state"]["epoch"]
         if body["kind"] in ("lease", "archive") and run.state.get("holder"):
-            run.taken[before] = f"runs/{run.project}/{run.name}/ledger/{body['seq']:020d}.json"
+            run.taken[before] = run.slot_name(body["seq"])
         if body["kind"] == "lease":
-            self.require(now == before + 1, f"I4: a lease takes epoch {now} after {before}")
+            skips = len(run.chain_at(body["base"])) < body["seq"]
+            most = body["seq"] if skips else before + 1  # each slot that was passed over may have begun one or more
+            self.require(before < now <= most, f"I4: a lease takes epoch {now} after {before}")
             self.require(now not in run.holders, f"I4: epoch {now} was taken before")
             run.holders[now], run.leased_at[now], by.run = by, self.oracle.now, run.name
             run.strange = run.strange or by.impure != 0
@@ -231,6 +234,7 @@ class LedgerJudge:
         before, head = run.state, body["state"]["head"]
         self.require(head["epoch"] == body["epoch"], f"P6: a commit of epoch {body['epoch']} names {key_of(head)}")
         by.committed = head["step"]
+        self.oracle.passing.names(run, body)
         link = before["links"][-1]
         opening = link["commits"] == 0
         known = {(k[0], v) for k, v in run.values.items()}
@@ -266,7 +270,9 @@ class LedgerJudge:
         self.require(old in marked, f"I6: the old head {old} is not marked as damaged")
         self.require(run.state["links"][-1]["commits"] == 0, "P7: a rewind after a commit of the same epoch")
         for key in map(tuple, change["damaged"]):
-            self.require(not self.oracle.intact(run, key), f"P7: {key} is called damaged and is intact")
+            if self.oracle.intact(run, key):
+                self.require(self.oracle.passing.deceived(run, key, by), f"P7: {key} is called damaged and is intact")
+                self.oracle.sky.summary.faults["rewound-by-bad-reads"] += 1
         sound = [k for k in run.retained if k not in marked]
         self.require(key_of(body["state"]["head"]) == sound[-1], f"P7: {sound[-1]} was the newest sound checkpoint")
 

@@ -15,6 +15,7 @@ from tests.simulation.actor import Actor
 from tests.simulation.end_judge import EndJudge
 from tests.simulation.ledger_judge import LedgerJudge
 from tests.simulation.loss_judge import LossJudge
+from tests.simulation.passing_judge import PassingJudge
 from tests.simulation.rest_judge import RestJudge
 from tests.simulation.trace import Trace
 from tests.simulation.truth import Key, Values
@@ -38,6 +39,17 @@ class Uploaded:
     first_at: float
 
 
+@dataclass(frozen=True)
+class Slot:
+    """One entry of a log as the judge has seen it land."""
+
+    base: int
+    kind: str
+    nonce: str
+    state: dict[str, Any]
+    by: Actor
+
+
 @dataclass
 class Run:
     """What the judge knows of a run: all its entries, and what its checkpoints hold."""
@@ -45,7 +57,9 @@ class Run:
     project: str
     name: str
     digests: list[str] = field(default_factory=list)
-    nonces: set[str] = field(default_factory=set)
+    slots: list[Slot] = field(default_factory=list)
+    """Every entry, whether or not a later one has passed over it."""
+    nonces: dict[str, int] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     steps: list[tuple[int, float]] = field(default_factory=list)
     """Every step that was ever the durable one, and until when."""
@@ -64,6 +78,10 @@ class Run:
     """Names of files that the world has damaged, and when."""
     entries: dict[str, int] = field(default_factory=dict)
     """Digest to slot, for forks."""
+    kept: dict[Key, int] = field(default_factory=dict)
+    """Checkpoints whose commits were passed over: by the entry in which slot."""
+    unretired: set[Key] = field(default_factory=set)
+    """Checkpoints whose retirement was passed over; who has seen it may delete them for ever."""
     strange: bool = False
     """Whether a machine that computes wrongly has ever held the lease."""
 
@@ -81,6 +99,22 @@ class Run:
     def retained(self) -> list[Key]:
         return [(c["step"], c["epoch"]) for c in self.state.get("retained", ())]
 
+    @property
+    def chain(self) -> set[int]:
+        """The slots that count."""
+        return self.chain_at(len(self.slots) - 1)
+
+    def chain_at(self, slot: int) -> set[int]:
+        """Those that count for whoever builds on this one: it, and down along what each builds on."""
+        found = set()
+        while slot >= 0:
+            found.add(slot)
+            slot = self.slots[slot].base
+        return found
+
+    def slot_name(self, seq: int) -> str:
+        return f"runs/{self.project}/{self.name}/ledger/{seq:020d}.json"
+
     def checkpoint(self, key: Key) -> dict[str, Any] | None:
         """The retained checkpoint of that key, as the newest entry names it."""
         return next((c for c in self.state["retained"] if (c["step"], c["epoch"]) == key), None)
@@ -93,8 +127,9 @@ class Oracle:
         self.sky, self.trace = sky, trace
         self.runs: dict[tuple[str, str], Run] = {}
         self.files: dict[str, Uploaded] = {}
-        self.registry: list[str] = []
+        self.registry = Run("", "registry")
         self.accounts: set[str] = set()
+        self.passing = PassingJudge(self)
         self.ledger = LedgerJudge(self)
         self.verdict = EndJudge(self)
         self.loss = LossJudge(self)
@@ -104,6 +139,15 @@ class Oracle:
     @property
     def now(self) -> float:
         return self.sky.world.now
+
+    @property
+    def unregistered(self) -> set[str]:
+        """Accounts that were registered by entries which others have passed over."""
+        return {name for slot in self.registry.slots for name in slot.state["accounts"]} - self.accounts
+
+    def passed_over(self, run: Run) -> bool:
+        """Whether anything of a run or of the registry was passed over: `verify` tells of it."""
+        return any(len(log.chain) < len(log.slots) for log in (run, self.registry))
 
     @property
     def store_now(self) -> float:
@@ -122,7 +166,7 @@ class Oracle:
             self.ledger.entry(run, int(found[3]), new or b"", by)
         elif found := REGISTRY.fullmatch(name):
             self.require(verb == "put_if_absent", f"I1: {verb} on the registry's {name}")
-            self._registered(int(found[1]), new or b"")
+            self._registered(int(found[1]), new or b"", by)
         elif (found := HEARTBEAT.fullmatch(name)) and verb == "put":
             self.ledger.beat(self.runs[found[1], found[2]], int(found[3]), by)
         elif HISTORY.fullmatch(name):
@@ -136,15 +180,15 @@ class Oracle:
             else:
                 self._stored(run, key, name, old, new or b"", by)
 
-    def _registered(self, seq: int, data: bytes) -> None:
-        body = json.loads(data)["body"]
-        self.require(seq == len(self.registry), f"I1: registry slot {seq} after {len(self.registry)} entries")
-        parent = self.registry[-1] if self.registry else "0" * 64
-        self.require(body["parent"] == parent, f"I2: registry slot {seq} names another parent")
-        accounts = set(body["state"]["accounts"])
-        self.require(accounts >= self.accounts, f"registry slot {seq} has lost {self.accounts - accounts}")
-        self.registry.append(sha(data))
-        self.accounts = accounts
+    def _registered(self, seq: int, data: bytes, by: Actor) -> None:
+        body, log = json.loads(data)["body"], self.registry
+        self.require(seq == len(log.digests), f"I1: registry slot {seq} after {len(log.digests)} entries")
+        self.passing.entry(log, body, by, "registry slot")
+        before, accounts = set(log.state.get("accounts", ())), set(body["state"]["accounts"])
+        self.require(accounts >= before, f"registry slot {seq} has lost {before - accounts}")
+        log.digests.append(sha(data))
+        log.slots.append(Slot(body["base"], body["kind"], body["nonce"], body["state"], by))
+        log.state, self.accounts = body["state"], accounts
 
     def _stored(self, run: Run, key: Key, name: str, old: bytes | None, new: bytes, by: Actor) -> None:
         """P6: keys are never overwritten, and a (step, epoch) is uploaded by the one process of its epoch."""
@@ -159,9 +203,13 @@ class Oracle:
     def _deleted(self, run: Run, key: Key, name: str, by: Actor) -> None:
         """I8 and P8, by the newest view: what an older one rightly allowed is allowed by this one too."""
         for kept in run.retained:
+            if name in run.named[kept] and key in run.unretired:
+                self.passing.gone(run, name)
+                return
             self.require(name not in run.named[kept], f"I8: {name} was deleted, but step {kept} is retained")
         if run.state.get("deleted") is not None:
             return  # nothing can be appended that would name it
+        self.passing.deleted(run, key, name)
         retired, epoch = run.retired_at.get(key), run.state.get("epoch", 0)
         self.require(retired is not None or key[1] < epoch, f"P8: {name} of the newest epoch was deleted unretired")
         since = retired if retired is not None else self.files[name].first_at
@@ -215,9 +263,9 @@ class Oracle:
         (_, early, run), (landed, late, _) = leases
         until = late.trained_at[0][0] if late.trained_at else self.now
         holder = run.state["holder"]
-        if self.sky.jumped_since(late.began - holder["ttl_s"]):
+        if self.sky.jumped_since(late.began - holder["ttl_s"]) or late.misread:
             self.sky.summary.faults["account-in-two-runs-unjudged"] += 1
-            return  # it looked at signs of life that were dated by another clock than the one it compared them with
+            return  # it looked at signs of life dated by another clock than the one it compared them with, or misread
         signs = self.ledger.signs_between(run, holder["epoch"], landed - holder["ttl_s"], until)
         gaps = [b - a for a, b in zip([landed - holder["ttl_s"], *signs], [*signs, until], strict=True)]
         seen_alive = max(gaps, default=0.0) <= holder["ttl_s"] and len(signs) > 0

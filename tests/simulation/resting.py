@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
-from relay.log.resting import WAIT_S
+from relay.log.frozen import WAIT_S
 from relay.runs import archiving
 from relay.runs.clearing import clear, judge
-from relay.runs.identity import Opened, Pair
+from relay.runs.identity import Opened
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Command, Fleet
@@ -42,7 +42,7 @@ def gc(one: Command) -> str:
 
 def _cleared(one: Command, full: bool, what: str) -> str:
     ledger = one.ledger()
-    stores = Pair(one.store, one.store, one.process, one.process.token())
+    stores = one.stores(one.process.token())
     opened = Opened(ledger, stores.registry(), ledger.read())
     state, judged = judge(opened, stores, full)
     left = [file for file in clear(judged, ledger.names, stores, state.epoch) if not file.goes]

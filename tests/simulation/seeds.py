@@ -9,16 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tests.simulation.stores import MEMORY
 
+Kind = Literal["", "sharing", "misreading"]
+"""What is special in a world: checkpoints share tables, or much is read wrongly."""
 CI_SEEDS = 300
 SHARING = range(200, CI_SEEDS)
 """Those of them whose checkpoints share tables."""
+MISREADING: dict[str, Sequence[int]] = {"memory": range(120, SHARING.start), "local": range(20, 26)}
+"""Those in which much is read wrongly."""
 FEW = (30, 168, 189, 205)
 """Short worlds for backends behind a server; together they meet four fifths of all kinds of trouble."""
 CI: dict[str, Sequence[int]] = {
-    MEMORY: range(SHARING.start),
+    MEMORY: range(MISREADING["memory"][0]),
     "local": range(20),
     "s3-ministack": FEW,
     "dropbox": FEW,
@@ -36,25 +41,27 @@ class Chunk:
 
     store: str
     seeds: Sequence[int]
-    shares: bool = False
-    """Whether checkpoints share tables in these worlds."""
+    kind: Kind = ""
 
     def __str__(self) -> str:
         """For the test's id."""
         ends = dict.fromkeys((self.seeds[0], self.seeds[-1]))
-        return "-".join([self.store, *(["sharing"] if self.shares else []), *map(str, ends)])
+        return "-".join([self.store, *([self.kind] if self.kind else []), *map(str, ends)])
 
 
 def chunks(environ: Mapping[str, str] = os.environ) -> list[Chunk]:
-    """All tests of this run; a seed that is asked for is lived through with shared tables and without."""
+    """All tests of this run; a seed that is asked for is lived through in each kind of world."""
     chosen = _chosen(environ)
-    shared = chosen.get(MEMORY, ()) if chosen is not CI else SHARING
+    asked = chosen is not CI
+    kinds: list[tuple[Kind, Mapping[str, Sequence[int]]]] = [
+        ("", chosen),
+        ("sharing", {MEMORY: chosen.get(MEMORY, ()) if asked else SHARING}),
+        ("misreading", chosen if asked else MISREADING),
+    ]
     return [
-        Chunk(store, seeds[begin : begin + size], shares)
-        for store, seeds, shares in (
-            *((store, seeds, False) for store, seeds in chosen.items()),
-            (MEMORY, shared, True),
-        )
+        Chunk(store, seeds[begin : begin + size], kind)
+        for kind, of in kinds
+        for store, seeds in of.items()
         for size in (MOST.get(store, MOST_OF_A_SERVER),)
         for begin in range(0, len(seeds), size)
     ]

@@ -17,7 +17,9 @@ from tests.simulation import resting
 from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Fleet, Machine, Order, Pace
 from tests.simulation.oracle import Oracle
+from tests.simulation.reads import draw
 from tests.simulation.reckoning import reckon
+from tests.simulation.seeds import Kind
 from tests.simulation.stores import MEMORY, STORES
 from tests.simulation.trace import Summary, Trace, Violation
 from tests.simulation.weather import Episode, Sky
@@ -40,15 +42,22 @@ def simulate(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> 
 
 def sharing(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> Summary:
     """The same seed, where checkpoints share tables."""
-    return play(seed, mutation, on, shares=True)[0]
+    return play(seed, mutation, on, "sharing")[0]
 
 
-def play(seed: int, mutation: Mutate = nullcontext, on: str = MEMORY, shares: bool = False) -> tuple[Summary, Trace]:
+def misreading(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> Summary:
+    """The same seed, where much is read wrongly."""
+    return play(seed, mutation, on, "misreading")[0]
+
+
+def play(seed: int, mutation: Mutate = nullcontext, on: str = MEMORY, kind: Kind = "") -> tuple[Summary, Trace]:
     """As `simulate`, with the trace of all actions."""
     summary = Summary(store=on, seeds=1)
     with tempfile.TemporaryDirectory(dir=_fast_disk()) as folder, mutation():
-        fleet = _scene(seed, on, Path(folder), summary)
-        fleet.pace.table_every = Random(f"tables {seed}").choice((1, 2, 4)) * fleet.pace.every_steps if shares else 0
+        fleet = _scene(seed, on, Path(folder), summary, kind)
+        fleet.pace.table_every = (
+            Random(f"tables {seed}").choice((1, 2, 4)) * fleet.pace.every_steps if kind == "sharing" else 0
+        )
         try:
             with disks_of(fleet), mock.patch.object(rules, "MAX_LINKS", 6):
                 fleet.world.run(to_the_end=True)
@@ -64,7 +73,7 @@ def play(seed: int, mutation: Mutate = nullcontext, on: str = MEMORY, shares: bo
     return summary, fleet.trace
 
 
-def _scene(seed: int, on: str, folder: Path, summary: Summary) -> Fleet:
+def _scene(seed: int, on: str, folder: Path, summary: Summary, kind: Kind) -> Fleet:
     random = Random(f"scene {seed}")
     world = World(seed)
     trace = Trace(seed, world.now, on)
@@ -83,6 +92,10 @@ def _scene(seed: int, on: str, folder: Path, summary: Summary) -> Fleet:
     for order in orders:
         world.at(order.at, lambda one=order: _carry_out(fleet, one))
     _put_away(fleet, world.now, length)
+    if kind == "misreading":
+        _crowd(fleet, world.now, length)
+    for told in draw(seed, sky.reads, world.now, length, fleet.pace, kind == "misreading"):
+        summary.faults[f"bad-{told}"] += 1
     return fleet
 
 
@@ -146,6 +159,16 @@ def _after_a_halt(random: Random, begin: float, length: float, pace: Pace) -> It
         return
     for number, (share, verb) in enumerate(((0.5, "run"), (1.0, "run"), (1.5, "resume"), (1.6, "run")), 500):
         yield Order(number, begin + share * length, random.randrange(3), random.choice(ACCOUNTS), 0, verb, 1800.0)
+
+
+def _crowd(fleet: Fleet, begin: float, length: float) -> None:
+    """Where much is read wrongly, more people come by, so that somebody reads it."""
+    random = Random(f"crowd {fleet.seed}")
+    for number in range(700, 700 + random.choice((4, 8))):
+        at = begin + random.uniform(0.0, length) + random.choice((0.0, 0.0, 1800.0, 2 * 3600.0))
+        verb = random.choice(("run", "run", "run", "run", "register", "verify", "push"))
+        order = Order(number, at, random.randrange(3), random.choice(ACCOUNTS), random.randrange(4), verb, 7200.0)
+        fleet.world.at(at, lambda one=order: _carry_out(fleet, one))
 
 
 def _put_away(fleet: Fleet, begin: float, length: float) -> None:

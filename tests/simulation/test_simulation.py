@@ -38,7 +38,7 @@ def test_no_seed_breaks_an_invariant(chunk: seeds.Chunk, record_property: Callab
     total, broken = Summary(chunk.store), []
     for seed in chunk.seeds:
         try:
-            total = total + live(seed, chunk.store, chunk.shares)
+            total = total + live(seed, chunk.store, chunk.kind)
         except Violation as violation:
             total = total + Summary(chunk.store, seeds=1, violations=1)
             broken.append(violation)
@@ -47,10 +47,10 @@ def test_no_seed_breaks_an_invariant(chunk: seeds.Chunk, record_property: Callab
         pytest.fail(told(broken), pytrace=False)
 
 
-def live(seed: int, store: str, shares: bool) -> Summary:
-    summary, trace = play(seed, on=store, shares=shares)
+def live(seed: int, store: str, kind: seeds.Kind) -> Summary:
+    summary, trace = play(seed, on=store, kind=kind)
     if store != like(store):
-        trace.compare(play(seed, on=like(store))[1])
+        trace.compare(play(seed, on=like(store), kind=kind)[1])
     return summary
 
 

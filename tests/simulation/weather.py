@@ -6,7 +6,9 @@ Everything within what storage/contract.py allows: point reads by Ref see each w
 from __future__ import annotations
 
 import builtins
+import json
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -17,6 +19,7 @@ from storage.base import Exists, Missing, QuotaExceeded, Ref, Stat, StoreError, 
 from storage.wrapper import Wrapper
 from tests.relay.fake_runtime import Process, World
 from tests.simulation.actor import Actor
+from tests.simulation.reads import FILE, SLOT, Reads, Spell, aged, altered, is_advice, refuse
 from tests.simulation.stores import Dated, Opener, Shelf
 from tests.simulation.trace import Summary, Trace
 
@@ -59,6 +62,7 @@ class Sky:
     jumped_at: float = float("-inf")
     """When it was corrected."""
     graves: dict[str, tuple[Stat, float]] = field(default_factory=dict)
+    reads: Reads = field(default_factory=Reads)
     busy: bool = False
     """Whether the store is at work: what it changes on a disk is not on the disk of whoever asked it."""
 
@@ -86,6 +90,7 @@ class Sky:
     def clear(self) -> None:
         """From now on nothing goes wrong."""
         self.episodes, self.rough, self.lag_s = [], 0.0, 0.0
+        self.reads.clear()
 
     def raw(self, name: str) -> bytes | None:
         """The stored bytes now, None if there are none; asked by nobody but the judge."""
@@ -94,8 +99,15 @@ class Sky:
             data = self.store.get(ref) if ref else None
         except Missing:
             return None
-        framed = data and not self.store.unique_names and "/ledger/" in name
-        return data.partition(b"\n")[2] if framed else data  # a line that leads to other slots
+        return self.body(name, data) if data else data
+
+    def framed(self, name: str) -> bool:
+        """Whether such an object begins with a line that leads to other slots."""
+        return not self.store.unique_names and "/ledger/" in name
+
+    def body(self, name: str, data: bytes) -> bytes:
+        """Without that line."""
+        return data.partition(b"\n")[2] if self.framed(name) else data
 
     def leads_to(self, ref: str, name: str) -> bool:
         """Whether that is the Ref of the newest of that name."""
@@ -120,10 +132,23 @@ class Sky:
             self.graves[name] = (self.store.stat(self.shelf.refs[name]), self.world.now)
         result = self._at_the_store(act)
         new = self.raw(name)
+        self._versions(name)
         if verb != "put_if_absent" or old != new:  # a store may say yes to the same bytes again
             self.summary.effects += 1
             self.watch(verb, name, old, new, by)
+            if verb == "put_if_absent" and SLOT.fullmatch(name):
+                self._begin_spells(name, json.loads(new or b"")["body"])
         return result
+
+    def _begin_spells(self, slot: str, body: dict[str, Any]) -> None:
+        for spell in self.reads.entry(slot, body, self.world.now):
+            self.trace.note(self.world.now, "world", spell.told())
+
+    def _versions(self, name: str) -> None:
+        if is_advice(name):
+            ref, data = self.shelf.refs.get(name), self.raw(name)
+            stat = self.store.stat(ref) if ref and data is not None else None
+            self.reads.keep(name, self.world.now, data, stat)
 
     def _at_the_store(self, act: Callable[[], Any]) -> Any:
         self.busy = True
@@ -139,6 +164,8 @@ class Weathered(Wrapper):
     def __init__(self, sky: Sky, process: Process, actor: Actor, random: Random, delay_s: float) -> None:
         super().__init__(sky.client())
         self.sky, self.process, self.actor, self.random, self.delay_s = sky, process, actor, random, delay_s
+        self.connection = 0
+        """0 for the one that it began with; each fresh one has the next number."""
 
     def put(self, name: str, data: bytes | Path) -> Ref:
         return self._put(name, data, self.inner.put)
@@ -177,17 +204,53 @@ class Weathered(Wrapper):
         return self._do("reserve", str(count), lambda: self.inner.reserve(count))
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
-        return self._do("get", self._name(ref), lambda: self.inner.get(ref, limit=limit))
+        return self._read("get", ref, lambda: self.inner.get(ref, limit=limit), lambda data: data)
 
     def read_range(self, ref: Ref, start: int, length: int) -> bytes:
-        found = self._do("read_range", self._name(ref), lambda: self.inner.read_range(ref, start, length))
-        if "/ledger/" in self._name(ref):
-            self.actor.read.add(self._name(ref))
+        def part(data: bytes) -> bytes:
+            return data[start : start + length]
+
+        return self._read("read_range", ref, lambda: self.inner.read_range(ref, start, length), part)
+
+    def _read(self, verb: str, ref: Ref, true: Callable[[], bytes], part: Callable[[bytes], bytes]) -> bytes:
+        """As the store has it, or as a bad read has it: that part of what this makes of the whole."""
+        name, spell = self._name(ref), None
+
+        def read() -> bytes:
+            nonlocal spell
+            spell = self._spell(name)
+            if spell is None:
+                return true()
+            self._bad(spell, name)
+            if spell.kind == "old":
+                return part(self.sky.reads.version(name, spell)[0])
+            return part(altered(spell, self.inner.get(ref), self.sky.framed(name)))
+
+        found = self._do(verb, name, read)
+        if SLOT.fullmatch(name) or FILE.fullmatch(name):
+            self.actor.has_read(name, self.sky.body(name, found), spell is None, self.sky.world.now, self.connection)
         return found
 
+    def _spell(self, name: str) -> Spell | None:
+        return self.sky.reads.of(name, self.actor.machine, self.connection, self.sky.world.now)
+
+    def _bad(self, spell: Spell, name: str) -> None:
+        """Somebody is given something else than what is there. Raises Unavailable if it is nothing at all."""
+        self._count(f"read-{spell.kind}")
+        self.actor.troubled_at = self.actor.misread_at = self.sky.world.now
+        self.sky.trace.note(self.sky.world.now, self.actor.name, f"reads {name} {spell.kind}")
+        refuse(spell, name)
+
     def stat(self, ref: Ref) -> Stat:
+        def facts() -> Stat:
+            spell, stat = self._spell(self._name(ref)), self.inner.stat(ref)
+            if spell is None or spell.kind not in ("old", "silent"):
+                return stat
+            self._bad(spell, stat.name)
+            return aged(stat, self.sky.reads.version(stat.name, spell)[1])
+
         try:
-            found = self._do("stat", self._name(ref), lambda: self.inner.stat(ref))
+            found = self._do("stat", self._name(ref), facts)
         except StoreError as error:
             self.actor.looked(self._name(ref), None, error, self.sky.world.now)
             raise
@@ -199,7 +262,16 @@ class Weathered(Wrapper):
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
         listed = self._do("list", prefix, lambda: list(self.inner.list(prefix, after=after)))
-        return iter(self._aged(prefix, after, listed))
+        shown = self._aged(prefix, after, listed)
+        self.actor.has_listed(prefix, (stat.name for stat in shown), self.sky.world.now)
+        return iter(shown)
+
+    def fresh(self) -> Weathered:
+        """The same on a connection of its own."""
+        other = copy(self)
+        self.actor.connections += 1
+        other.connection = self.actor.connections
+        return other
 
     def _name(self, ref: Ref) -> str:
         return str(ref) if self.unique_names else self.sky.shelf.name(ref)

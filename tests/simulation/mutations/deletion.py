@@ -158,10 +158,14 @@ def _retires_a_table() -> Patches:
             update={"head": state.head, "retained": tuple(c for c in state.retained if c.key in left)}
         )
 
-    real = rules._RULES["retire"]
+    def judge(state: RunState, names: Any, listed: Any, manifests: Any, now: float, **more: Any) -> Any:
+        own = {key: manifest.model_copy(update={"files": ()}) for key, manifest in manifests.items()}
+        return real_judge(state, names, listed, own, now, **more)
+
+    real, real_judge = rules._RULES["retire"], retention.judge_files
     return [
         rule("retire", retire),
         patch(collect, "to_retire", lambda state, keep: retention.to_retire(alone(state), keep)),
         patch(RunState, "bases", set()),
-        patch(retention, "_stays", lambda state, name, key, named: "it is" if state.checkpoint(key) else ""),
+        patch(retention, "judge_files", judge),
     ]

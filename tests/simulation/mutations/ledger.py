@@ -15,9 +15,10 @@ from relay.log import keeping, rules
 from relay.log.chain import Chain
 from relay.log.changes import By, Commit, Refused, held
 from relay.log.entry import Entry
+from relay.log.frozen import MAX_FAILURES
 from relay.log.heartbeat import Heartbeat
 from relay.log.reader import Reader
-from relay.log.state import MAX_FAILURES, RunState
+from relay.log.state import RunState
 from relay.vacancy import Watch
 from storage.base import Exists, Unavailable
 from storage.log import Log, Lost, Won
@@ -166,9 +167,9 @@ def _remembered_and_believed() -> Patches:
 def _remembering(real: Callable[..., Entry]) -> Callable[..., Entry]:
     first: dict[str, Entry] = {}
 
-    def compose(chain: Chain[Any], point: Any, kind: str, change: Any, by: By, nonce: str) -> Entry:
+    def compose(chain: Chain[Any], point: Any, kind: str, change: Any, by: By, nonce: str, passed: Any) -> Entry:
         if nonce not in first:
-            first[nonce] = real(chain, point, kind, change, by, nonce)
+            first[nonce] = real(chain, point, kind, change, by, nonce, passed)
         place = {"seq": point.seq + 1, "base": point.base, "parent": point.digest}
         return first[nonce].model_copy(update=place)
 

@@ -41,11 +41,11 @@ def train(fleet: Fleet, number: int, account: str, target: int) -> Run:
 
 
 @contextmanager
-def calm_world(seed: int) -> Iterator[Fleet]:
+def calm_world(seed: int, on: str = MEMORY) -> Iterator[Fleet]:
     """One run, two machines, no weather; whatever else goes wrong is a violation too."""
     world, summary = World(seed), Summary(seeds=1)
-    trace = Trace(seed, world.now)
-    sky = Sky(world, Random(f"sky {seed}"), trace, summary, STORES[MEMORY](Path()))
+    trace = Trace(seed, world.now, on)
+    sky = Sky(world, Random(f"sky {seed}"), trace, summary, STORES[on](Path()))
     with tempfile.TemporaryDirectory() as folder:
         machines = [Machine(f"m{n}", Path(folder) / f"m{n}", 0.0, 0.01) for n in range(2)]
         pace = Pace(target=12, step_s=3.0, every_steps=3, ttl_s=60.0)

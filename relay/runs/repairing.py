@@ -16,7 +16,7 @@ from relay.clock import Runtime
 from relay.errors import BadData, LeaseHeld, StorageUnreachable, UsageError
 from relay.ledger import RunLedger, View
 from relay.log import changes
-from relay.log.changes import By, Choose, Other
+from relay.log.changes import MAX_OTHERS, By, Choose, Other
 from relay.log.entry import Entry
 from relay.log.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.log.histories import Walked, walk
@@ -206,7 +206,7 @@ def choose(
     without = [one for one in situation.histories if one is not wanted]
     change = Choose(
         epoch=epoch,
-        others=tuple(_others(without, situation)),
+        others=tuple(_others(without, situation))[-MAX_OTHERS:],
         kept=tuple(_kept(wanted, without, situation, ledger, checkpoints, epoch)),
         took_over=gone[wanted.part.name],
         why=_why(wanted, without, situation, account),

@@ -169,3 +169,13 @@ def test_doctor_says_that_a_session_would_be_refused(desk: Desk) -> None:
         for row in another_machine(desk)("doctor", "--run", "r", "--json").json["findings"]
         if "rolled" in row["text"]
     ]
+
+
+def test_an_unreadable_slot_is_no_proof_of_an_older_store(tmp_path: Path) -> None:
+    """This machine has read the newest entry, which is damaged now: its file may be put back, or passed over."""
+    desk = Desk(tmp_path)
+    desk.train(20, *PLAIN)
+    newest = max((desk.folder / "relay_store" / NAMES.ledger).glob("*.json"))
+    newest.write_bytes(newest.read_bytes()[:300])
+    assert not desk("repair", "--run", "r", "--json", code=0).json["open"]
+    assert not [row for row in desk("doctor", "--run", "r", "--json").json["findings"] if "rolled" in row["text"]]

@@ -245,6 +245,8 @@ class Reader(Generic[S]):
             state = self._believed(earlier, entry)
         else:
             raise Refused(f"it builds on slot {entry.base}, which holds no valid entry")
+        if base is not point and self._as_passed(point.base, entry):
+            return state, []
         if base is not point:
             text = f"the entry in slot {point.base} is readable again; slot {entry.seq} had passed over it"
             return state, [Damage(point.base, text, healed=True)]
@@ -252,6 +254,12 @@ class Reader(Generic[S]):
             text = f"the bytes in slot {entry.seq - 1} have changed since slot {entry.seq} passed over them"
             return state, [Damage(entry.seq - 1, text, healed=True)]
         return state, []
+
+    def _as_passed(self, seq: int, entry: Entry) -> bool:
+        """Whether a slot holds what the writer of an entry read there when it went on without it: a person chose to."""
+        named = entry.passed.digests if entry.passed else ()
+        back = entry.seq - seq
+        return not named or (back <= len(named) and self.slot(seq).digest == named[-back])
 
     def own(self, seq: int) -> Point[S] | None:
         """The point at an entry that follows from its own base, and that from its own, whatever lies between them.

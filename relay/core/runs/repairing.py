@@ -19,7 +19,7 @@ from relay.core.errors import BadData, LeaseHeld, StorageUnreachable, UsageError
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.vacancy import Held, held_text, obstacle_of
 from relay.core.ledger import changes
-from relay.core.ledger.changes import By, Choose, Other
+from relay.core.ledger.changes import MAX_OTHERS, By, Choose, Other
 from relay.core.ledger.entry import Entry
 from relay.core.ledger.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.core.ledger.histories import Walked, walk
@@ -206,7 +206,7 @@ def choose(
     without = [one for one in situation.histories if one is not wanted]
     change = Choose(
         epoch=epoch,
-        others=tuple(_others(without, situation)),
+        others=tuple(_others(without, situation))[-MAX_OTHERS:],
         kept=tuple(_kept(wanted, without, situation, ledger, checkpoints, epoch)),
         took_over=gone[wanted.part.name],
         why=_why(wanted, without, situation, account),

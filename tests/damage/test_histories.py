@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from relay.errors import Exit
-from relay.log.canonical import digest
-from relay.log.entry import PASSING
-from relay.runs import repairing
+from relay.core.errors import Exit
+from relay.core.ledger.canonical import digest
+from relay.core.ledger.entry import PASSING
+from relay.core.runs import repairing
 from storage.base import open_store
+from tests.app.cli import Desk
+from tests.app.repairs import another_machine, told_command
+from tests.core.toy import hash_of, state_at
 from tests.damage.healed import NAMES, Healed, heal, name, raw
-from tests.relay.cli import Desk
-from tests.relay.repairs import another_machine, told_command
-from tests.relay.toy import hash_of, state_at
 
 CASES: dict[str, dict[str, Any]] = {
     "a release": {},
@@ -227,7 +227,7 @@ def test_who_writes_first_wins_over_the_choice(here: Callable[[str], Healed], mo
         another_machine(run.desk)("repair", "--run", "r", "--choose", "B")
         return found
 
-    monkeypatch.setattr("relay.commands.runs.repairing.look", slow)
+    monkeypatch.setattr("relay.app.commands.runs.repairing.look", slow)
     tail = run.second[-1]
     assert "written by another session first" in run.desk("repair", "--run", "r", "--choose", "A", code=65).err
     assert run.entry(tail + 1).kind == "choose" and run.state().step == 60
@@ -245,7 +245,7 @@ def test_slots_that_do_not_read_the_same_twice_are_not_chosen_from(
         run.store.put(name(run.slot), raw(run.store, run.slot)[:500])
         return found
 
-    monkeypatch.setattr("relay.commands.runs.repairing.look", flickering)
+    monkeypatch.setattr("relay.app.commands.runs.repairing.look", flickering)
     refused = run.desk("repair", "--run", "r", "--choose", "B", code=69).err
     assert f"slot {run.slot}" in refused and "did not read the same twice" in refused
 
@@ -295,7 +295,7 @@ def test_at_a_terminal_it_asks(
     here: Callable[[str], Healed], monkeypatch: pytest.MonkeyPatch, typed: str, step: int
 ) -> None:
     run = here("before anybody went on")
-    monkeypatch.setattr("relay.commands.runs.repairing._at_a_terminal", lambda: True)
+    monkeypatch.setattr("relay.app.commands.runs.repairing._at_a_terminal", lambda: True)
     monkeypatch.setattr("typer.prompt", lambda text, **_: typed if "A, B" in text else "?")
     before = content(run)
     done = run.desk("repair", "--run", "r", code=0 if typed else 65)

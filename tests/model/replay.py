@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from relay.checkpoints.retention import going, judge_files
-from relay.errors import Fenced
-from relay.log.chain import Intent, Unsettled
-from relay.log.state import RunState
+from relay.core.checkpoint.retention import going, judge_files
+from relay.core.errors import Fenced
+from relay.core.ledger.chain import Intent, Unsettled
+from relay.core.ledger.state import RunState
 from storage.base import Ref, Stat, Unavailable
 from storage.memory import MemoryStore
+from tests.core.making import NAMES, Client
 from tests.model import product
 from tests.model.product import NOBODY, OTHER, Change, File, View
 from tests.model.step import Step
 from tests.model.world import World
-from tests.relay.making import NAMES, Client
 
 
 class Patchy(MemoryStore):

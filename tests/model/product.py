@@ -77,7 +77,7 @@ def deleting(view: View, files: frozenset[File]) -> tuple[File, ...]:
     listed = [_stat(*file) for file in sorted(files)]
     manifests = {key: manifest(key) for key in view.retained}
     judged = judge_files(state_of(view), NAMES, listed, manifests, AT, short_of_space=True)
-    return tuple(place for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))
+    return tuple(place[:3] for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))
 
 
 def forget() -> None:

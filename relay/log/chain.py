@@ -121,7 +121,9 @@ class Chain(Generic[S]):
         judged = self.mark.recall()  # before the tail: what it names was in the log by then
         with speaking(self.store):
             tail = self._tail()
-            point = self.reader.through(self._marked(judged, tail), tail)
+            start = self._marked(judged, tail)
+            self.reader.forget()
+            point = self.reader.through(start, tail)
         self._judged, self._known = True, point
         if point.entry is not None and point.state is not None:
             self._keep_mark(point.entry, point.state)
@@ -193,6 +195,7 @@ class Chain(Generic[S]):
     def walk(self, tail: int) -> Iterator[Point[S]]:
         """Every slot from 0 to `tail`, judged in order; each point's `damage` is that slot's own. For `verify`."""
         point: Point[S] = Point()
+        self.reader.forget()
         for slot in self.entries(0, tail + 1):
             with speaking(self.store):
                 point = self.reader.follow(replace(point, damage=()), slot)

@@ -88,7 +88,7 @@ class Chain(Generic[S]):
         self.runtime = runtime
         self.log = Log(store, prefix, sleep=runtime.sleep)
         self.reader = Reader(self.log, machine)
-        self.prover = Prover(self.log, machine, runtime.sleep)
+        self.prover = Prover(self.log, machine, runtime.sleep, runtime.monotonic)
         """Proves that slots cannot be read before an entry passes over them."""
         self.mark: Mark = NoMark()
         """Where `judge` begins, and what it leaves for the next one."""

@@ -232,10 +232,11 @@ class Chain(Generic[S]):
     def _rolled_back(self, judged: Judged, tail: int) -> RolledBack:
         state = self.reader.newest(tail).state if tail >= 0 else None
         step = self.machine.step_of(state) if state is not None else 0
+        run = self.log.prefix.split("/")[-3]  # only a run's log has a mark
         text = (
             f"{self.store.address}: {self.log.prefix} was rolled back. This machine has read its entry {judged.seq} "
             f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,}). Nothing was written. "
-            f"Restore the newer files if somebody has them, or look at both with `{command('repair')}`."
+            f"Restore the newer files if somebody has them, or look at both with `{command('repair', run)}`."
         )
         return RolledBack(text, step=judged.step, epoch=judged.epoch, known=judged)
 

@@ -169,3 +169,18 @@ def test_doctor_says_that_a_session_would_be_refused(desk: Desk) -> None:
         for row in another_machine(desk)("doctor", "--run", "r", "--json").json["findings"]
         if "rolled" in row["text"]
     ]
+
+
+@pytest.mark.parametrize("words", [("gc", "--run", "r"), ("runs", "archive", "r")], ids=lambda words: words[-2])
+def test_nobody_writes_to_it_from_a_machine_that_knows_better(desk: Desk, words: tuple[str, ...]) -> None:
+    before = content(desk)
+    refused = desk(*words, code=65)
+    assert "rolled back" in refused.err and content(desk) == before
+    assert not desk("repair", *told_command(refused.err, "repair")[1:], "--json", code=65).json["chosen"]
+
+
+def test_a_choice_made_again_writes_nothing(desk: Desk) -> None:
+    desk("repair", "--run", "r", "--choose", "store")
+    before = content(desk)
+    again = desk("repair", "--run", "r", "--choose", "store")
+    assert "nothing to repair" in again.out and content(desk) == before

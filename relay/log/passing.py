@@ -48,7 +48,9 @@ class Prover(Generic[S]):
         self.patience_s = 180.0
         """Seconds between the first and the last reading; at least the lease's TTL."""
         self.notice: Callable[[Look], None] = lambda look: None
-        """Told all the while; may raise to end the wait."""
+        """Told all the while."""
+        self.heed: Callable[[], None] = lambda: None
+        """Asked all the while; raises to end the wait, as where a person wants the session to end."""
         self.keep: Callable[[Any, range], tuple[Kept, ...]] = lambda state, slots: ()
         """The checkpoints that the slots may have committed, by the state at the base; raises where they must not be
         passed over."""
@@ -66,7 +68,7 @@ class Prover(Generic[S]):
         Raises StorageUnreachable (69) if two readings differ, or a reading from the server's own hash, or once
         `give_up()` is true, or if `held` and a slot cannot be read (Blocked once it has been so for `patience_s`);
         BadData (65) if the log's hint says that a slot is
-        as it was written; what `keep` and `notice` raise.
+        as it was written; what `keep` and `heed` raise.
         """
         slots = range(point.base + 1, point.seq + 1)
         start = _at_base(point)
@@ -101,6 +103,7 @@ class Prover(Generic[S]):
         """Sleep; `after` is how long it will go on from then. Raises StorageUnreachable once `give_up()` is true."""
         while seconds > 0:
             self.notice(Look(slots[0], slots[-1], seconds + after))
+            self.heed()
             if give_up():
                 raise StorageUnreachable(
                     f"{self._log.store.address}: slot {slots[-1]} of the log ({self._log.name(slots[-1])}) cannot be "

@@ -222,3 +222,30 @@ def test_a_strangers_file_in_the_next_slot_ends_the_session_after_a_leases_time(
     after = lab.session(machine="A", target_steps=made, wait_s=900)
     assert lab.run(after).exit_code == Exit.OK and lab.state().step == made
     assert "which an earlier session left on this machine" in after.told[0]
+
+
+def test_a_signal_ends_the_wait_and_nothing_is_passed_over(lab: Lab) -> None:
+    name, _ = commit_without_release(lab)
+    lab.damage(name, HARMS["half"])
+    before = [stat.name for stat in lab.shared.list(LEDGER)]
+    session = lab.session("bob", target_steps=60, wait_s=900)
+    asked: list[float] = []
+
+    def ask(look: Look) -> None:
+        if look.left_s < 100 and not asked:
+            asked.append(session.process.monotonic())
+            session.ctx.signal.ask("sigint")
+
+    session.ctx.ledger.chain.prover.notice = ask
+    assert lab.run(session).exit_code == Exit.SIGINT
+    assert session.process.monotonic() - asked[0] < 10 and [stat.name for stat in lab.shared.list(LEDGER)] == before
+
+
+def test_a_budget_that_ends_during_the_wait_passes_nothing_over(lab: Lab) -> None:
+    """A lease that begins after its own end would only keep the others waiting."""
+    name, _ = commit_without_release(lab)
+    lab.damage(name, HARMS["half"])
+    before = [stat.name for stat in lab.shared.list(LEDGER)]
+    outcome = lab.run(lab.session("bob", target_steps=60, wait_s=900, budget_s=250))
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "no time to make sure of it" in outcome.message
+    assert [stat.name for stat in lab.shared.list(LEDGER)] == before

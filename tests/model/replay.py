@@ -175,4 +175,4 @@ def deletable_by(state: RunState, listed: list[Stat]) -> tuple[File, ...]:
     """What the product would delete of a real listing."""
     manifests = {c.key: product.manifest(c.key) for c in state.retained}
     judged = judge_files(state, NAMES, listed, manifests, 0.0, short_of_space=True)
-    return tuple(place for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))
+    return tuple(place[:3] for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))

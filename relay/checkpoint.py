@@ -21,6 +21,7 @@ from relay.errors import StorageUnreachable
 from relay.lease import Lease
 from relay.log.canonical import dumps
 from relay.log.changes import Commit, Noted
+from relay.log.frozen import RECOMPUTED
 from relay.log.samples import MAX_STATE, Samples, finite, on_clock, table, untimed
 from relay.log.sessionreport import MAX_CHECKPOINTS
 from relay.log.state import Checkpoint, RunState
@@ -250,7 +251,7 @@ class Writer:
             if old.damaged and old.step == new.step:
                 same = "the same state" if old.state_hash == new.state_hash else "ANOTHER state"
                 text = f"Step {new.step}, damaged in epoch {old.epoch}, is there again: {same}."
-                self.lease.note(Noted(cause="recomputed", text=text, step=new.step))
+                self.lease.note(Noted(cause=RECOMPUTED, text=text, step=new.step))
 
 
 class _AlreadyThere(Exception):

@@ -23,7 +23,7 @@ from relay.text.puzzles import Examples
 from relay.workload import Kernels, Saved, Workload
 from storage.packages import install
 from trm import presets, upstream
-from trm.config import TrainConfig, needs_fresh_carry
+from trm.config import TrainConfig, needs_fresh_carry, without_defaults
 from trm.launch import is_follower, launched
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ class Trm:
             merged.pop("total_steps", None)  # as the workload pins it
         if not any(key == "seed" or key.startswith("data.") for key in changes):
             with _speaking_our_errors():
-                TrainConfig.model_validate(merged)
-            return merged
+                return without_defaults(TrainConfig.model_validate(merged), merged)
         sources = {key: getattr(_train_config(config).data, key) for key in ("train", "test")}
         unnamed = [key for key in sources if f"data.{key}" not in changes and pinned["data"][key] != sources[key]]
         if unnamed:

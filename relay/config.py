@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from relay.errors import BadConfig
 from relay.log.fields import Name, Step
-from relay.log.state import MAX_RETAINED
+from relay.log.frozen import MAX_RETAINED
 from relay.names import FRAGMENT
 from relay.settings.origins import Given, deleted, from_command_line, from_environment, from_file, variable
 from relay.settings.validating import check_known, submodel, validate

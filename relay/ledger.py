@@ -13,8 +13,8 @@ from relay.log.canonical import digest, dumps
 from relay.log.chain import AlreadyBegun, Chain, Change, Intent
 from relay.log.chain import View as AnyView
 from relay.log.changes import KINDS, Genesis
-from relay.log.entry import PASSING, SHARING, USUAL
 from relay.log.fields import Strict
+from relay.log.frozen import PASSING, SHARING, USUAL
 from relay.log.reader import Machine, Point, Slot
 from relay.log.resting import stopped
 from relay.log.state import History, Link, RunState
@@ -149,17 +149,19 @@ class RunLedger:
 
         Raises BadData (65): such a file proves that the entry which began its epoch has been lost.
         """
-        with speaking(checkpoints):
-            seen = max(self._epochs_in(checkpoints), default=(0, ""))
+        seen = self.newest_epoch(checkpoints)
         view = self.read()  # after the listing: whatever the listing shows had its lease by then
         self._check_epoch(seen, view.state, checkpoints)
         return view
 
+    def newest_epoch(self, checkpoints: Store) -> tuple[int, str]:
+        """The highest epoch that a listing shows, and the file that shows it; (0, "") without any."""
+        with speaking(checkpoints):
+            return max(self._epochs_in(checkpoints), default=(0, ""))
+
     def refuse_later_epochs(self, state: RunState, checkpoints: Store) -> None:
         """Raises BadData (65) if a file is of an epoch beyond `state`: the entry that began that epoch is lost."""
-        with speaking(checkpoints):
-            seen = max(self._epochs_in(checkpoints), default=(0, ""))
-        self._check_epoch(seen, state, checkpoints)
+        self._check_epoch(self.newest_epoch(checkpoints), state, checkpoints)
 
     def _check_epoch(self, seen: tuple[int, str], state: RunState, checkpoints: Store) -> None:
         if seen[0] > state.epoch:
@@ -175,8 +177,7 @@ class RunLedger:
 
         Raises BadConfig (78): another ledger leads to them, or this one was lost.
         """
-        with speaking(checkpoints):
-            seen = max(self._epochs_in(checkpoints), default=(0, ""))
+        seen = self.newest_epoch(checkpoints)
         if seen[0] and self.peek() is None:
             raise BadConfig(
                 f"{checkpoints.address} holds checkpoints of a run {self.names.run} in project {self.names.project} "

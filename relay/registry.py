@@ -13,15 +13,13 @@ from relay.log.canonical import ZEROS, NotCanonical, dumps
 from relay.log.chain import AlreadyBegun, Chain, Change, View
 from relay.log.changes import By, Refused
 from relay.log.fields import Digest, Exact, Id, Name, Sparing, Strict, Time
+from relay.log.frozen import ADDED, MAX_CLAIMS, MAX_REGISTERED, MAX_RUNS
 from relay.log.passed import Passed
 from relay.log.reader import Machine
 from relay.names import REGISTRY_LEDGER
-from relay.people.claims import MAX_CLAIMS, Claim
+from relay.people.claims import Claim
 from relay.text.advice import command
 from storage.base import Store
-
-MAX_RUNS = 200
-MAX_REGISTERED = 1000
 
 Declared = Literal["ready", "cooling", "paused", "quota_exceeded", "blocked", "retired"]
 """What may be declared of an account; relay/people/accountstate.py says what follows. New rows never say 'cooling'."""
@@ -31,7 +29,7 @@ Status = Declared | Literal["forgotten"]
 class Row(Sparing):
     """One account: where its own object lies, and its state."""
 
-    added: ClassVar[tuple[str, ...]] = ("claims",)
+    added: ClassVar[tuple[str, ...]] = ADDED["Row"]
 
     sha256: Digest
     """Of the object's bytes; zeros once forgotten. Also part of the object's name."""
@@ -84,7 +82,7 @@ class EnterRun(Strict):
 class PutAccount(Sparing):
     """A new or edited account object; `replaces` is what it was made from, so that no edit is lost."""
 
-    added: ClassVar[tuple[str, ...]] = ("claim",)
+    added: ClassVar[tuple[str, ...]] = ADDED["PutAccount"]
 
     id: Name
     sha256: Digest

@@ -10,6 +10,7 @@ from types import TracebackType
 from relay.checkpoints.committer import CommitterDied
 from relay.errors import BadData, Exit, RelayError
 from relay.lease import Lease, Wish, acquire
+from relay.log import frozen
 from relay.log.resting import refuse_halted
 from relay.log.state import RunState
 from relay.machine.gpus import gpu_name
@@ -130,10 +131,10 @@ def _drain(parts: Parts) -> None:
 def _push(parts: Parts) -> tuple[Exit, str]:
     packed = parts.ctx.outbox.pushable(parts.lease.state)
     if packed is None:  # sent by others while this session waited for the lease, or the run went on without it
-        return Exit.OK, "nothing left to push"
+        return Exit.OK, frozen.NOTHING_TO_PUSH
     if not push_unsent(parts, packed):
         raise BadData("The unsent checkpoint does not fit this training; it stays where it is.")
-    return Exit.OK, "pushed"
+    return Exit.OK, frozen.PUSHED
 
 
 def _hold(parts: Parts, work: Work) -> Outcome:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from relay.clock import Runtime
 from relay.errors import LeaseHeld
 from relay.ledger import RunLedger
-from relay.log import changes
+from relay.log import changes, frozen
 from relay.log.heartbeat import newest_sign, sign_of_life
 from relay.log.state import Holder, RunState
 from relay.machine.samehost import HostLocks
@@ -116,11 +116,11 @@ def _obstacle(
         beat = sign_of_life(store, ledger.names, holder.epoch, holder.beat)
         sign = newest_sign(holder.since, beat, now)
         if locks.is_dead(holder.session):
-            return _gone(holder, min(sign, now), changes.DEAD)
+            return _gone(holder, min(sign, now), frozen.DEAD)
         held = watch.look(holder, sign, now, runtime.monotonic())
     if held is not None:
         return held
-    return _gone(holder, min(sign, now), changes.LATE if _past_end(holder, now) else changes.SILENT)
+    return _gone(holder, min(sign, now), frozen.LATE if _past_end(holder, now) else frozen.SILENT)
 
 
 def _past_end(holder: Holder, now: float) -> bool:

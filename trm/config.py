@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -19,6 +19,11 @@ class Strict(BaseModel):
     """Immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    added: ClassVar[tuple[str, ...]] = ()
+    """Settings that are newer than the first published run. A run pins one only if it differs from its default, so runs
+    that were begun before it keep their configuration. Its default must mean what was done before it existed, and never
+    changes, in no preset either."""
 
 
 class Arch(Strict):
@@ -119,8 +124,20 @@ class TrainConfig(Strict):
     """CPU threads of every session: another number changes the order of sums."""
 
     def plain(self) -> dict[str, Any]:
-        """Plain JSON values, for hashing and storing."""
-        return self.model_dump(mode="json")
+        """Plain JSON values, for hashing and storing; added settings only where they differ from their default."""
+        return without_defaults(self, self.model_dump(mode="json"))
+
+
+def without_defaults(settings: Strict, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of these settings without the added ones that have their default."""
+    kept = dict(values)
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if name in settings.added and value == field.default:
+            kept.pop(name, None)
+        elif isinstance(value, Strict) and name in kept:
+            kept[name] = without_defaults(value, kept[name])
+    return kept
 
 
 def needs_fresh_carry(keys: Iterable[str]) -> bool:

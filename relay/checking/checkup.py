@@ -40,8 +40,14 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         text = f"{counted(state.deaths, 'session')} ended without a release since the last commit"
         yield Finding("run", False, text, "If they were not killed on purpose, look at sync/logs on those machines.")
     for one in damage:
-        means = verdict.rotted_entry() if one.rotted else verdict.void_entry(False)
+        means = verdict.damaged_slot(one)
         yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
+
+
+def rolled_back(text: str) -> Iterator[Finding]:
+    """That this machine has seen more of the run than the store holds."""
+    if text:
+        yield Finding("ledger", False, text, code=int(Exit.BAD_DATA))
 
 
 def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> Iterator[Finding]:
@@ -107,11 +113,11 @@ def unsent(outbox: Outbox, state: RunState) -> Iterator[Finding]:
         first = "Once the run may train again, " if stopped(state) else ""
         advice = f"{first}`{command('push', state.run)}` sends it; so does the next `run` here."
         yield Finding("sync", False, text, advice)
-    for packed in only_here(outbox, state):
+    for box, packed in only_here(outbox, state):
         if waiting is None or packed.key != waiting.key:
             fork = command("fork", state.run, "--to", f"{state.run[:60]}_2", "--from-step", str(packed.step))
             since = "its run was deleted" if state.deleted else "the run went on without it"
-            text = f"step {packed.step:,} is in {outbox.folder(packed.key)} only; {since}"
+            text = f"step {packed.step:,} is in {box.folder(packed.key)} only; {since}"
             yield Finding("sync", False, text, f"Nothing, unless you want it as a run of its own: `{fork}`")
     if waiting is None:
         text = f"nothing on this machine waits to be sent ({outbox.bytes() / 1e6:.1f} MB are kept in {outbox.root})"

@@ -12,6 +12,8 @@ from relay.text.zones import local
 
 REGISTRY = "registry"
 """Cause of what is wrong with the log that lists a store's runs and accounts."""
+HISTORY = "history"
+"""Cause of what names a history beside the log's own."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Verification:
     entries: int = 0
     checkpoints: list[Checked] = field(default_factory=list)
     incidents: list[Incidental] = field(default_factory=list)
+    histories: list[dict[str, Any]] = field(default_factory=list)
+    """Rows for tools, the run's own history first; empty where there is no other."""
 
     @property
     def ok(self) -> bool:
@@ -76,6 +80,7 @@ class Verification:
             "entries": self.entries,
             "checkpoints": [_row(c) for c in self.checkpoints],
             "incidents": [_line(i) for i in self.incidents],
+            "histories": self.histories,
         }
 
 
@@ -98,7 +103,8 @@ def _told(c: Checked, width: int | None) -> str:
 
 
 def _explained(i: Incidental, width: int | None) -> str:
-    name = i.cause if i.slot is None else f"{'registry' if i.cause == REGISTRY else 'ledger'} slot {i.slot}"
+    where = {REGISTRY: "registry", HISTORY: "another history from"}.get(i.cause, "ledger")
+    name = i.cause if i.slot is None else f"{where} slot {i.slot}"
     return "\n".join(
         [paragraph("DAMAGED", name, width, 9), *_details(i.file, i.text, i.by, i.verdict, width)],
     )

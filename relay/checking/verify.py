@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from relay.checking import verdict
+from relay.checking.story import registry_story, story
 from relay.checking.verdict import NOTHING, Verdict
 from relay.checking.verification import REGISTRY, Checked, Incidental, Verification
+from relay.checkpoints.kept import checkpoint_of
 from relay.checkpoints.manifest import FileEntry
 from relay.checkpoints.restore import Damaged, own_ref, read_manifest, retained
 from relay.clock import Runtime
 from relay.errors import BadData
 from relay.ledger import RunLedger
 from relay.log.chain import Chain
-from relay.log.reader import Point
+from relay.log.entry import NewerFormat
+from relay.log.histories import Walked, walk
+from relay.log.reader import Damage, Point, S, Slot
 from relay.log.state import Checkpoint, RunState
 from relay.names import Names
 from relay.registry import Registry
+from relay.runs.parted import Part, chosen, parted, row
 from relay.runs.salvage import can_fork, salvage
 from relay.text.trouble import speaking
 from storage.base import Missing, Ref, Store, fresh
 from storage.evidence import Arrived, settled
-from storage.log import Log
 from storage.slots import listed
 from storage.transfer import hashed
 
 Deep = Callable[[Checkpoint, RunState], None]
 """Loads a checkpoint whose files are intact. Raises Damaged if they hold another state, BadData if nobody can tell."""
+
+STRAYS = 16
+"""Files beyond a gap that are looked at: more are no accident."""
 
 
 def verify(
@@ -40,13 +48,15 @@ def verify(
     """
     found, trouble = Verification(), ""
     state: RunState | None = None
+    parts: list[Part] = []
     tail = -1
     try:
         view = ledger.read()
         state, tail = view.state, view.seq
         tell(f"reading {tail + 1:,} entries")
-        _slots(ledger.chain, tail, found, "entry")
-        ledger.check_epochs(store)
+        walked = _slots(ledger.chain, tail, found, "entry")
+        state, parts = walked.point.state or state, parted(walked)
+        _check_epochs(ledger, store, parts)
     except BadData as error:
         trouble, salvaged = str(error), salvage(ledger)
         if salvaged:
@@ -56,11 +66,23 @@ def verify(
         _history(ledger, state, found)
         _checkpoints(ledger, state, store, found, tell, deep)
         found.checkpoints = judged(state, found.checkpoints)
+        _kept(ledger, state, store, found)
+        _histories(ledger, parts, store, found, tell)
     if trouble:
         intact = found.intact if can_fork(ledger) else []
-        found.incidents += lost(ledger.chain.log, trouble, tail, verdict.hole(ledger.names.run, intact))
+        found.incidents += lost(ledger.chain, trouble, tail, partial(verdict.hole, ledger.names.run, intact))
     _registry(ledger.store, ledger.chain.runtime, found)
     return found
+
+
+def _check_epochs(ledger: RunLedger, store: Store, parts: Sequence[Part]) -> None:
+    """Raises BadData if a file is of an epoch that none of the run's histories began."""
+    ledger.judge()
+    try:
+        ledger.check_epochs(store)
+    except BadData:
+        if ledger.newest_epoch(store)[0] > max((part.state.epoch for part in parts), default=0):
+            raise
 
 
 def _registry(store: Store, runtime: Runtime, found: Verification) -> None:
@@ -69,29 +91,87 @@ def _registry(store: Store, runtime: Runtime, found: Verification) -> None:
     try:
         view = chain.read()
         tail = view.seq if view else -1
-        _slots(chain, tail, found, REGISTRY)
+        walked = _slots(chain, tail, found, REGISTRY)
+        found.incidents += [registry_story(other) for other in walked.others]
     except BadData as error:
         newest = max(listed(store, chain.log.prefix), default=-1)
-        found.incidents += lost(chain.log, str(error), newest, verdict.registry_hole(), REGISTRY)
+        found.incidents += lost(chain, str(error), newest, verdict.registry_hole, REGISTRY)
 
 
-def _slots(chain: Chain[Any], tail: int, found: Verification, cause: str) -> None:
-    """Walk a log; a void slot that a later entry has recorded is known, anything else counts against the run."""
-    damage: dict[int, Incidental] = {}
-    recorded: set[int] = set()
+@dataclass(frozen=True)
+class _Wrong:
+    """What is wrong with a slot, and who could write it."""
+
+    damage: Damage
+    by: str
+    unreadable: bool
+
+
+def _slots(chain: Chain[S], tail: int, found: Verification, cause: str) -> Walked[S]:
+    """Walk a log. A void slot that a later entry has recorded is known, and one of another history is reported with
+    that history; any other counts against the run."""
+    wrong: dict[int, _Wrong] = {}
+    recorded: dict[int, bool] = {}
+    was: dict[int, str] = {}
     before = ""
-    for point in chain.walk(tail):
+
+    def each(slot: Slot, point: Point[S]) -> None:
+        nonlocal before
         found.entries += cause != REGISTRY
         for d in point.damage:
-            rotted = d.slot < point.seq
-            by = damage[d.slot].by if d.slot in damage else before
-            means = verdict.rotted_entry() if rotted else verdict.void_entry(False)
-            damage[d.slot] = Incidental(cause, d.text, slot=d.slot, file=chain.log.name(d.slot), by=by, verdict=means)
+            earlier = wrong.get(d.slot)
+            by = earlier.by if earlier else before
+            wrong[d.slot] = _Wrong(d, by, earlier.unreadable if earlier else slot.entry is None)
+        if slot.entry is not None:
+            was[slot.seq - 1] = slot.entry.parent
         recorded.update(_acknowledged(point))
         before = _in_charge(point)
-    for slot, incident in sorted(damage.items()):
-        means = verdict.void_entry(True) if slot in recorded else incident.verdict
-        found.incidents.append(replace(incident, against=slot not in recorded, verdict=means))
+
+    walked = walk(chain, tail, each)
+    elsewhere = {seq for other in walked.others for seq in other.seqs} | {slot.seq for slot in walked.own}
+    for number, one in sorted(wrong.items()):
+        if number not in elsewhere:
+            means = _means(one, recorded.get(number), was.get(number, ""))
+            against, file = number not in recorded, chain.log.name(number)
+            incident = Incidental(cause, one.damage.text, slot=number, file=file, by=one.by, verdict=means)
+            found.incidents.append(replace(incident, against=against))
+    return walked
+
+
+def _means(one: _Wrong, says: bool | None, was: str) -> Verdict:
+    """`says`: whether the entry that passed over the slot is of a format that says so; None if none has."""
+    if one.damage.healed:
+        return verdict.healed()
+    if says is not None:
+        return verdict.passed_over(says)
+    return verdict.rotted_entry(was) if one.damage.rotted else verdict.void_entry(one.unreadable)
+
+
+def _kept(ledger: RunLedger, state: RunState, store: Store, found: Verification) -> None:
+    """Checkpoints that the run keeps though its own history did not commit them: none of them is in use."""
+    intact = intact_by(ledger, store)
+    for one in state.kept:
+        why = ""
+        with speaking(store, f"Step {one.step} could not be read, which proves no damage"):
+            try:
+                checkpoint = checkpoint_of(one, state, store)
+                whole = intact(checkpoint, state)
+            except Damaged as error:
+                whole, why = False, f" ({error})"
+        text = f"step {one.step:,} (epoch {one.epoch}) is kept for `fork`; it {'can' if whole else 'cannot'} be loaded"
+        found.incidents.append(Incidental("kept", f"{text}{why}", one.step, one.epoch))
+
+
+def _histories(
+    ledger: RunLedger, parts: Sequence[Part], store: Store, found: Verification, tell: Callable[[str], None]
+) -> None:
+    """The histories beside the run's own, and which of their checkpoints can still be loaded."""
+    own = parts[0] if parts else None
+    for other in parts[1:]:
+        assert own is not None
+        loading = loadable(ledger, other, own, store, tell)
+        found.incidents.append(story(ledger.names.run, own, other, loading, chosen(own, other)))
+    found.histories = [row(part) for part in parts]
 
 
 def _in_charge(point: Point[Any]) -> str:
@@ -112,8 +192,10 @@ def _history(ledger: RunLedger, state: RunState, found: Verification) -> None:
         found.incidents.append(Incidental("history", str(error), against=True, verdict=verdict.history()))
 
 
-def _acknowledged(point: Point[Any]) -> range:
-    return point.entry.voids if point.entry and point.entry.seq == point.seq else range(0)
+def _acknowledged(point: Point[Any]) -> dict[int, bool]:
+    """Slots that this entry passes over, and whether its format says so."""
+    entry = point.entry
+    return dict.fromkeys(entry.voids, entry.passed is not None) if entry and entry.seq == point.seq else {}
 
 
 def _checkpoints(
@@ -133,6 +215,26 @@ def _checkpoints(
             checked = _loaded(checked, checkpoint, state, store, deep)
         if checked.ok or retained(ledger, checkpoint):
             found.checkpoints.append(checked)
+
+
+def loadable(
+    ledger: RunLedger, other: Part, own: Part, store: Store, tell: Callable[[str], None] = lambda _: None
+) -> list[Checkpoint]:
+    """Checkpoints that another history retains and the run's own does not, whose files are all intact."""
+    held = {(c.key, c.sha256) for c in own.state.retained}
+    intact, found = intact_by(ledger, store), []
+    for checkpoint in other.state.undamaged:
+        if (checkpoint.key, checkpoint.sha256) not in held:
+            tell(f"reading step {checkpoint.step:,} of history {other.name} ({checkpoint.bytes / 1e6:.1f} MB)")
+            if intact(checkpoint, other.state):
+                found.append(checkpoint)
+    return found
+
+
+def intact_by(ledger: RunLedger, store: Store) -> Callable[[Checkpoint, RunState], bool]:
+    """Tells of a checkpoint that a state of the run retains whether every byte of its files is as it was written."""
+    check = _once(_file)
+    return lambda checkpoint, state: _checkpoint(checkpoint, state, store, ledger.names, check).ok
 
 
 def quick_look(ledger: RunLedger, state: RunState, store: Store) -> list[Checked]:
@@ -255,15 +357,43 @@ def judged(state: RunState, checked: list[Checked]) -> list[Checked]:
     return [replace(c, verdict=of(c)) for c in checked]
 
 
-def lost(log: Log, text: str, tail: int, judged: Verdict, cause: str = "ledger") -> list[Incidental]:
-    """Every empty slot below `tail` by its number; else `text`, which the reading said. Raises StorageUnreachable."""
+def lost(
+    chain: Chain[Any], text: str, tail: int, hole: Callable[[str], Verdict], cause: str = "ledger"
+) -> list[Incidental]:
+    """Every empty slot below `tail` by its number; else `text`, which the reading said. Raises StorageUnreachable.
+
+    `hole`: what an empty slot means, by the SHA-256 that its file had.
+    """
+    log = chain.log
     with speaking(log.store):
         slots = log.gaps(tail)
+        beyond = [seq for seq in listed(log.store, log.prefix) if slots and seq > slots[0]]
+        if beyond and len(beyond) <= STRAYS and not any(_is_entry(chain, seq) for seq in beyond):
+            files = ", ".join(log.name(seq) for seq in beyond)
+            text = f"slot {beyond[0]} is taken, but the slots from {slots[0]} on are empty"
+            means = verdict.stray(files, slots[0] - 1)
+            return [Incidental(cause, text, against=True, slot=beyond[0], file=log.name(beyond[0]), verdict=means)]
+        was = {slot: _parent(chain, slot + 1) for slot in slots if slot + 1 in beyond}
     if not slots:
-        return [Incidental(cause, text, against=True, verdict=judged)]
+        means = hole("") if cause == REGISTRY else verdict.beyond(log.prefix.split("/")[2])
+        return [Incidental(cause, text, against=True, verdict=means)]
     what = "slot {} is empty, but later slots are not: an entry has been lost"
     told = {slot: what.format(slot) + (f". {verdict.oldest_lost()}" if slot == 0 else "") for slot in slots}
     return [
-        Incidental(cause, text, against=True, slot=slot, file=log.name(slot), verdict=judged)
+        Incidental(cause, text, against=True, slot=slot, file=log.name(slot), verdict=hole(was.get(slot, "")))
         for slot, text in told.items()
     ]
+
+
+def _is_entry(chain: Chain[Any], seq: int) -> bool:
+    """Whether a slot holds an entry, of whatever version."""
+    try:
+        return chain.reader.slot(seq).entry is not None
+    except NewerFormat:
+        return True
+
+
+def _parent(chain: Chain[Any], seq: int) -> str:
+    """The SHA-256 that the slot before had, as the entry in this one names it; empty if there is none."""
+    entry = chain.reader.slot(seq).entry
+    return entry.parent if entry else ""

@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from relay.checkpoints.packing import Facts
 from relay.checkpoints.restore import Restored
 from relay.log.fields import Certified
+from relay.log.frozen import FIRST_SESSION
 from relay.workload import StepDigest
-
-FIRST_SESSION = "the run's first session"
-SENT_AGAIN = "sent again from a machine that had a copy"
-"""Of a session that began with the state that its rewind had left: nothing was lost, nothing trained again."""
 
 
 @dataclass

@@ -8,17 +8,19 @@ from relay.log.state import Checkpoint, RunState
 from relay.text.advice import command
 
 
-def choose(state: RunState, step: int | None) -> Checkpoint:
-    """The head, or the newest undamaged retained checkpoint of a step. Raises BadData naming the steps there are."""
+def choose(state: RunState, step: int | None, epoch: int | None = None) -> Checkpoint:
+    """The head, or the newest undamaged retained checkpoint of a step, or that of an epoch. Raises BadData naming the
+    steps there are."""
     refuse_deleted(state)
     if state.head is None:
         raise BadData(f"Run {state.run} has no checkpoint yet. Train first: {command('run', state.run)}")
-    if step is None:
+    if step is None and epoch is None:
         return state.head
-    found = [c for c in state.retained if c.step == step and not c.damaged]
+    found = [c for c in state.undamaged if step in (None, c.step) and epoch in (None, c.epoch)]
     if not found:
-        steps = ", ".join(f"{c.step:,}" for c in state.retained if not c.damaged)
-        raise BadData(f"Run {state.run} retains no checkpoint of step {step:,}; it retains {steps}.")
+        steps = ", ".join(f"{c.step:,}" for c in state.undamaged)
+        of = ([f"step {step:,}"] if step is not None else []) + ([f"epoch {epoch}"] if epoch is not None else [])
+        raise BadData(f"Run {state.run} retains no checkpoint of {' and '.join(of)}; it retains {steps}.")
     return found[-1]
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relay.checkpoints.certify import FIRST_SESSION
 from relay.log.fields import Certified
+from relay.log.frozen import FIRST_SESSION, WEIGHTS_ONLY
 from relay.log.state import Checkpoint, Link, RunState
 from relay.text.wording import counted
-
-WEIGHTS_ONLY = "weights-only"
-"""In the place of a project: the run began from somebody's file of weights, which never was a whole state. Then
-`origin.run` is that file's name, as far as it can be one, and `origin.entry` its hash."""
 
 
 def continuing(state: RunState, checkpoint: Checkpoint) -> str:

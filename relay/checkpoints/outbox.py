@@ -26,6 +26,7 @@ from storage.files import sync
 from storage.transfer import file_digest
 
 INCOMING = "incoming"
+ASIDE = "aside"
 OWNER = "owner"
 """File that holds the id of the run whose folder this is."""
 KEPT_UNSENT = 2
@@ -125,6 +126,23 @@ class Outbox:
         for key in self._keys():
             if key[1] < state.epoch and key not in kept:
                 self.remove(key)
+
+    @property
+    def aside(self) -> Outbox:
+        """Checkpoints that the run was continued without, by a person's choice; for `fork`."""
+        return Outbox(self.root / ASIDE)
+
+    def set_aside(self, packed: Packed) -> None:
+        """Move a checkpoint where no session removes it; the newest KEPT_UNSENT stay there. Raises OSError."""
+        aside = self.aside
+        folder = aside.fresh(packed.key)
+        for file in packed.files:
+            link_or_copy(self.folder(packed.key) / file.name, folder / file.name)
+        fsync_folder(folder)
+        aside.seal(packed)
+        self.remove(packed.key)
+        for old in [one.key for one in aside.all()][:-KEPT_UNSENT]:
+            aside.remove(old)
 
     def bytes(self) -> int:
         """Size of everything in the folder; a file of several names counts once."""

@@ -8,7 +8,8 @@ from contextlib import suppress
 from relay.checkpoints.manifest import MAX_BYTES, BadManifest, decode
 from relay.ledger import RunLedger
 from relay.log.canonical import digest
-from relay.log.passed import MAX_KEPT, Kept
+from relay.log.frozen import MAX_KEPT
+from relay.log.passed import Kept
 from relay.log.state import RunState
 from relay.names import MANIFEST, Names
 from relay.text.trouble import speaking
@@ -35,12 +36,15 @@ def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range]
 
 
 def _unknown(ledger: RunLedger, checkpoints: Store, state: RunState) -> list[Stat]:
-    """Manifests beyond the state's step that it does not know."""
+    """Manifests of the newest epoch that the state does not know: no other epoch can have committed in those slots.
+
+    Their step may be below the state's, where one of the slots held a rewind.
+    """
     known = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
     found = []
     for stat in checkpoints.list(ledger.names.checkpoints):
         place = ledger.names.parse_checkpoint(stat.name)
-        if place and place[2] == MANIFEST and place[0] > state.step and place[:2] not in known:
+        if place and place.file == MANIFEST and place.epoch == state.epoch and place[:2] not in known:
             found.append(stat)
     return found
 

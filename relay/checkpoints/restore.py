@@ -159,12 +159,13 @@ def fetch_unheld(
 
 
 def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
-    """Whether the run still retains it, by a fresh reading: readers hold no lock (P8).
+    """Whether the run still retains or keeps it, by a fresh reading: readers hold no lock (P8).
 
     Where the ledger has lost an entry nothing can be retired, so what was retained is.
     """
     try:
-        return any(c.key == checkpoint.key for c in ledger.read().state.retained)
+        state = ledger.read().state
+        return checkpoint.key in {c.key for c in state.retained} | {k.key for k in state.kept}
     except BadData:
         return True
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from relay.checkpoints.manifest import Manifest
-from relay.log.state import MAX_RETAINED, Checkpoint, Retired, RunState
+from relay.log.frozen import MAX_RETAINED
+from relay.log.state import Checkpoint, Retired, RunState
 from relay.names import MANIFEST, Names
 from relay.text.wording import duration
 from storage.base import Stat

@@ -9,7 +9,7 @@ import typer
 from relay.commands import demonstration, settings
 from relay.commands.looking import checks, dashboard, planning, plotting, reports, trackers
 from relay.commands.people import changing, inviting, listing, registering, words
-from relay.commands.runs import clearing, forking, shelf, upkeep
+from relay.commands.runs import clearing, forking, repairing, shelf, upkeep
 from relay.commands.sessions import importing, running
 from relay.commands.weights import evaluating, exporting, preparing, showing
 
@@ -28,6 +28,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "resume": upkeep.resume,
     "verify": checks.verify,
     "doctor": checks.doctor,
+    "repair": repairing.repair,
     "evaluate": evaluating.evaluate,
     "examples": showing.examples,
     "export": exporting.export,

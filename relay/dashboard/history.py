@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from relay.checkpoints.certify import SENT_AGAIN
 from relay.errors import BadData
 from relay.ledger import RunLedger, View
 from relay.log.canonical import dumps
 from relay.log.changes import Commit, Refused, Rewind, parse_change
 from relay.log.entry import Entry
+from relay.log.frozen import SENT_AGAIN
 from relay.log.samples import Row, Samples
 
 HASH = 16

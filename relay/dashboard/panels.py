@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relay.dashboard.sessions import kind_of_end, redone_steps, standing_steps
+from relay.log import frozen
 from relay.log.resting import rest_of
 from relay.log.sessionreport import SessionReport
 from relay.log.state import Incident, Link
@@ -19,18 +20,19 @@ from relay.text.wording import printable
 MOST_ACCOUNTS = 520
 MOST_INCIDENTS = 50
 ADVICE = {
-    "rewind": "Nothing: the steps are trained again. If it happens often, run doctor on the machine that wrote them.",
-    "non-finite": "If it happens again the run halts: fork from an earlier checkpoint with a lower learning rate.",
-    "out-of-memory": "Use a device with more memory, or fork with a smaller batch_size.",
-    "crash": "Look at that session's own log. The same crash twice halts the run.",
-    "recomputed": "Compare the two sessions' devices and versions: one of them computes other bits.",
-    "void-entry": "Ask who else writes to the store: somebody wrote an entry that no session may write.",
-    "resumed": "Nothing: a person cleared the halt.",
-    "archived": "Nothing: a person put the run away; runs unarchive brings it back.",
-    "unarchived": "Nothing: the run may train again.",
+    frozen.REWIND: "Nothing: the steps are trained again. If it happens often, run doctor on the machine that wrote "
+    "them.",
+    frozen.NON_FINITE: "If it happens again the run halts: fork from an earlier checkpoint with a lower learning rate.",
+    frozen.OUT_OF_MEMORY: "Use a device with more memory, or fork with a smaller batch_size.",
+    frozen.CRASH: "Look at that session's own log. The same crash twice halts the run.",
+    frozen.RECOMPUTED: "Compare the two sessions' devices and versions: one of them computes other bits.",
+    frozen.VOID_ENTRY: "Ask who else writes to the store: somebody wrote an entry that no session may write.",
+    frozen.RESUMED: "Nothing: a person cleared the halt.",
+    frozen.ARCHIVED: "Nothing: a person put the run away; runs unarchive brings it back.",
+    frozen.UNARCHIVED: "Nothing: the run may train again.",
     "killed": "Nothing is lost but the steps since its last commit. Shorter sessions or more commits lose less.",
     "fenced": "Another session took over while this one was silent. Check that machine's network.",
-    "tracker": "Nothing is lost: the next session or track brings that tracker up to date from the ledger.",
+    frozen.TRACKER: "Nothing is lost: the next session or track brings that tracker up to date from the ledger.",
     "failed": "Read that session's report: it says what failed and what to do.",
 }
 

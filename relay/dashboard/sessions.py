@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from relay.checkpoints.certify import FIRST_SESSION, SENT_AGAIN
 from relay.dashboard.history import Committed
-from relay.log.changes import GONE
+from relay.log.frozen import FENCED, FIRST_SESSION, GONE, NOT_SENT, OPEN, SENT_AGAIN, SIGNALED, TARGET_REACHED
 from relay.log.sessionreport import SessionReport, per_hour
 from relay.log.state import Link
 from relay.planning.history import DIED
@@ -16,22 +15,21 @@ from relay.runs.sessionstable import totals
 from relay.text.wording import printable
 
 MOST_SESSIONS = 500
-BROKEN_OFF = ("terminated", "interrupted")
 
 
 def kind_of_end(link: Link) -> str:
     """open, reached, planned, stopped, killed, fenced or failed: one colour each."""
-    if link.end == "open":
+    if link.end == OPEN:
         return "open"
-    if link.end == "target reached":
+    if link.end == TARGET_REACHED:
         return "reached"
     if link.end in GONE:
         return "killed"
-    if link.end == "fenced":
+    if link.end == FENCED:
         return "fenced"
-    if link.end in DIED or link.end.endswith("last upload did not fit"):
+    if link.end in DIED or link.end.endswith(NOT_SENT):
         return "failed"
-    return "stopped" if link.end.startswith(BROKEN_OFF) else "planned"
+    return "stopped" if link.end.startswith(SIGNALED) else "planned"
 
 
 def standing_steps(links: Sequence[Link]) -> dict[int, int]:

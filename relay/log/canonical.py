@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-MAX_DEPTH = 32
-MAX_DIGITS = 20
+from relay.log.frozen import MAX_DEPTH, MAX_DIGITS
+
 ZEROS = "0" * 64
 """The digest of nothing: the parent of a log's first entry."""
 

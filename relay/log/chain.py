@@ -13,7 +13,8 @@ from relay.clock import Runtime
 from relay.errors import BadData, StorageUnreachable, UploadFailed
 from relay.log.canonical import digest
 from relay.log.changes import By, Refused
-from relay.log.entry import PASSING, Entry, NotAnEntry, encode
+from relay.log.entry import Entry, NotAnEntry, encode
+from relay.log.frozen import PASSING
 from relay.log.mark import Judged, Mark, NoMark, RolledBack
 from relay.log.passed import Passed
 from relay.log.passing import Prover
@@ -159,6 +160,25 @@ class Chain(Generic[S]):
             else:
                 raise StorageUnreachable(f"{self.store.address}: {REBASES} others wrote first. Run again later.")
         view = self._remember(point)
+        assert view is not None
+        return view
+
+    def append_at(self, point: Point[S], kind: str, change: Change, by: By, passed: Passed | None) -> View[S]:
+        """Land one change after `point`, whose entry the caller chose to build on, or not at all.
+
+        Nothing is rebuilt on a later entry: a person chose among what was there. It is written in format 5 in any case,
+        so that it is judged from its own base. Raises Refused (65) if another entry
+        took the slot or the rules say no, Unsettled (74), StorageUnreachable (69: nothing was written).
+        """
+        intent = self.intent()
+        with speaking(self.store):
+            entry = self._compose(point, kind, change, by, intent.nonce, passed)
+            entry = entry.model_copy(update={"format": PASSING})
+            landed = self._attempt(point, entry, intent, lambda: False)
+        if not intent.landed:
+            raise Refused(f"{self.store.address}: slot {entry.seq} was written by another session first.")
+        self._judged, self._known = True, landed
+        view = self._remember(landed)
         assert view is not None
         return view
 

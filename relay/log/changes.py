@@ -26,8 +26,10 @@ from relay.log.fields import (
     Text,
     Time,
 )
+from relay.log.frozen import ADDED, MAX_INCIDENTS, MAX_KEPT
+from relay.log.passed import Kept
 from relay.log.samples import Samples
-from relay.log.state import MAX_INCIDENTS, Checkpoint, Failure, History, Holder, Incident, Named, Origin, RunState
+from relay.log.state import Checkpoint, Failure, History, Holder, Incident, Named, Origin, RunState
 
 Key = tuple[Step, Epoch]
 """(step, epoch) of a checkpoint."""
@@ -52,11 +54,6 @@ class Genesis(Strict):
     head: Checkpoint | None = None
 
 
-DEAD, SILENT, LATE = "process on the same machine is gone", "no sign of life", "past its latest end"
-GONE = frozenset({DEAD, SILENT, LATE})
-"""How a session that never released was found to be gone, and so how its link ends."""
-
-
 class TookOver(Strict):
     """How the predecessor that never released was found to be gone (P5), and what it had given (P12)."""
 
@@ -69,7 +66,7 @@ class TookOver(Strict):
 class Lease(Named):
     """The entry's session, for the entry's account, becomes holder of the entry's epoch (the state's plus one)."""
 
-    added = ("beat", "gpu")
+    added = ADDED["Lease"]
 
     ttl_s: Annotated[float, Field(gt=0, le=86400)] = 180.0
     latest_end: Time | None = None
@@ -85,7 +82,7 @@ class Lease(Named):
 class Commit(Sparing):
     """A verified checkpoint becomes the head (P6)."""
 
-    added = ("samples",)
+    added = ADDED["Commit"]
 
     checkpoint: Checkpoint
     certified: Certified | None = None
@@ -153,6 +150,33 @@ class Delete(Strict):
     """A run archived for long enough retains nothing any more; nothing follows this entry."""
 
 
+class Other(Strict):
+    """The newest entry of a history that the run goes on without, as it was seen; or of one that is gone."""
+
+    seq: Step
+    digest: Digest
+    """Of its raw bytes."""
+    step: Step
+    epoch: Epoch
+
+
+class Choose(Strict):
+    """A person decides which history the run goes on from: the one that ends in this entry's base.
+
+    Written where a ledger holds several histories, or less than a machine has seen in it.
+    """
+
+    epoch: Epoch
+    """The highest that any of them, or any stored file, is known to have used: none comes again."""
+    others: Annotated[tuple[Other, ...], Field(max_length=64)] = ()
+    """The histories that the run goes on without."""
+    kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
+    """Their checkpoints, for `fork`."""
+    took_over: TookOver | None = None
+    """Set where the chosen history ends in a lease that was never released."""
+    why: Text = ""
+
+
 @dataclass(frozen=True)
 class By:
     """Who makes an entry, and when by the store's clock."""
@@ -163,7 +187,7 @@ class By:
     at: float
 
 
-Change = Genesis | Lease | Commit | Retire | Rewind | Release | Noted | Resume | Archive | Unarchive | Delete
+Change = Genesis | Lease | Commit | Retire | Rewind | Release | Noted | Resume | Archive | Unarchive | Delete | Choose
 
 KINDS: Mapping[str, type[Change]] = {
     "genesis": Genesis,
@@ -177,6 +201,7 @@ KINDS: Mapping[str, type[Change]] = {
     "archive": Archive,
     "unarchive": Unarchive,
     "delete": Delete,
+    "choose": Choose,
 }
 
 

@@ -10,17 +10,12 @@ from pydantic import Field, ValidationError
 from relay.errors import BadConfig
 from relay.log.canonical import ZEROS, NotCanonical, digest, dumps, loads
 from relay.log.fields import Digest, Epoch, Id, Name, Sparing, Step, Time
-from relay.log.passed import MAX_DIGESTS, Passed
+from relay.log.frozen import ADDED, MAX_DIGESTS, MAX_ENTRY_BYTES, PASSING, USUAL
+from relay.log.passed import Passed
 from storage.packages import UPGRADE
 
-USUAL, SHARING, PASSING = 3, 4, 5
-"""The format that is written where nothing needs a newer one, and the two newer ones. Each allows fields that a client
-of the one before would take for damage: 2 a heartbeat's Ref and GPUs, 3 a commit's samples, 4 (written only while a
-retained checkpoint shares files) a checkpoint's base, 5 (written only by an entry that passes over slots, while the
-state keeps a checkpoint that such an entry passed over, and while a retained one is in a folder with a token) these."""
 FORMAT = PASSING
 """The newest format; all older ones are read as well."""
-MAX_BYTES = 256_000
 Kind = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")]
 
 
@@ -35,7 +30,7 @@ class NotAnEntry(ValueError):
 class Entry(Sparing):
     """The body of one slot (P4)."""
 
-    added: ClassVar[tuple[str, ...]] = ("passed",)
+    added: ClassVar[tuple[str, ...]] = ADDED["Entry"]
 
     format: Annotated[int, Field(ge=1, le=FORMAT)] = USUAL
     seq: Step
@@ -76,10 +71,10 @@ class Entry(Sparing):
 
 
 def encode(entry: Entry) -> bytes:
-    """Canonical bytes of an entry. Raises NotAnEntry if they are more than MAX_BYTES."""
+    """Canonical bytes of an entry. Raises NotAnEntry if they are more than MAX_ENTRY_BYTES."""
     data = _wrapped(dumps(entry.model_dump(mode="json")))
-    if len(data) > MAX_BYTES:
-        raise NotAnEntry(f"an entry of {len(data)} bytes; at most {MAX_BYTES} are allowed")
+    if len(data) > MAX_ENTRY_BYTES:
+        raise NotAnEntry(f"an entry of {len(data)} bytes; at most {MAX_ENTRY_BYTES} are allowed")
     return data
 
 
@@ -108,7 +103,7 @@ def _wrapped(body: bytes) -> bytes:
 def _checked_body(data: bytes) -> tuple[dict[str, Any], bytes]:
     """The body and its canonical bytes."""
     try:
-        whole = loads(data, MAX_BYTES)
+        whole = loads(data, MAX_ENTRY_BYTES)
         if not isinstance(whole, dict) or set(whole) != {"body", "sha256"} or not isinstance(whole["body"], dict):
             raise NotAnEntry("it is not a body and its SHA-256")
         written = dumps(whole["body"])

@@ -14,10 +14,7 @@ from pydantic import (
     model_serializer,
 )
 
-from relay.text.wording import clean, escaped
-
-MAX_GPUS = 8
-"""Kinds of GPU that a run tells apart in its accounts' usage; a link names its own whatever it is."""
+from relay.log.frozen import EMPTY, LINE, MAX_GPUS, TEXT, clean, escaped
 
 
 def cut(limit: int) -> Callable[[Any], Any]:
@@ -32,8 +29,8 @@ Step = Annotated[int, Field(ge=0, lt=2**53)]
 Epoch = Annotated[int, Field(ge=0, lt=2**53)]
 Time = Annotated[float, Field(ge=0, lt=1e11)]
 """Unix seconds by the store's clock."""
-Text = Annotated[str, BeforeValidator(cut(500))]
-Line = Annotated[str, BeforeValidator(cut(100))]
+Text = Annotated[str, BeforeValidator(cut(TEXT))]
+Line = Annotated[str, BeforeValidator(cut(LINE))]
 """Text and Line are for people: control characters go, and what is too long as JSON is cut."""
 Exact = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{0,200}$")]
 """A name, a Ref, a path in ASCII: never changed, refused if too long."""
@@ -61,7 +58,4 @@ class Sparing(Strict):
 
     @model_serializer(mode="wrap")
     def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in said(self).items() if key not in self.added or value not in _EMPTY}
-
-
-_EMPTY: tuple[Any, ...] = (None, (), [], {})
+        return {key: value for key, value in said(self).items() if key not in self.added or value not in EMPTY}

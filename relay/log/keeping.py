@@ -7,11 +7,16 @@ from typing import cast
 
 from relay.log import usage
 from relay.log.changes import By, Commit, Key, Refused, Retire, Rewind, held, with_incident
-from relay.log.state import MAX_RETAINED, MAX_RETIRED, MAX_SHARING, Checkpoint, Retired, RunState
+from relay.log.frozen import (
+    KEPT_CHECKPOINTS,
+    MAX_RETAINED,
+    MAX_RETIRED,
+    MAX_SHARING,
+    REWIND,
+    SAMPLES_LATE_S,
+)
+from relay.log.state import Checkpoint, Retired, RunState
 from relay.names import Names
-
-KEPT_CHECKPOINTS = 2
-"""The newest undamaged checkpoints that may never be retired (P8)."""
 
 
 def commit(state: RunState, change: Commit, by: By) -> RunState:
@@ -52,7 +57,7 @@ def _check_samples(state: RunState, change: Commit) -> None:
         return
     if told.steps[0] <= state.step or told.steps[-1] > change.checkpoint.step:
         raise Refused(f"commit: samples of steps outside {state.step + 1} to {change.checkpoint.step}")
-    if told.seconds[-1] > change.seconds + 1:
+    if told.seconds[-1] > change.seconds + SAMPLES_LATE_S:
         raise Refused("commit: samples of a time after it")
 
 
@@ -103,7 +108,7 @@ def rewind(state: RunState, change: Rewind, by: By) -> RunState:
             "links": (*state.links[:-1], link),
         }
     )
-    return with_incident(state, by, "rewind", change.evidence)
+    return with_incident(state, by, REWIND, change.evidence)
 
 
 def check_place(names: Names, checkpoint: Checkpoint, epoch: int) -> None:

@@ -89,3 +89,8 @@ class FileMark:
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self._path, dumps(judged.checked().model_dump(mode="json")))
+
+
+def mark_of(home: Path, run_id: str) -> FileMark:
+    """That of a run, whose folder under `sync/` is `home`."""
+    return FileMark(home / f"judged.{run_id[:8]}.json")

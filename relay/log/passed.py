@@ -7,17 +7,13 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from relay.log.fields import Digest, Epoch, Exact, Sparing, Step
-
-MAX_DIGESTS = 32
-"""Slots passed over whose digests an entry names: the newest of them."""
-MAX_KEPT = 16
-"""Checkpoints that a run keeps beside its retained ones: the newest of them."""
+from relay.log.frozen import ADDED, MAX_DIGESTS, MAX_KEPT
 
 
 class Kept(Sparing):
     """A checkpoint that an entry which was passed over may have committed. Clean-up leaves it; `fork` can take it."""
 
-    added: ClassVar[tuple[str, ...]] = ("base",)
+    added: ClassVar[tuple[str, ...]] = ADDED["Kept"]
 
     slot: Step
     """The newest slot passed over by the entry that keeps it."""
@@ -46,7 +42,7 @@ class Kept(Sparing):
 class Passed(Sparing):
     """Part of every entry whose base lies before the slot just before it (format 5)."""
 
-    added: ClassVar[tuple[str, ...]] = ("kept", "hinted")
+    added: ClassVar[tuple[str, ...]] = ADDED["Passed"]
 
     digests: Annotated[tuple[Digest, ...], Field(min_length=1, max_length=MAX_DIGESTS)]
     """SHA-256 of the bytes that were read in the newest slots passed over, oldest first."""

@@ -13,7 +13,8 @@ from typing import Any, Generic
 from relay.errors import BadData, StorageUnreachable
 from relay.log.canonical import digest
 from relay.log.entry import encode
-from relay.log.passed import MAX_DIGESTS, Kept, Passed
+from relay.log.frozen import MAX_DIGESTS
+from relay.log.passed import Kept, Passed
 from relay.log.reader import Machine, Point, Reader, S
 from storage.base import Missing
 from storage.log import Log

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 from relay.errors import BadData
 from relay.log.canonical import ZEROS, digest, dumps
 from relay.log.changes import By, Refused
-from relay.log.entry import MAX_BYTES, USUAL, Entry, NotAnEntry, decode
+from relay.log.entry import Entry, NotAnEntry, decode
+from relay.log.frozen import MAX_ENTRY_BYTES, PASSING, USUAL, clean
 from relay.log.passed import Passed
-from relay.text.wording import clean
 from storage.base import Missing
 from storage.log import Log
 
@@ -29,7 +29,7 @@ LISTED = 64
 """From this many slots on, a listing tells which are too small or too large for an entry, so that they are not read."""
 SMALLEST = 256
 """Bytes that every entry has: its digests and ids alone are more."""
-LARGEST = MAX_BYTES + 65_536
+LARGEST = MAX_ENTRY_BYTES + 65_536
 """What a store may need to keep beside an entry in its slot is counted in."""
 NO_ENTRY = "its size is that of no entry"
 CANDIDATES = 4
@@ -163,7 +163,7 @@ class Reader(Generic[S]):
             return self._void(point, slot, slot.why)
         try:
             damage: Iterable[Damage]
-            if slot.entry.passed is not None:
+            if slot.entry.passed is not None or self._chose(point, slot.entry):
                 state, damage = self._passing(point, slot.entry)
             else:
                 rotted = self._rotted(point, slot.entry)
@@ -223,6 +223,12 @@ class Reader(Generic[S]):
         if entry.base < point.base or entry.base not in rotted:
             raise Refused(f"it builds on slot {entry.base}, but the last valid entry before it is in slot {point.base}")
         return rotted
+
+    def _chose(self, point: Point[S], entry: Entry) -> bool:
+        """Whether an entry builds on the slot just before it although that is void here: a person chose the history
+        that ends there. From format 5 on an entry is judged from its own base."""
+        before = entry.base == entry.seq - 1 and entry.parent == point.digest
+        return entry.format >= PASSING and before and entry.base > point.base
 
     def _passing(self, point: Point[S], entry: Entry) -> tuple[S, list[Damage]]:
         """The state after an entry that passes over slots, judged from its own base whatever these slots hold now.

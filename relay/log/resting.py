@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from relay.errors import BadData, PolicyRefused
+from relay.log.frozen import WAIT_S
 from relay.log.state import RunState
 from relay.text.advice import command
 from relay.text.zones import local
-
-WAIT_S = 86_400.0
-"""Store time between `archive` and `delete`: for the others to see it, and for whoever reads to end."""
 
 
 def stopped(state: RunState) -> tuple[str, str] | None:

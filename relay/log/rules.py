@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relay.log import keeping, usage
+from relay.log import choosing, frozen, keeping, usage
 from relay.log.changes import (
     Archive,
     By,
+    Choose,
     Delete,
     Genesis,
     Lease,
@@ -25,24 +26,11 @@ from relay.log.changes import (
     parse_change,
     with_incident,
 )
-from relay.log.passed import MAX_KEPT, Kept, Passed
+from relay.log.frozen import MAX_ACCOUNTS, MAX_FAILURES, MAX_KEPT, MAX_LINKS
+from relay.log.passed import Kept, Passed
 from relay.log.resting import deletable_at
-from relay.log.state import (
-    MAX_ACCOUNTS,
-    MAX_FAILURES,
-    MAX_LINKS,
-    Failure,
-    History,
-    Holder,
-    Link,
-    RunState,
-)
+from relay.log.state import Failure, History, Holder, Link, RunState
 from relay.names import Names
-
-ADVICE = {
-    "non-finite": "Lower the learning rate or change the seed, and fork from an earlier checkpoint.",
-    "out-of-memory": "Use a device with more memory, or fork with a smaller batch_size.",
-}
 
 PINNED = ("project", "run", "run_id", "ledger_store", "checkpoint_store", "config_hash", "created", "origin")
 """What the genesis says of a run and no later entry changes."""
@@ -223,18 +211,13 @@ def _failed(state: RunState, failure: Failure) -> RunState:
     """P10: exact resume makes failures exact too, so the second equal one will not be the last."""
     if not any(_same(failure, earlier) for earlier in state.failures):
         return state.model_copy(update={"failures": (*state.failures, failure)[-MAX_FAILURES:]})
-    advice = ADVICE.get(failure.cause, "Change what fails: the code, the device or the configuration (a fork).")
-    text = (
-        f"The same failure ({failure.cause} at step {failure.step}) happened twice without a commit between. {advice} "
-        f"Or try again as it is: resume --anyway."
-    )
-    return state.model_copy(update={"halted": text})
+    return state.model_copy(update={"halted": frozen.halted(failure.cause, failure.step)})
 
 
 def _same(one: Failure, other: Failure) -> bool:
     """Two failures since one commit. A NaN is seen at the next snapshot, wherever that happens to be, so its step
     says nothing."""
-    if one.cause == other.cause == "non-finite":
+    if one.cause == other.cause == frozen.NON_FINITE:
         other = other.model_copy(update={"step": one.step})
     return one == other
 
@@ -243,14 +226,14 @@ def _resume(state: RunState, change: Resume, by: By) -> RunState:
     if state.halted is None:
         raise Refused("resume: the run is not halted")
     cleared = state.model_copy(update={"halted": None, "failures": ()})
-    return with_incident(cleared, by, "resumed", change.why)
+    return with_incident(cleared, by, frozen.RESUMED, change.why)
 
 
 def _check_rest(state: RunState, kind: str) -> None:
     """While a run rests nothing changes it but what ends that; a deleted one is changed by nothing."""
     if state.deleted is not None:
         raise Refused(f"{kind}: the run was deleted")
-    if state.archived is not None and kind not in ("unarchive", "delete"):
+    if state.archived is not None and kind not in ("unarchive", "delete", "choose"):
         raise Refused(f"{kind}: the run is archived")
 
 
@@ -258,14 +241,15 @@ def _archive(state: RunState, change: Archive, by: By) -> RunState:
     if by.epoch != state.epoch:
         raise Refused(f"archive: epoch {by.epoch} is not the run's epoch {state.epoch}")
     ended = _buried(state, change.took_over, by, "archive")
-    noted = with_incident(ended, by, "archived", change.why or "Archived by hand.")
+    noted = with_incident(ended, by, frozen.ARCHIVED, change.why or frozen.ARCHIVED_BY_HAND)
     return noted.model_copy(update={"archived": by.at})
 
 
 def _unarchive(state: RunState, change: Unarchive, by: By) -> RunState:
     if state.archived is None:
         raise Refused("unarchive: the run is not archived")
-    return with_incident(state, by, "unarchived", "May train again.").model_copy(update={"archived": None})
+    noted = with_incident(state, by, frozen.UNARCHIVED, frozen.MAY_TRAIN_AGAIN)
+    return noted.model_copy(update={"archived": None})
 
 
 def _delete(state: RunState, change: Delete, by: By) -> RunState:
@@ -277,29 +261,27 @@ def _delete(state: RunState, change: Delete, by: By) -> RunState:
     return state.model_copy(update={**nothing, "deleted": by.at})
 
 
+def _choose(state: RunState, change: Choose, by: By) -> RunState:
+    return choosing.choose(_buried(state, change.took_over, by, "choose"), change, by)
+
+
 def _noted_voids(state: RunState, by: By, voids: Sequence[int]) -> RunState:
-    if not voids:
-        return state
-    text = f"The entry in slot {voids[0]} was void and changed nothing."
-    if len(voids) > 1:
-        text = f"The entries in slots {voids[0]} to {voids[-1]} were void and changed nothing."
-    return with_incident(state, by, "void-entry", text)
+    return with_incident(state, by, frozen.VOID_ENTRY, frozen.void(voids)) if voids else state
 
 
 def _noted_passing(state: RunState, by: By, voids: Sequence[int], passed: Passed) -> RunState:
     """Slots that could not be read as entries, and the checkpoints they may have named: kept, and shown (P4, P7)."""
-    slots = f"slot {voids[0]}" if len(voids) == 1 else f"slots {voids[0]}-{voids[-1]}"
-    state = with_incident(state, by, "passed-over", f"{slots}, sha256 {passed.digests[-1][:16]}")
+    state = with_incident(state, by, frozen.PASSED_OVER, frozen.passed_over(voids, passed.digests[-1]))
     for one in passed.kept:
         _check_kept(state, one, voids)
-        text = f"step {one.step} of epoch {one.epoch}, passed over in {slots}, is kept"
-        state = with_incident(state, by, "step-back", text)
-    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": voids[-1]})
+        state = with_incident(state, by, frozen.STEP_BACK, frozen.step_back(one.step, one.epoch, voids))
+    begun = max(voids[-1], state.next_epoch - 1 + len(voids))  # the second where a person's choice raised the epoch
+    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": begun})
 
 
 def _check_kept(state: RunState, kept: Kept, voids: Sequence[int]) -> None:
-    """Only what those slots can have committed is kept: of this run, of an epoch that began, beyond its step."""
-    if kept.slot != voids[-1] or kept.step <= state.step or kept.epoch > state.epoch:
+    """Only what those slots can have committed is kept: of this run, and of its newest epoch."""
+    if kept.slot != voids[-1] or kept.epoch != state.epoch:
         raise Refused(f"passed over: step {kept.step} of epoch {kept.epoch} cannot have been committed there")
     if not Names(state.project, state.run).is_manifest(kept.manifest, *kept.key):
         raise Refused(f"passed over: {kept.manifest!r} is no manifest of step {kept.step} of epoch {kept.epoch}")
@@ -316,4 +298,5 @@ _RULES: Mapping[str, Callable[[RunState, Any, By], RunState]] = {
     "archive": _archive,
     "unarchive": _unarchive,
     "delete": _delete,
+    "choose": _choose,
 }

@@ -11,10 +11,8 @@ from typing import Annotated, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from relay.log.fields import MetricName, Step, Strict
+from relay.log.frozen import MAX_COLUMNS, MAX_METRICS, MAX_NAME, MAX_ROWS
 
-MAX_ROWS = 32
-"""In one entry."""
-MAX_COLUMNS, MAX_METRICS, MAX_NAME = 12, 32, 64
 GATHERED = 8 * MAX_ROWS
 """Rows that wait for their commit; a whole day without one is thinned to this."""
 DIGITS = 5

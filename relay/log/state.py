@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from relay.log.fields import (
-    MAX_GPUS,
     Certified,
     Digest,
     Epoch,
@@ -26,26 +25,15 @@ from relay.log.fields import (
     Time,
     Whole,
 )
-from relay.log.passed import MAX_KEPT, Kept
+from relay.log.frozen import ADDED, MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, MAX_KEPT, OPEN
+from relay.log.passed import Kept
 from relay.names import MANIFEST, folder_name
-
-MAX_LINKS = 100
-"""At this many links the next lease must move the oldest half to a history object."""
-MAX_INCIDENTS, MAX_FAILURES = 20, 8
-MAX_RETAINED, MAX_SHARING = 48, 45
-"""The second where any of them shares files: more of these would not fit into an entry."""
-MAX_RETIRED = 200
-MAX_ACCOUNTS = 520
-MAX_INTERVALS = 1500
-"""Over all accounts of a run; beyond it the busiest account's oldest two become one of the same total length."""
-MAX_FURTHER = 120
-"""Kinds beyond each account's first, over all accounts; sessions beyond are counted, and not told by kind."""
 
 
 class Named(Sparing):
     """What may name a heartbeat by its Ref; it says nothing of that on stores where its name will do."""
 
-    added: ClassVar[tuple[str, ...]] = ("beat",)
+    added: ClassVar[tuple[str, ...]] = ADDED["Named"]
 
     beat: Exact | None = None
     """The Ref under which the session's heartbeats lie, where names do not find objects."""
@@ -62,7 +50,7 @@ class NextDigest(Strict):
 class Checkpoint(Sparing):
     """A committed checkpoint as the ledger names it; its files are listed in the manifest."""
 
-    added: ClassVar[tuple[str, ...]] = ("base",)
+    added: ClassVar[tuple[str, ...]] = ADDED["Checkpoint"]
 
     step: Step
     epoch: Epoch
@@ -125,7 +113,7 @@ class Holder(Named):
 class Link(Sparing):
     """One session of the chain."""
 
-    added: ClassVar[tuple[str, ...]] = ("gpu",)
+    added: ClassVar[tuple[str, ...]] = ADDED["Link"]
 
     epoch: Epoch
     account: Name
@@ -138,7 +126,7 @@ class Link(Sparing):
     seconds: Seconds = 0.0
     """Since the lease, as far as told by its newest commit, its release or its successor."""
     ended: Time | None = None
-    end: Line = "open"
+    end: Line = OPEN
     gpu: Gpu | None = None
     """What it trained on; None: not told, as by every session of the first version."""
 
@@ -146,7 +134,7 @@ class Link(Sparing):
 class Usage(Sparing):
     """What one account has given to this run. Intervals are [start, end] unix seconds of the last 15 days."""
 
-    added: ClassVar[tuple[str, ...]] = ("by_gpu",)
+    added: ClassVar[tuple[str, ...]] = ADDED["Usage"]
 
     sessions: int = 0
     steps: int = 0
@@ -211,7 +199,7 @@ class History(Strict):
 class RunState(Sparing):
     """All that a newcomer must know of a run."""
 
-    added: ClassVar[tuple[str, ...]] = ("gpus", "archived", "deleted", "kept", "skipped")
+    added: ClassVar[tuple[str, ...]] = ADDED["RunState"]
 
     format: Literal[1] = 1
     project: Name
@@ -255,8 +243,8 @@ class RunState(Sparing):
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Checkpoints that entries which were passed over may have committed, oldest first."""
     skipped: Annotated[int | None, Field(gt=0, lt=2**53)] = None
-    """The newest slot passed over since the last lease. No epoch is larger than the number of the slot that began it,
-    so an epoch beyond this slot's number is new."""
+    """The highest epoch that slots passed over since the last lease can have begun: mostly the number of the newest of
+    them, for no epoch is larger than the number of the slot that began it, unless a person's choice raised it."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

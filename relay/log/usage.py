@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from relay.log.fields import MAX_GPUS
-from relay.log.state import MAX_FURTHER, MAX_INTERVALS, RunState, Usage
+from relay.log.frozen import INTERVALS_OF_TWO_KINDS, KEPT_S, MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, WHOLE
+from relay.log.state import RunState, Usage
 
-KEPT_S = 15 * 86400
-"""How long a session's interval is kept; lifetime totals stay for ever."""
 MOST_S = 1e11
 """More seconds than any account has given; a state that a stranger forged may claim more than a sum can hold."""
-WHOLE = 2**53 - 1
-"""The largest whole number in a state."""
 
 Table = Mapping[str, Usage]
 Interval = tuple[float, float]
@@ -142,7 +138,7 @@ def _bounded(usage: dict[str, Usage]) -> dict[str, Usage]:
 
     Two kinds of GPU take the room of three intervals.
     """
-    room = MAX_INTERVALS - sum(len(one.by_gpu) for one in usage.values()) * 3 // 2
+    room = MAX_INTERVALS - sum(len(one.by_gpu) for one in usage.values()) * INTERVALS_OF_TWO_KINDS // 2
     while sum(len(one.intervals) for one in usage.values()) > room:
         account = max(usage, key=lambda name: (len(usage[name].intervals), name))
         if len(usage[account].intervals) < 2:  # more accounts than the rules let in: a stranger's state

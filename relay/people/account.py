@@ -11,12 +11,12 @@ from relay.errors import BadConfig
 from relay.log.canonical import NotCanonical, digest, dumps, loads
 from relay.log.entry import NewerFormat, is_newer
 from relay.log.fields import Name, Sparing, Strict, Time
+from relay.log.frozen import clean
 from relay.names import REGISTRY, check_name
 from relay.people.availability import parse as parse_windows
 from relay.people.claims import Claim
 from relay.people.owners import folded
 from relay.people.reset import Reset, parse_reset
-from relay.text.wording import clean
 from relay.text.zones import is_zone, zone
 from storage.packages import UPGRADE
 

@@ -11,8 +11,6 @@ from pydantic import Field
 from relay.people.owners import folded
 
 Claim = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-MAX_CLAIMS = 8
-"""An account that was described in more ways than this is not edited any further."""
 
 
 def claim_of(store: str, provider: str, owner: str) -> Claim:

@@ -6,23 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from relay.log.changes import GONE
+from relay.log import frozen
 from relay.log.state import Link
 from relay.machine.gpus import same_gpu
 from relay.planning.team import DAY_S, Speeds
 
-DIED = GONE | frozenset(
-    {
-        "crashed",
-        "failed",
-        "bad data",
-        "storage unreachable",
-        "last upload failed",
-        "fenced",
-    }
-)
-"""Ends of links that cost work (relay/log/changes.py, relay/sessions/ends.py)."""
-NO_SESSIONS = frozenset({"pushed", "nothing left to push", "account trains another run", "open"})
+DIED = frozen.GONE | {
+    frozen.CRASHED,
+    frozen.FAILED,
+    frozen.BAD_DATA,
+    frozen.UNREACHABLE,
+    frozen.UPLOAD_FAILED,
+    frozen.FENCED,
+}
+"""Ends of links that cost work."""
+NO_SESSIONS = frozenset({frozen.PUSHED, frozen.NOTHING_TO_PUSH, frozen.TRAINS_ANOTHER, frozen.OPEN})
 """Ends of links that trained nothing by design, or have not ended."""
 TINY_S = 0.001
 LEAST_S = 60.0
@@ -90,12 +88,12 @@ def _measures(link: Link) -> bool:
 
 def _under_way(links: Sequence[Link], now: float) -> Link | None:
     last = links[-1] if links else None
-    told = last and last.end == "open" and last.started <= now and last.seconds >= TINY_S and _measures(last)
+    told = last and last.end == frozen.OPEN and last.started <= now and last.seconds >= TINY_S and _measures(last)
     return last if told else None
 
 
 def _died(link: Link) -> bool:
-    return link.end in DIED or link.end.endswith("last upload did not fit")
+    return link.end in DIED or link.end.endswith(frozen.NOT_SENT)
 
 
 def _rates(links: Iterable[Link]) -> tuple[float, ...]:

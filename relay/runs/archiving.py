@@ -10,7 +10,8 @@ from relay.clock import Runtime
 from relay.errors import PolicyRefused
 from relay.ledger import RunLedger, View
 from relay.log.changes import Archive, Delete, Unarchive
-from relay.log.resting import WAIT_S, deletable_at, refuse_deleted
+from relay.log.frozen import WAIT_S
+from relay.log.resting import deletable_at, refuse_deleted
 from relay.log.state import RunState
 from relay.machine.samehost import HostLocks
 from relay.names import Names

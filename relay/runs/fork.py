@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.checkpoints.committer import Told
+from relay.checkpoints.kept import checkpoint_of
 from relay.checkpoints.outbox import Outbox
 from relay.checkpoints.packed import LocalFile, Packed
 from relay.checkpoints.packing import put_manifest
-from relay.checkpoints.restore import as_packed, fetch_unheld
+from relay.checkpoints.restore import Damaged, as_packed, fetch_unheld
 from relay.display.transfers import Show, silent
 from relay.errors import BadConfig, BadData
 from relay.kind import Refit
@@ -19,9 +20,10 @@ from relay.ledger import RunLedger, View
 from relay.log.canonical import digest, dumps
 from relay.log.changes import Key
 from relay.log.entry import encode
+from relay.log.passed import Kept
 from relay.log.state import Checkpoint, Origin, RunState
 from relay.names import TOKEN, Names
-from relay.text.trouble import speaking
+from relay.text.trouble import LOOK, speaking
 from relay.workload import Saved, StepDigest
 from storage.base import Exists, Store, TooLong
 from storage.transfer import file_digest, upload
@@ -72,6 +74,21 @@ def copy_checkpoint(ledger: RunLedger, parent: View, key: Key, branch: Branch) -
         outbox.remove(key)
 
 
+def copy_kept(ledger: RunLedger, parent: View, kept: Kept, branch: Branch) -> tuple[Checkpoint, Origin]:
+    """`copy_checkpoint` for one that the run keeps though its own history did not commit it."""
+    state = parent.state
+    with speaking(branch.store, f"Step {kept.step:,} of run {state.run} could not be read"):
+        try:
+            found = [
+                checkpoint_of(one, state, branch.store) for one in state.kept if one == kept or one.key == kept.base
+            ]
+        except Damaged as evidence:
+            raise BadData(f"Step {kept.step:,} of run {state.run} is damaged: {evidence}. {LOOK}") from evidence
+    retained = (*found, *state.retained)
+    view = replace(parent, state=state.model_copy(update={"retained": retained}))
+    return copy_checkpoint(ledger, view, kept.key, branch)
+
+
 def copy_unsent(parent: View, packed: Packed, outbox: Outbox, branch: Branch) -> tuple[Checkpoint, Origin]:
     """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
 
@@ -109,12 +126,14 @@ def first_of(branch: Branch, saved: Saved, folder: Path, config_hash: str, finge
     )
 
 
-def only_here(outbox: Outbox, state: RunState) -> list[Packed]:
-    """Intact checkpoints of the run on this machine that the run does not hold (any more), oldest first."""
-    held = {c.key for c in state.retained} | {r.key for r in state.retired}
+def only_here(outbox: Outbox, state: RunState) -> list[tuple[Outbox, Packed]]:
+    """Intact checkpoints of the run on this machine that the run does not hold (any more), and where each lies; oldest
+    first."""
+    held = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
     mine = (state.run_id, state.config_hash)
-    found = (packed for packed in outbox.all() if packed.key not in held)
-    return [packed for packed in found if (packed.run_id, packed.config_hash) == mine and outbox.intact(packed)]
+    found = [(box, packed) for box in (outbox, outbox.aside) for packed in box.all() if packed.key not in held]
+    intact = ((box, one) for box, one in found if (one.run_id, one.config_hash) == mine and box.intact(one))
+    return sorted(intact, key=lambda here: here[1].key)
 
 
 def _copy(

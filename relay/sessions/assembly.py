@@ -16,6 +16,7 @@ from relay.checkpoints.warm import forget_all
 from relay.errors import Exit, RelayError
 from relay.lease import Lease
 from relay.log.changes import Noted
+from relay.log.frozen import TRACKER
 from relay.log.heartbeat import Heartbeat
 from relay.sessions.context import Context, Outcome
 from relay.sessions.ending import Ending, NotSent
@@ -91,7 +92,7 @@ class Parts:
 
         def note(text: str) -> None:
             with suppress(RelayError):
-                lease.note(Noted(cause="tracker", text=text, step=lease.state.step))
+                lease.note(Noted(cause=TRACKER, text=text, step=lease.state.step))
 
         if trackers is not None:
             trackers.start(lease.view.seq, note)

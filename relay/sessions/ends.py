@@ -5,6 +5,7 @@ from __future__ import annotations
 from relay.checkpoints.committer import CommitterDied
 from relay.errors import BadData, Exit, RelayError, StorageUnreachable, UploadFailed
 from relay.lease import Lease
+from relay.log import frozen
 from relay.sessions.assembly import Parts
 from relay.sessions.context import Context
 from relay.sessions.ending import NotSent
@@ -13,21 +14,21 @@ from relay.sessions.training import End
 from relay.text.wording import printable
 
 ENDS: dict[End, tuple[Exit, str]] = {
-    "target": (Exit.OK, "target reached"),
-    "budget": (Exit.HANDOFF, "budget used"),
-    "stop": (Exit.HANDOFF, "asked to stop"),
-    "notice": (Exit.HANDOFF, "spot notice"),
-    "sigterm": (Exit.SIGTERM, "terminated (SIGTERM)"),
-    "sigint": (Exit.SIGINT, "interrupted (SIGINT)"),
-    "fenced": (Exit.FENCED, "fenced"),
+    "target": (Exit.OK, frozen.TARGET_REACHED),
+    "budget": (Exit.HANDOFF, frozen.BUDGET_USED),
+    "stop": (Exit.HANDOFF, frozen.ASKED_TO_STOP),
+    "notice": (Exit.HANDOFF, frozen.SPOT_NOTICE),
+    "sigterm": (Exit.SIGTERM, frozen.TERMINATED),
+    "sigint": (Exit.SIGINT, frozen.INTERRUPTED),
+    "fenced": (Exit.FENCED, frozen.FENCED),
 }
 
 FAILURES: dict[Exit, str] = {
-    Exit.BAD_DATA: "bad data",
-    Exit.STORAGE_UNREACHABLE: "storage unreachable",
-    Exit.LEASE_HELD: "account trains another run",
-    Exit.UPLOAD_FAILED: "last upload failed",
-    Exit.FENCED: "fenced",
+    Exit.BAD_DATA: frozen.BAD_DATA,
+    Exit.STORAGE_UNREACHABLE: frozen.UNREACHABLE,
+    Exit.LEASE_HELD: frozen.TRAINS_ANOTHER,
+    Exit.UPLOAD_FAILED: frozen.UPLOAD_FAILED,
+    Exit.FENCED: frozen.FENCED,
 }
 
 
@@ -62,10 +63,10 @@ def exit_code(parts: Parts, error: RelayError) -> Exit:
 def why(ctx: Context, error: BaseException | None) -> str:
     """The end of a session that went wrong, for its link."""
     if _spared(ctx, error):
-        return f"{ctx.signal.note}; last upload did not fit"
+        return frozen.not_sent(ctx.signal.note)
     if crashed(error):
-        return "crashed"
-    return FAILURES.get(error.exit_code, "failed") if isinstance(error, RelayError) else "interrupted"
+        return frozen.CRASHED
+    return FAILURES.get(error.exit_code, frozen.FAILED) if isinstance(error, RelayError) else frozen.BROKEN_OFF
 
 
 def told(parts: Parts, error: RelayError) -> str:

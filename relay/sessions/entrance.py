@@ -5,13 +5,13 @@ Where the head is damaged in the store and this machine has an intact copy, that
 
 from __future__ import annotations
 
-from relay.checkpoints.certify import SENT_AGAIN
 from relay.checkpoints.committer import Item
 from relay.checkpoints.links import continuing
 from relay.checkpoints.packed import Packed
 from relay.checkpoints.restore import Restored, Route, restore
 from relay.checkpoints.warm import WAIT_S
 from relay.log.changes import Rewind
+from relay.log.frozen import SENT_AGAIN
 from relay.log.state import NextDigest
 from relay.sessions.assembly import Parts
 from relay.sessions.training import End

@@ -9,6 +9,7 @@ from relay.errors import BadData, RelayError
 from relay.lease import Lease
 from relay.log.canonical import digest, dumps
 from relay.log.changes import Noted
+from relay.log.frozen import CRASH, NON_FINITE, OUT_OF_MEMORY
 from relay.log.state import Failure, RunState
 from relay.sessions.training import NonFinite
 
@@ -27,14 +28,14 @@ def record_non_finite(lease: Lease, facts: Facts, found: NonFinite) -> Recorded:
     """Record it and return the error to raise (65). Raises what `Lease.append` raises."""
     text = f"At step {found.step} {found.reason}. The state was not committed."
     state = lease.note(
-        Noted(cause="non-finite", text=text, step=found.step, failure=failure(facts, "non-finite", found.step))
+        Noted(cause=NON_FINITE, text=text, step=found.step, failure=failure(facts, NON_FINITE, found.step))
     )
     return Recorded(f"{text} The durable step is {state.step:,}. {_outlook(state)}")
 
 
 def record_crash(lease: Lease, facts: Facts, error: Exception, step: int) -> None:
     """Record what the training loop raised, by its kind only: a message may hold paths and names (P4)."""
-    cause = "out-of-memory" if _out_of_memory(error) else "crash"
+    cause = OUT_OF_MEMORY if _out_of_memory(error) else CRASH
     text = f"{type(error).__name__} after step {step}."
     with suppress(RelayError):  # the crash itself is what people must see
         lease.note(Noted(cause=cause, text=text, step=step, failure=failure(facts, cause, step)))

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from relay.errors import Exit, RelayError
+from relay.log.frozen import TARGET_REACHED
 from relay.log.samples import about_itself
 from relay.log.sessionreport import MAX_CHECKPOINTS, Happened, Left, Made, SessionReport, encode, named, per_hour
 from relay.log.state import Incident, RunState
@@ -19,7 +20,6 @@ from relay.people.quota import Quota
 from relay.sessions.assembly import Parts
 from relay.sessions.context import Outcome
 from relay.sessions.phases import phases
-from relay.sessions.sessiontext import TARGET_REACHED
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")

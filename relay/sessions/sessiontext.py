@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from relay.checkpoints.links import last
 from relay.errors import KINDS
+from relay.log.frozen import TARGET_REACHED
 from relay.log.heartbeat import find
 from relay.log.sessionreport import MAX_BYTES, Left, Newer, SessionReport, decode, per_hour
 from relay.log.state import Link, RunState
@@ -22,7 +23,6 @@ from storage.base import Missing, Store, TooLong
 
 _MARKS = re.compile(r"([\\`*\[\]<>|&~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Also what begins an address, of which many readers of Markdown make a link by themselves."""
-TARGET_REACHED = "target reached"
 VERSIONS = ("python", "torch", "cuda", "cudnn", "triton", "driver", "instructions", "threads")
 
 

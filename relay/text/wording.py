@@ -1,29 +1,12 @@
-"""Wording: text from strangers made printable and short, times and durations as people read them; no clock.
+"""Makes texts from strangers printable, and shows times, durations and sizes as people read them; no clock.
 
-The characters that `clean` takes out are listed, not looked up: every version of Python must compute the same state
-from the same entry. What is only shown (`harmless`, `printable`) goes by Python's own table.
+What goes into a ledger is cut by `relay.log.frozen.clean` instead, which depends on no version of Python.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from datetime import UTC, datetime
-
-_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_HIDDEN = re.compile(
-    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
-)
-
-
-def clean(text: str, limit: int, size: Callable[[str], int] = len) -> str:
-    """One line of at most `limit` by `size`: control characters become spaces; invisible and direction marks go."""
-    visible = _HIDDEN.sub("", _BREAKS.sub(" ", text[: 10 * limit]))
-    line = " ".join(part for part in visible.split(" ") if part)[:limit]
-    while size(line) > limit:
-        line = line[: len(line) * limit // size(line)]
-    return line.strip(" ")
 
 
 def printable(text: str) -> str:
@@ -43,11 +26,6 @@ def harmless(text: str) -> str:
     return "".join(c for c in spaced if c == "\n" or category(c)[0] != "C")
 
 
-def escaped(text: str) -> int:
-    """Bytes of a text inside canonical JSON, where all but ASCII is escaped."""
-    return len(json.dumps(text)) - 2
-
-
 def iso(moment: float | None) -> str | None:
     """Unix seconds as 2025-01-15T14:30:00Z."""
     return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -56,6 +34,12 @@ def iso(moment: float | None) -> str | None:
 def counted(number: int, what: str) -> str:
     """1 commit, 2 commits, 1,000 commits."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def listing(words: Iterable[str]) -> str:
+    """a; a and b; a, b and c."""
+    *first, last = [*words] or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def metric(name: str, value: float, digits: int = 4) -> str:

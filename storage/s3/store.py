@@ -66,7 +66,7 @@ class S3Store:
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         check_name(name)
         self._check_writable(name)
-        self._send(name, data, new=True)
+        self._send(name, data, True, **self._checks(data))
         return Ref(name)
 
     def put_new(self, name: str, data: bytes | Path) -> Ref:

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from relay.clock import RealRuntime
 from relay.ledger import RunLedger
 from relay.log.canonical import dumps, loads
-from relay.log.entry import MAX_BYTES, Entry
+from relay.log.entry import Entry
+from relay.log.frozen import MAX_ENTRY_BYTES
 from relay.log.state import RunState
 from relay.names import Names
 from tests.damage.scene import NAMES, OTHER, PROJECT, Picture, Scene, slot
@@ -58,10 +59,10 @@ def believed(here: Scene, state: RunState, names: Names = NAMES) -> None:
     """Two entries after the newest one: the first claims the state, the second properly follows from it."""
     tail = max(name for name in here.picture.store if name.startswith(names.ledger))
     raw = here.picture.store[tail]
-    last = Entry.model_validate_json(dumps(loads(raw, MAX_BYTES)["body"]))
+    last = Entry.model_validate_json(dumps(loads(raw, MAX_ENTRY_BYTES)["body"]))
     first = forged(raw, last, epoch=state.epoch, state=state.model_dump(mode="json"))
     here.store.put(slot(names, last.seq + 1), first)
-    claimed = Entry.model_validate_json(dumps(loads(first, MAX_BYTES)["body"]))
+    claimed = Entry.model_validate_json(dumps(loads(first, MAX_ENTRY_BYTES)["body"]))
     here.store.put(slot(names, last.seq + 2), follower(first, claimed, state))
     assert RunLedger(here.store, names.project, names.run, RealRuntime()).read().state.usage == state.usage
 

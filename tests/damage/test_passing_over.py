@@ -9,7 +9,8 @@ import pytest
 from relay.errors import Exit
 from relay.ledger import MACHINE, RunLedger
 from relay.log.canonical import digest
-from relay.log.entry import PASSING, decode
+from relay.log.entry import decode
+from relay.log.frozen import PASSING
 from relay.log.mark import FileMark
 from relay.log.passing import Look
 from storage.base import Ref

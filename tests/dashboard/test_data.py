@@ -18,7 +18,7 @@ from relay.dashboard.history import Committed, WentBack
 from relay.dashboard.page import embedded
 from relay.dashboard.panels import ADVICE, incident_rows
 from relay.dashboard.sessions import kind_of_end, standing_steps
-from relay.log.changes import GONE
+from relay.log.frozen import GONE
 from relay.log.samples import Samples
 from relay.log.state import Incident, Link
 from relay.plan import Range

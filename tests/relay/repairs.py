@@ -70,6 +70,7 @@ def leave_unsent(desk: Desk, step: int) -> None:
     saved = ToySnapshot(step, state_at(step), None).save(folder)  # type: ignore[arg-type]
     files = [(folder / name).read_bytes() for name in saved.files]
     packed |= {"step": step, "epoch": 4, "parent": [30, 3], "state_hash": hash_of(step, state_at(step)), "next": None}
+    packed.pop("committed", None)
     packed["files"] = [
         {"name": name, "size": len(data), "sha256": sha256(data).hexdigest()}
         for name, data in zip(saved.files, files, strict=True)

@@ -12,7 +12,8 @@ from relay.checking.verify import verify
 from relay.errors import BadConfig, BadData, Exit, Fenced
 from relay.ledger import RunLedger
 from relay.log.changes import Commit, Lease, Noted, Refused
-from relay.log.state import MAX_LINKS, RunState
+from relay.log.frozen import MAX_LINKS
+from relay.log.state import RunState
 from storage.memory import MemoryStore
 from tests.relay.making import (
     NAMES,

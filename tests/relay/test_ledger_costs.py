@@ -6,7 +6,8 @@ import pytest
 
 from relay.ledger import MACHINE, RunLedger
 from relay.log.changes import By, Commit, Lease, Noted, Release, Retire
-from relay.log.entry import MAX_BYTES, decode, encode
+from relay.log.entry import decode, encode
+from relay.log.frozen import MAX_ENTRY_BYTES
 from relay.log.rules import apply, links_to_archive
 from relay.log.state import History, NextDigest
 from storage.memory import MemoryStore
@@ -120,4 +121,4 @@ def test_500_accounts_in_a_run_keep_an_entry_small() -> None:
     assert len(state.usage) == 501 and len(state.retained) > 30
     assert sum(one.seconds for one in state.usage.values()) == pytest.approx(550.0 * 1_499 + 60.0)
     entry = client.ledger.read().entry.model_copy(update={"state": state.model_dump(mode="json")})
-    assert 100_000 < len(encode(entry)) <= MAX_BYTES
+    assert 100_000 < len(encode(entry)) <= MAX_ENTRY_BYTES

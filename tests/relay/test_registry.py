@@ -10,20 +10,9 @@ from pydantic import BaseModel
 from relay.errors import BadConfig
 from relay.log.canonical import dumps
 from relay.log.changes import By, Refused
-from relay.log.entry import MAX_BYTES, Entry, encode
-from relay.registry import (
-    MAX_REGISTERED,
-    MAX_RUNS,
-    Begin,
-    EnterRun,
-    Forget,
-    PutAccount,
-    Registry,
-    RegistryState,
-    Row,
-    SetStatus,
-    apply,
-)
+from relay.log.entry import Entry, encode
+from relay.log.frozen import MAX_ENTRY_BYTES, MAX_REGISTERED, MAX_RUNS
+from relay.registry import Begin, EnterRun, Forget, PutAccount, Registry, RegistryState, Row, SetStatus, apply
 from storage.memory import MemoryStore
 from tests.relay.making import QuietRuntime, id_of
 
@@ -124,7 +113,7 @@ def test_1000_accounts_and_all_runs_fit_into_an_entry() -> None:
         do(state, "run", EnterRun(project="p", run="r", run_id=id_of(1)))
     plain = {"seq": 1, "base": 0, "parent": "f" * 64, "nonce": id_of(1), "kind": "run", "session": id_of(2)}
     rest = {"account": None, "epoch": 0, "at": 1.7e9, "change": {}, "state": state.model_dump(mode="json")}
-    assert 150_000 < len(encode(Entry.model_validate_json(dumps(plain | rest)))) <= MAX_BYTES
+    assert 150_000 < len(encode(Entry.model_validate_json(dumps(plain | rest)))) <= MAX_ENTRY_BYTES
 
 
 def test_a_registry_begins_once_and_lists_runs_in_order() -> None:

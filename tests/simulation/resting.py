@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
-from relay.log.resting import WAIT_S
+from relay.log.frozen import WAIT_S
 from relay.runs import archiving
 from relay.runs.clearing import clear, judge
 from relay.runs.identity import Opened

@@ -44,12 +44,14 @@ from relay.config import Resolved
 from relay.display.transfers import showing
 from relay.errors import BadConfig, BadData, Exit
 from relay.ledger import RunLedger
+from relay.log.mark import mark_of
 from relay.log.state import Checkpoint, RunState
 from relay.mishaps import explain
 from relay.names import FRAGMENT
 from relay.policy import shipped
 from relay.runs.endpoint import record
 from relay.runs.identity import Opened, Pair, open_run, salvaged_run
+from relay.runs.repairing import rolled_back
 from relay.runs.salvage import can_fork, pinned_config
 from relay.runs.whereabouts import NOWHERE, absent, beside
 from relay.sinks.choose import described
@@ -237,6 +239,10 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Rea
         entries = opened.view.seq + 1
         store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
     yield from checkup.run(view, opened.view.damage if opened else ())
+    if opened:
+        run_id = opened.view.state.run_id
+        outbox, mark = outbox_of(resolved.home, run_id), mark_of(resolved.home, run_id)
+        yield from checkup.rolled_back(rolled_back(opened.ledger, opened.view, outbox, mark.recall()))
     yield from checkup.rules(view.accounts, shipped(), view.now)
 
 
@@ -247,8 +253,8 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
         raise error
     state, settings = found.view.state, resolved.settings
     intact = [c.step for c in quick_look(found.ledger, state, stores.checkpoints) if c.ok]
-    means = verdict.hole(found.names.run, intact if can_fork(found.ledger) else [])
-    yield from checkup.holes(lost(found.ledger.chain.log, str(error), found.view.seq, means))
+    means = partial(verdict.hole, found.names.run, intact if can_fork(found.ledger) else [])
+    yield from checkup.holes(lost(found.ledger.chain, str(error), found.view.seq, means))
     seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
 
 

@@ -10,6 +10,7 @@ from relay.commands.stores import accounts, require
 from relay.config import Resolved
 from relay.errors import BadConfig
 from relay.handoff import command_for
+from relay.log.frozen import OPEN
 from relay.log.resting import stopped
 from relay.log.state import Link, RunState
 from relay.people.accountstatus import Told, account_document, account_text
@@ -54,7 +55,7 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     link = pick(links, which, state)
     with speaking(stores.ledger):
         report, why = read_report(stores.ledger, opened.names, state, link.epoch)
-    if report is None and link.end == "open":
+    if report is None and link.end == OPEN:
         why = "It has not ended, or nobody knows yet that it did: a report is written as a session ends."
     if report is not None and not agrees(report, link):
         report, why = None, "Its report contradicts the ledger, and is left aside."

@@ -12,6 +12,7 @@ from relay.config import Resolved
 from relay.dashboard.data import Seen, document
 from relay.dashboard.history import Commits
 from relay.ledger import RunLedger, View
+from relay.log.frozen import OPEN
 from relay.log.sessionreport import SessionReport
 from relay.log.state import Link, RunState
 from relay.names import Names
@@ -135,7 +136,7 @@ class Source:
     def _wanted(self, state: RunState) -> list[int]:
         """Epochs of ended sessions whose report has not been looked for, newest first."""
         links = self._links[1][0] if self._links else ()
-        return [x.epoch for x in reversed((*links, *state.links)) if x.epoch not in self.reports and x.end != "open"]
+        return [x.epoch for x in reversed((*links, *state.links)) if x.epoch not in self.reports and x.end != OPEN]
 
     def _read_reports(self, state: RunState, links: tuple[Link, ...], more: Callable[[], bool]) -> None:
         """Newest first; a report that may still come is looked for again."""

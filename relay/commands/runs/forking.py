@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 import relay
 from relay.checkpoints.choosing import choose
-from relay.checkpoints.outbox import outbox_of
+from relay.checkpoints.outbox import Outbox, outbox_of
+from relay.checkpoints.packed import Packed
 from relay.commands.common import (
     App,
     ConfigOption,
@@ -30,7 +31,7 @@ from relay.display.transfers import showing
 from relay.errors import BadData
 from relay.log.state import Checkpoint, Origin, RunState
 from relay.names import Names
-from relay.runs.fork import Branch, Refitted, copy_checkpoint, copy_unsent, only_here
+from relay.runs.fork import Branch, Refitted, copy_checkpoint, copy_kept, copy_unsent, only_here
 from relay.runs.identity import Opened, Pair, begin_run, require_run, salvaged_run, taking_name
 from relay.runs.pinned import config_hash, difference
 from relay.runs.salvage import pinned_config
@@ -46,7 +47,11 @@ def fork(
     config: ConfigOption = None,
     step: Annotated[
         int | None,
-        typer.Option("--from-step", help="A retained step, or one that only this machine has.", show_default=False),
+        typer.Option("--from-step", help="A retained or kept step, or one only this machine has.", show_default=False),
+    ] = None,
+    epoch: Annotated[
+        int | None,
+        typer.Option("--from-epoch", help="Of several checkpoints of that step, this epoch's.", show_default=False),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,7 +63,7 @@ def fork(
     with taking_name(stores, settings.project, to, "--to") as taken:
         stores.ensure_tested()
         new = settled(app, resolved, before)
-        head, origin = copied(app, resolved, parent, stores.checkpoints, to, step, new.refitted)
+        head, origin = copied(app, resolved, parent, stores.checkpoints, to, (step, epoch), new.refitted)
         made = begin_run(
             stores, settings.project, to, new.pinned, new=True, ephemeral=True, init=True, origin=origin, head=head
         )
@@ -120,25 +125,45 @@ def copied(
     parent: Opened,
     target: Store,
     to: str,
-    step: int | None,
+    wanted: tuple[int | None, int | None],
     change: Refitted | None,
 ) -> tuple[Checkpoint, Origin]:
-    """Head and origin of the fork: a retained checkpoint, or one that only this machine has. Raises BadData (65)."""
-    view = parent.view
+    """Head and origin of the fork: a checkpoint that the run retains or keeps, or one that only this machine has.
+
+    `wanted`: its step and epoch, as far as they were asked for. Raises BadData (65) if there is none.
+    """
+    view, (step, epoch) = parent.view, wanted
     names, run_id = Names(resolved.settings.project, to), app.runtime.token()
     outbox = outbox_of(resolved.home, view.state.run_id)
-    here = {packed.step: packed for packed in only_here(outbox, view.state)}
+    here = [(box, packed) for box, packed in only_here(outbox, view.state) if epoch in (None, packed.epoch)]
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
         branch = Branch(target, names, run_id, relay.__version__, Path(scratch), show, change)
-        if step in here and step not in {c.step for c in view.state.undamaged}:
-            return copy_unsent(view, here[step], outbox, branch)
-        return copy_checkpoint(parent.ledger, view, chosen(view.state, step, here).key, branch)
+        if step is not None and not _retains(view.state, step, epoch):
+            for kept in reversed(view.state.kept):
+                if kept.step == step and epoch in (None, kept.epoch):
+                    return copy_kept(parent.ledger, view, kept, branch)
+            for box, packed in reversed(here):
+                if packed.step == step:
+                    return copy_unsent(view, packed, box, branch)
+        return copy_checkpoint(parent.ledger, view, chosen(view.state, step, epoch, here).key, branch)
 
 
-def chosen(state: RunState, step: int | None, here: Iterable[int]) -> Checkpoint:
-    """The retained checkpoint that was asked for. Raises BadData (65) naming also the steps that are only here."""
+def _retains(state: RunState, step: int, epoch: int | None) -> bool:
+    return any(c.step == step and epoch in (None, c.epoch) for c in state.undamaged)
+
+
+def chosen(state: RunState, step: int | None, epoch: int | None, here: Sequence[tuple[Outbox, Packed]]) -> Checkpoint:
+    """The retained checkpoint that was asked for. Raises BadData (65) naming also the steps that are kept or here."""
     try:
-        return choose(state, step)
+        return choose(state, step, epoch)
     except BadData as error:
-        steps = ", ".join(f"{n:,}" for n in here)
-        raise BadData(f"{error} This machine alone also has {steps}." if steps else str(error)) from error
+        told = [str(error)]
+        if state.kept:
+            told.append(f"It also keeps {_steps(k.step for k in state.kept)}.")
+        if here:
+            told.append(f"This machine alone also has {_steps(packed.step for _, packed in here)}.")
+        raise BadData(" ".join(told)) from error
+
+
+def _steps(steps: Iterable[int]) -> str:
+    return ", ".join(f"{step:,}" for step in sorted(set(steps)))

@@ -7,7 +7,7 @@ from dataclasses import replace as with_text
 from relay.commands.sessions.here import Choice
 from relay.commands.sessions.opening import Opening
 from relay.errors import Exit, LeaseHeld, RelayError, UsageError
-from relay.log.changes import LATE, SILENT
+from relay.log import frozen
 from relay.log.state import RunState
 from relay.machine.earlier import Earlier
 from relay.machine.interrupts import Interrupted, heed
@@ -24,7 +24,7 @@ PATIENCE_S = 900.0
 CODES = {
     **{reason: code for code, reason in ENDS.values()},
     **{reason: code for code, reason in FAILURES.items()},
-    **{SILENT: Exit.FENCED, LATE: Exit.FENCED, "crashed": Exit.BUG},
+    **{frozen.SILENT: Exit.FENCED, frozen.LATE: Exit.FENCED, frozen.CRASHED: Exit.BUG},
 }
 """The exit code of a session by the reason it left, or by how others found it gone while it still ran."""
 
@@ -98,7 +98,7 @@ def attached(opening: Opening, other: Earlier | None) -> Outcome:
     """Show the other session's progress until it ends; touch nothing. Raises Detached (130)."""
     settings, state = opening.resolved.settings, newest(opening)
     step, epoch = (state.step, state.epoch) if state else (0, 0)
-    if state and state.link and state.link.end != "open":
+    if state and state.link and state.link.end != frozen.OPEN:
         epoch += 1  # it waits for the lease
     if other is None:
         text = f"No session of {settings.account} trains {settings.run} on this machine: nothing to look on at."
@@ -140,7 +140,7 @@ def ended(opening: Opening, other: Earlier, epoch: int) -> Outcome:
     name = f"The session of process {other.who.pid}"
     if link is None:
         return Outcome(Exit.HANDOFF, f"{name} ended before it had the lease.", step, step or 0)
-    if link.end == "open":
+    if link.end == frozen.OPEN:
         text = f"{name} is gone without a word. The next `run` here takes over at once and commits what it left."
         return Outcome(Exit.UPLOAD_FAILED, text, step, link.from_step)
     return Outcome(code_of(link.end), f"{name} ended: {link.end}.", step, link.from_step)
@@ -148,7 +148,7 @@ def ended(opening: Opening, other: Earlier, epoch: int) -> Outcome:
 
 def code_of(end: str) -> Exit:
     """The exit code of a session whose link ends so."""
-    planned = end.startswith("spot notice") and "did not fit" not in end
+    planned = end.startswith(frozen.SPOT_NOTICE) and not end.endswith(frozen.NOT_SENT)
     return Exit.HANDOFF if planned else CODES.get(end, Exit.UPLOAD_FAILED)
 
 

@@ -11,7 +11,6 @@ import typer
 from pydantic import BaseModel
 
 import relay
-from relay.checkpoints.links import WEIGHTS_ONLY
 from relay.checkpoints.packed import Packed
 from relay.commands.common import (
     App,
@@ -29,6 +28,7 @@ from relay.commands.sessions.opening import Opening, without_training
 from relay.config import Resolved
 from relay.display.transfers import showing
 from relay.errors import BadConfig
+from relay.log.frozen import WEIGHTS_ONLY
 from relay.log.state import Checkpoint, Origin
 from relay.names import Names
 from relay.runs.fork import Branch, first_of, put_weights

@@ -25,7 +25,7 @@ from relay.commands.stores import accounts, bare_client, open_stores
 from relay.config import Resolved
 from relay.display.progress import Display, Lines
 from relay.display.transfers import through
-from relay.log.mark import FileMark
+from relay.log.mark import mark_of
 from relay.log.state import RunState
 from relay.machine.gpus import gpu_name
 from relay.machine.place import UNKNOWN, another_card, refuse_without_gpu
@@ -180,7 +180,7 @@ class Opening:
     ) -> Context:
         """Everything run_session needs."""
         app, settings, run_id = self.app, self.resolved.settings, opened.view.state.run_id
-        opened.ledger.chain.mark = FileMark(self.resolved.home / f"judged.{run_id[:8]}.json")
+        opened.ledger.chain.mark = mark_of(self.resolved.home, run_id)
 
         def others() -> Iterator[RunState]:
             return other_runs(opened.registry, opened.names, app.runtime)

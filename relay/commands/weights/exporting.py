@@ -16,7 +16,7 @@ from relay.commands.common import App, ConfigOption, JsonOption, Overrides, RunO
 from relay.commands.stores import require
 from relay.commands.weights.subject import RawOption, StepOption, bring
 from relay.log.state import Checkpoint, RunState
-from relay.runs.pinned import difference
+from relay.runs.pinned import ABSENT, difference
 
 
 class Form(Enum):
@@ -75,7 +75,7 @@ def write_card(
 ) -> Path:
     """The model card of what was exported to a folder."""
     preset = app.kind.preset(str(pinned.get("task"))).model_dump(mode="json")
-    arch = [f"{c.key}={c.mine}" for c in difference(preset, pinned) if c.key.startswith("arch.")]
+    arch = [f"{c.key}={c.mine}" for c in difference(preset, pinned) if c.key.startswith("arch.") and c.mine != ABSENT]
     overrides = [f"task={pinned.get('task')}", *arch]
     averaged = not raw and bool(pinned.get("ema", True))
     told = Told(state, chosen, role(state, chosen), pinned, averaged, metrics, overrides)

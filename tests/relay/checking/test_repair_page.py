@@ -89,7 +89,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_commands_of_the_section_mend_the_run(title: str, lived: Path, tmp_path: Path) -> None:
     assert title in SECTIONS and title in CASES
     case = CASES[title]
-    desk = Desk(Path(shutil.copytree(lived, tmp_path / "desk")), {"RUN_NAME": "r"})
+    desk = Desk(Path(shutil.copytree(lived, tmp_path / "desk")), {"RUN_NAME": "r", "RELAY_LEASE_TTL_S": "1"})
     case.harm(desk)
     if case.first_code:
         desk.train(40, code=case.first_code)

@@ -8,8 +8,8 @@ from relay.checking.verify import quick_look
 from relay.checkpoints.collect import Housekeeper, sweep_signs
 from relay.checkpoints.retention import GRACE_S, ROOM, Keep
 from relay.ledger import RunLedger
+from relay.log.frozen import MAX_RETAINED
 from relay.log.heartbeat import request_stop
-from relay.log.state import MAX_RETAINED
 from relay.names import Names
 from storage.base import Denied, QuotaExceeded
 from storage.memory import MemoryStore

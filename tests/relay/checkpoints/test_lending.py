@@ -15,7 +15,7 @@ from relay.checkpoints.restore import Route, fetch, read_manifest
 from relay.checkpoints.retention import GRACE_S, Keep
 from relay.errors import Exit
 from relay.ledger import RunLedger
-from relay.log.entry import SHARING, USUAL
+from relay.log.frozen import SHARING, USUAL
 from relay.log.state import RunState
 from relay.session import push
 from storage.base import Unavailable

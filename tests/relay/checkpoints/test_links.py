@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from relay.checkpoints import links
-from relay.checkpoints.certify import FIRST_SESSION
 from relay.commands.sessions.outcomes import sentence
 from relay.errors import Exit
 from relay.log.fields import Certified
+from relay.log.frozen import FIRST_SESSION
 from relay.log.state import Link
 from relay.sessions.context import Outcome
 from tests.relay.lab import Lab, with_plan

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from relay.checkpoints.collect import delete
 from relay.checkpoints.manifest import FileEntry
 from relay.checkpoints.retention import GRACE_S, ROOM, Keep, going, judge_files, to_retire
-from relay.log.keeping import KEPT_CHECKPOINTS
+from relay.log.frozen import KEPT_CHECKPOINTS
 from storage.base import Denied, Ref, Stat
 from storage.memory import MemoryStore
 from tests.relay.story import HASH, NAMES, TOKEN, Story, deletable, manifest_of, verified

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from relay.checkpoints.manifest import FileEntry, Manifest
 from relay.checkpoints.retention import GRACE_S, ROOM, Keep, judge_files, to_retire
 from relay.log.changes import Refused
-from relay.log.state import MAX_RETAINED, Checkpoint, RunState
+from relay.log.frozen import MAX_RETAINED
+from relay.log.state import Checkpoint, RunState
 from tests.relay.story import HASH, NAMES, Story, checkpoint, deletable, manifest_of
 
 Key = tuple[int, int]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from relay.errors import Exit
 from relay.log.canonical import ZEROS, digest, dumps
 from relay.log.changes import KINDS
-from relay.log.entry import FORMAT, MAX_BYTES, Entry, NewerFormat, NotAnEntry, decode, encode
+from relay.log.entry import FORMAT, Entry, NewerFormat, NotAnEntry, decode, encode
+from relay.log.frozen import MAX_ENTRY_BYTES
 from tests.relay.making import id_of
 
 ENTRY = Entry(
@@ -111,9 +112,9 @@ def test_the_genesis_has_no_parent() -> None:
 
 
 def test_an_entry_is_at_most_256_kb() -> None:
-    room = MAX_BYTES - len(encode(ENTRY.model_copy(update={"change": {"a": ""}})))
-    assert len(encode(ENTRY.model_copy(update={"change": {"a": "x" * room}}))) == MAX_BYTES
+    room = MAX_ENTRY_BYTES - len(encode(ENTRY.model_copy(update={"change": {"a": ""}})))
+    assert len(encode(ENTRY.model_copy(update={"change": {"a": "x" * room}}))) == MAX_ENTRY_BYTES
     with pytest.raises(NotAnEntry, match="at most 256000"):
         encode(ENTRY.model_copy(update={"change": {"a": "x" * (room + 1)}}))
     with pytest.raises(NotAnEntry):
-        decode(RAW + b" " * MAX_BYTES, KINDS, 3)
+        decode(RAW + b" " * MAX_ENTRY_BYTES, KINDS, 3)

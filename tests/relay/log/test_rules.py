@@ -9,29 +9,22 @@ from pydantic import BaseModel
 
 from relay.log.canonical import dumps
 from relay.log.changes import Commit, Lease, Noted, Refused, Release, Resume, Retire, Rewind, TookOver
-from relay.log.entry import MAX_BYTES, Entry, encode
-from relay.log.fields import MAX_GPUS
-from relay.log.rules import apply, links_to_archive
-from relay.log.state import (
+from relay.log.entry import Entry, encode
+from relay.log.frozen import (
     MAX_ACCOUNTS,
+    MAX_ENTRY_BYTES,
     MAX_FAILURES,
     MAX_FURTHER,
+    MAX_GPUS,
     MAX_INCIDENTS,
     MAX_INTERVALS,
     MAX_LINKS,
     MAX_RETAINED,
     MAX_RETIRED,
     MAX_SHARING,
-    Failure,
-    History,
-    Incident,
-    Link,
-    NextDigest,
-    Origin,
-    Retired,
-    RunState,
-    Usage,
 )
+from relay.log.rules import apply, links_to_archive
+from relay.log.state import Failure, History, Incident, Link, NextDigest, Origin, Retired, RunState, Usage
 from relay.names import Names
 from tests.relay.making import checkpoint, genesis, id_of
 from tests.relay.rulings import NOW, by, committed, do, leased, new, refused
@@ -243,4 +236,4 @@ def test_the_largest_state_there_can_be_fits_into_an_entry(kinds: int, shares: b
     plain = {"seq": step, "base": step - 1, "parent": "f" * 64, "nonce": id_of(1), "kind": "commit"}
     rest = {"session": id_of(2), "account": "a" * 64, "epoch": step, "at": at}
     both = {"change": change.model_dump(mode="json"), "state": full.model_dump(mode="json")}
-    assert 200_000 < len(encode(Entry.model_validate_json(dumps(plain | rest | both)))) <= MAX_BYTES
+    assert 200_000 < len(encode(Entry.model_validate_json(dumps(plain | rest | both)))) <= MAX_ENTRY_BYTES

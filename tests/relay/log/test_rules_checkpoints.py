@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from relay.log.changes import Commit, Refused, Retire, Rewind
+from relay.log.frozen import MAX_RETAINED, MAX_SHARING
 from relay.log.rules import apply
-from relay.log.state import (
-    MAX_RETAINED,
-    MAX_SHARING,
-    NextDigest,
-)
+from relay.log.state import NextDigest
 from tests.relay.making import NAMES, checkpoint
 from tests.relay.rulings import NOW, by, committed, do, leased, new, refused
 

@@ -23,8 +23,7 @@ from relay.log.changes import (
     TookOver,
     Unarchive,
 )
-from relay.log.fields import MAX_GPUS
-from relay.log.resting import WAIT_S
+from relay.log.frozen import MAX_GPUS, WAIT_S
 from relay.log.rules import apply, links_to_archive
 from relay.log.samples import Samples
 from relay.log.state import Failure, History, RunState

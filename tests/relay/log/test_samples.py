@@ -16,8 +16,9 @@ from relay.errors import Exit
 from relay.ledger import RunLedger
 from relay.log.canonical import dumps
 from relay.log.changes import Commit, Refused, parse_change
+from relay.log.frozen import MAX_COLUMNS, MAX_ROWS
 from relay.log.keeping import commit as rule
-from relay.log.samples import GATHERED, MAX_COLUMNS, MAX_ROWS, MAX_STATE, Gathered, Row, Samples, table, thinned
+from relay.log.samples import GATHERED, MAX_STATE, Gathered, Row, Samples, table, thinned
 from relay.session import push
 from storage.base import Unavailable
 from tests.relay.lab import PROJECT, RUN, Lab

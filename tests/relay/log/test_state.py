@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from relay.log.state import MAX_FURTHER, MAX_INTERVALS, RunState, Usage
+from relay.log.frozen import MAX_FURTHER, MAX_INTERVALS
+from relay.log.state import RunState, Usage
 from tests.relay.making import checkpoint
 from tests.relay.rulings import new
 

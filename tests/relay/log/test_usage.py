@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from relay.log import usage
 from relay.log.changes import By, Lease
+from relay.log.frozen import MAX_INTERVALS
 from relay.log.rules import apply
-from relay.log.state import MAX_INTERVALS, Usage
+from relay.log.state import Usage
 from tests.relay.making import genesis, id_of
 
 NOW = 1.7e9

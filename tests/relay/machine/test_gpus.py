@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from relay.log import usage
 from relay.log.canonical import dumps
 from relay.log.changes import By, Commit, Lease, Release
-from relay.log.fields import MAX_GPUS
+from relay.log.frozen import MAX_FURTHER, MAX_GPUS
 from relay.log.rules import apply
-from relay.log.state import MAX_FURTHER, Link, RunState, Usage
+from relay.log.state import Link, RunState, Usage
 from relay.machine.gpus import LONGEST, gpu_name
 from tests.relay.lab import Lab
 from tests.relay.making import checkpoint, genesis, id_of

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from relay.accounts import Accounts
 from relay.errors import BadConfig, BadData, PolicyRefused
-from relay.people.claims import MAX_CLAIMS, claim_of
+from relay.log.frozen import MAX_CLAIMS
+from relay.people.claims import claim_of
 from relay.people.owners import folded, same_person
 from relay.registry import Row
 from storage.memory import MemoryStore

@@ -14,7 +14,7 @@ from relay.ledger import MACHINE, RunLedger
 from relay.log.chain import Chain
 from relay.log.changes import Archive, By, Delete, Noted, Refused, TookOver, Unarchive
 from relay.log.entry import NewerFormat
-from relay.log.resting import WAIT_S
+from relay.log.frozen import WAIT_S
 from relay.log.rules import apply, succeeds
 from relay.log.state import RunState
 from relay.runs.archiving import archive, mark_deleted, unarchive

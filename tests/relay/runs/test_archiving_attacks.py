@@ -15,7 +15,7 @@ from relay.errors import BadData, Exit, Fenced, PolicyRefused
 from relay.ledger import RunLedger
 from relay.log.canonical import digest
 from relay.log.changes import Archive, By, Delete, Lease, Refused, Release, Unarchive
-from relay.log.resting import WAIT_S
+from relay.log.frozen import WAIT_S
 from relay.log.rules import apply
 from relay.log.state import RunState
 from relay.runs.archiving import archive, mark_deleted, refuse_unseen, sweep_reports, unarchive

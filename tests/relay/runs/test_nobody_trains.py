@@ -15,7 +15,7 @@ from relay.commands.looking import inspecting
 from relay.dashboard.data import Seen, document
 from relay.dashboard.panels import incident_rows
 from relay.dashboard.sessions import kind_of_end
-from relay.log.changes import GONE
+from relay.log.frozen import GONE
 from relay.log.sessionreport import SessionReport
 from relay.log.state import Incident, Link, RunState
 from relay.plan import Range

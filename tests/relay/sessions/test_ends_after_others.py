@@ -12,8 +12,8 @@ from relay.commands.sessions.outcomes import sentence
 from relay.errors import Exit
 from relay.lease import Wish, acquire
 from relay.ledger import RunLedger
-from relay.log.changes import DEAD, LATE, SILENT, Commit, Noted, Release
-from relay.log.resting import WAIT_S
+from relay.log.changes import Commit, Noted, Release
+from relay.log.frozen import DEAD, LATE, SILENT, WAIT_S
 from relay.log.state import Failure, RunState
 from relay.names import Names
 from relay.runs.archiving import archive, mark_deleted, unarchive

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.text.wording import clean, counted, escaped
+from relay.log.frozen import clean, escaped
+from relay.text.wording import counted
 
 
 @given(st.text(), st.integers(1, 50))

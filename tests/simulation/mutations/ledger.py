@@ -15,9 +15,10 @@ from relay.log import keeping, rules
 from relay.log.chain import Chain
 from relay.log.changes import By, Commit, Refused, held
 from relay.log.entry import Entry
+from relay.log.frozen import MAX_FAILURES
 from relay.log.heartbeat import Heartbeat
 from relay.log.reader import Reader
-from relay.log.state import MAX_FAILURES, RunState
+from relay.log.state import RunState
 from relay.vacancy import Watch
 from storage.base import Exists, Unavailable
 from storage.log import Log, Lost, Won

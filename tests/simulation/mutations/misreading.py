@@ -20,7 +20,7 @@ from relay.log.state import RunState
 from storage import evidence
 from storage.base import Stat
 from storage.log import Log
-from tests.simulation.actor import Fate
+from tests.simulation.actor import Actor, Fate
 from tests.simulation.fleet import Command, Fleet, Order
 from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.stage import Broken, calm_world, start, train
@@ -146,6 +146,29 @@ def twice_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
         train(fleet, 0, "ann", target=24)
         fleet.sky.reads.clear()
         fleet.pace.target = 36
+        reckon(fleet)
+
+
+def each_other(seed: int, *, mutation: Broken = nullcontext) -> None:
+    """Ben takes the lease over while ann sleeps, and falls asleep; neither can read what the other has written."""
+    with mutation(), calm_world(seed) as fleet:
+        fleet.pace.step_s, begin = 30.0, fleet.world.now
+        fleet.sky.reads.plans.append(Plan("cut", "slot", "lease", 2, DAY_S, "m0", False, 0.4))
+        bad_for_ben(fleet, "commit", 2, DAY_S)
+        ann = start(fleet, 0, "ann")
+        ann.actor.fate = Fate(point=("put_if_absent", "/ledger/"), nth=3, when="after")
+        fleet.world.at(begin + 100.0, lambda: falls_asleep(fleet, ann, 200.0))
+        watch, asleep = fleet.sky.watch, 600.0 + 10.0 * seed
+
+        def sleeps(did: str, name: str, old: bytes | None, new: bytes | None, by: Actor) -> None:
+            watch(did, name, old, new, by)
+            if did == "put_if_absent" and by.account == "ben" and by.alive and not by.troubled:
+                falls_asleep(fleet, [*fleet.crew.values()][-1], asleep)
+
+        fleet.sky.watch = sleeps
+        fleet.world.at(begin + 110.0, lambda: start(fleet, 1, "ben"))
+        fleet.world.run(to_the_end=True)
+        fleet.sky.reads.clear()
         reckon(fleet)
 
 

@@ -245,7 +245,10 @@ class Reader(Generic[S]):
             state = self._believed(earlier, entry)
         else:
             raise Refused(f"it builds on slot {entry.base}, which holds no valid entry")
-        if base is not point:
+        if base is None:
+            text = f"the entry in slot {entry.base} was damaged after slot {entry.seq} was written"
+            return state, [Damage(entry.base, text, rotted=True)]
+        if entry.base < point.base:
             text = f"the entry in slot {point.base} is readable again; slot {entry.seq} had passed over it"
             return state, [Damage(point.base, text, healed=True)]
         if entry.parent != point.digest:

@@ -78,8 +78,11 @@ class Protocol:
         return world.slot < self.bounds.slots if world.slot else view.epoch < self.bounds.epochs
 
     def blinded(self, world: World, who: int) -> Iterator[World]:
-        """A session reads on to the tail, and takes the newest entry for garbage from now on."""
-        if world.under is not None and world.faults.blind:
+        """A session reads on to the tail, and takes the newest entry for garbage from now on.
+
+        One that could not read the newest before, and has seen nothing since, would pass over both: for the simulation.
+        """
+        if world.under is not None and world.faults.blind and world.sessions[who].over is None:
             faults = world.faults._replace(blind=world.faults.blind - 1)
             view, over = seen_by(world.under, who), seen_by(world.tail, who)
             yield updated(trimmed(world._replace(faults=faults)), who, view=view, over=over)

@@ -10,7 +10,7 @@ from typing import Any
 from relay.checkpoints import passedover, retention
 from relay.checkpoints.retention import Keep
 from relay.ledger import RunLedger
-from relay.log import chain
+from relay.log import chain, rules
 from relay.log.changes import Refused
 from relay.log.entry import Entry
 from relay.log.passed import Passed
@@ -66,7 +66,7 @@ def healed(kind: Kind, *, lasts: float = DAY_S, target: Target = "slot") -> Scen
             fleet.pace.target = 36
             reckon(fleet)
 
-    scene.__name__ = f"{kind} for {lasts:.0f} s"
+    scene.__name__ = f"{target} {kind} for {lasts:.0f} s"
     return scene
 
 
@@ -302,6 +302,25 @@ def _epoch_taken_again() -> Patches:
     real = chain.Chain.append
     number = property(lambda state: state.epoch + 1)
     return [patch(chain.Chain, "append", append), patch(RunState, "next_epoch", number)]
+
+
+@mutation(
+    "epochs-counted",
+    "I4: a lease skips as many epochs as it passes over slots, and forgets that one of these may have skipped some",
+    "I4: epoch 3 was taken before",
+    scene=twice_unread,
+)
+def _epochs_counted() -> Patches:
+    def append(log: Any, *more: Any, **others: Any) -> Any:
+        if epoch := others.get("epoch"):
+            others["epoch"] = lambda state, passed: epoch(state, 0) + bool(passed)
+        return real(log, *more, **others)
+
+    def noted(state: RunState, by: Any, voids: Any, passed: Passed) -> RunState:
+        return real_noted(state, by, voids, passed).model_copy(update={"skipped": state.epoch + len(voids)})
+
+    real, real_noted = chain.Chain.append, rules._noted_passing
+    return [patch(chain.Chain, "append", append), patch(rules, "_noted_passing", noted)]
 
 
 @mutation(

@@ -125,7 +125,14 @@ class RunLedger:
 
         self.chain.judge()
         return self.chain.append(
-            kind, checked, session=session, account=account, epoch=number, intent=intent, give_up=give_up
+            kind,
+            checked,
+            session=session,
+            account=account,
+            epoch=number,
+            intent=intent,
+            give_up=give_up,
+            held=epoch is not None,
         )
 
     def judge(self) -> View:
@@ -167,9 +174,9 @@ class RunLedger:
         if seen[0] > state.epoch:
             raise BadData(
                 f"{checkpoints.address}: {seen[1]} is of epoch {seen[0]}, but the ledger ends in epoch {state.epoch}: "
-                f"an entry has been lost. Nothing was written or deleted. Look at `{command('verify')}`, and restore "
-                f"the newest entries of {self.names.ledger} from a backup of the storage, or fork from a good "
-                f"checkpoint."
+                f"an entry has been lost, or that file is not a session's. Nothing was written or deleted. If a backup "
+                f"has newer entries of {self.names.ledger}, put them back. If not, "
+                f"`{command('repair', self.names.run)}` shows what there is and goes on from it."
             )
 
     def check_unused(self, checkpoints: Store) -> None:

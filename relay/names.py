@@ -26,6 +26,7 @@ TOKEN = 16
 _FILE = re.compile(
     r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})(?:\.([0-9a-f]{16}))?/([a-z0-9][a-z0-9._-]{0,127})"
 )
+_WITH_TOKEN = re.compile(r"/step_[0-9]+\.e[0-9]+\.[0-9a-f]{16}/[^/]+$")
 _SIGN = re.compile(r"(heartbeat|stop)\.(0|[1-9][0-9]{0,15})")
 
 
@@ -47,6 +48,11 @@ class Place(NamedTuple):
 def folder_name(step: int, epoch: int, token: str = "") -> str:
     """Of a checkpoint's folder in the store. `token`: where the plain name is taken."""
     return f"step_{step}.e{epoch}{'.' if token else ''}{token}"
+
+
+def has_token(name: str) -> bool:
+    """Whether a checkpoint's file lies in a folder with a token."""
+    return _WITH_TOKEN.search(name) is not None
 
 
 @dataclass(frozen=True)

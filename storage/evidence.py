@@ -1,4 +1,4 @@
-"""Tells damage in the store from a bad connection before wrong bytes count as damaged (P7); reads nothing by itself."""
+"""Decides whether wrong bytes are damage in the store or the fault of the connection (P7)."""
 
 from __future__ import annotations
 

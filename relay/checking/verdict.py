@@ -36,10 +36,11 @@ def damaged_checkpoint(state: RunState, step: int, intact: Sequence[int]) -> Ver
     """The damaged checkpoint of a step, where those at the steps `intact` can be loaded."""
     run, head = state.run, state.step
     if not intact:
+        fork = command("fork", run, "--to", f"{run[:60]}_2", "--from-step", str(head))
         return Verdict(
             "No retained checkpoint can be loaded, so no session can go on; none will ever restart at step 0.",
-            f"Restore the files named from {BACKUP}. A machine that has trained this run may still hold a copy in its "
-            f"sync/ folder: `{command('run', run)}` there sends it again.",
+            f"Restore the files named from {BACKUP}. A machine that has trained this run may still hold a copy of the "
+            f"newest one in its sync/ folder: `{fork}` there begins another run from it.",
         )
     if step < head:
         return Verdict("An older checkpoint that nobody needs while newer ones are intact.", "Nothing.")

@@ -136,18 +136,19 @@ class Chain(Generic[S]):
         epoch: Callable[[S | None, int], int] = lambda state, passed: 0,
         intent: Intent[S] | None = None,
         give_up: Callable[[], bool] = lambda: False,
+        held: bool = False,
     ) -> View[S]:
         """Land one change on the newest state; `build(state)` is called again on every rebase and may raise.
 
         `epoch` is asked with the state and the newest slot that the entry passes over (0: none). Such slots
-        are read again for a while before (relay/log/passing.py).
+        are read again for a while before; with `held`, for a session under its lease, they must be readable.
         Returns the view at the landed entry, or a later one. Raises what `build` raises, Refused (65),
         Unsettled (74), StorageUnreachable (69: nothing was written), and what `read` raises.
         """
         intent = intent or self.intent()
 
         def entry_on(point: Point[S]) -> Entry:
-            passed = self._passed(point, give_up)
+            passed = self._passed(point, give_up, held)
             by = By(session, account, epoch(point.state, point.seq if passed else 0), self.store.now())
             return self._compose(point, kind, build(point.state), by, intent.nonce, passed)
 
@@ -247,13 +248,13 @@ class Chain(Generic[S]):
                 intent.landed_in = None  # somebody who could not read it has passed over it
         return point
 
-    def _passed(self, point: Point[S], give_up: Callable[[], bool]) -> Passed | None:
+    def _passed(self, point: Point[S], give_up: Callable[[], bool], held: bool) -> Passed | None:
         """What the next entry passes over, once it is proved that it must; None if it passes over nothing."""
         if point.base == point.seq:
             return None
         if point.entry is None:
             raise BadData(no_entry(self.log, point.seq))
-        return self.prover.prove(point, give_up)
+        return self.prover.prove(point, give_up, held=held)
 
     def _attempt(self, point: Point[S], entry: Entry, intent: Intent[S], give_up: Callable[[], bool]) -> Point[S]:
         """Send an entry to the slot after `point`: the point at it, or the newest one after somebody else won."""

@@ -50,17 +50,25 @@ class Prover(Generic[S]):
         self._proved: dict[int, str] = {}
         """Digests of slots that were read again for long enough."""
 
-    def prove(self, point: Point[S], give_up: Callable[[], bool] = lambda: False) -> Passed:
-        """What an entry after `point` passes over.
+    def prove(self, point: Point[S], give_up: Callable[[], bool] = lambda: False, *, held: bool = False) -> Passed:
+        """What an entry after `point` passes over; `held`: it is written under a lease.
 
+        A session that holds a lease passes over no slot that it cannot read: that slot may have begun the next epoch,
+        whose session may delete what this one is about to name (docs/decisions/0014-passing-over.md).
         Raises StorageUnreachable (69) if two readings differ, or a reading from the server's own hash, or once
-        `give_up()` is true; BadData (65) if the log's hint says that a slot is as it was written; what `keep` and
-        `notice` raise.
+        `give_up()` is true, or if `held` and a slot cannot be read; BadData (65) if the log's hint says that a slot is
+        as it was written; what `keep` and `notice` raise.
         """
         slots = range(point.base + 1, point.seq + 1)
         start = _at_base(point)
         first = self._look(start, point)
         unreadable = [seq for seq, (_, readable) in first.items() if not readable]
+        if unreadable and held:
+            raise StorageUnreachable(
+                f"{self._log.store.address}: slot {unreadable[0]} of the log ({self._log.name(unreadable[0])}) cannot "
+                f"be read. It may hold another session's lease, so this session writes nothing after it. The next one "
+                f"reads it again for a while, and passes over it if it stays unreadable."
+            )
         if any(self._proved.get(seq) != first[seq][0] for seq in unreadable):
             self._check_server(point, first)
             pause = self.patience_s / (LOOKS - 1)

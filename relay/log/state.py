@@ -27,7 +27,7 @@ from relay.log.fields import (
 )
 from relay.log.frozen import ADDED, MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, MAX_KEPT, OPEN
 from relay.log.passed import Kept
-from relay.names import MANIFEST, folder_name
+from relay.names import MANIFEST, has_token
 
 
 class Named(Sparing):
@@ -85,7 +85,7 @@ class Checkpoint(Sparing):
     @property
     def aside(self) -> bool:
         """Whether its folder has a token, which programs before format 5 do not know."""
-        return not self.folder.endswith(f"/{folder_name(*self.key)}/")
+        return has_token(self.manifest)
 
     @property
     def lends(self) -> bool:

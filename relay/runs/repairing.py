@@ -105,6 +105,10 @@ class Situation:
         """Whether a person should decide."""
         return bool(self.beyond) or any(one.clash and not one.decided for one in self.others)
 
+    def can_be_chosen(self, one: History) -> bool:
+        """Whether a session could go on from it, or from none of them."""
+        return one.head is not None or not one.broken or not any(other.head for other in self.histories)
+
     def named(self, name: str) -> History:
         """The history that people call so. Raises UsageError (2)."""
         names = [one.part.name for one in self.histories] if self.others else [STORE]
@@ -191,7 +195,7 @@ def choose(
     """
     refuse_deleted(situation.own.part.state)
     refuse_deleted(wanted.part.state)
-    if wanted.broken and not wanted.head and any(one.head for one in situation.histories):
+    if not situation.can_be_chosen(wanted):
         raise BadData(
             f"No checkpoint of history {wanted.part.name} can be loaded, so no session could go on from it. Nothing "
             f"was written. Restore its files from a backup first, or choose another history."

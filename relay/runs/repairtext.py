@@ -39,7 +39,7 @@ def document(run: str, situation: Situation, chosen: str | None) -> dict[str, An
 def choices(situation: Situation) -> list[str]:
     """What people may name; empty where there is nothing to choose."""
     if situation.others:
-        return [one.part.name for one in situation.histories]
+        return [one.part.name for one in situation.histories if situation.can_be_chosen(one)]
     return [STORE] if situation.beyond else []
 
 
@@ -53,16 +53,19 @@ def text_of(run: str, situation: Situation, width: int | None, utf8: bool) -> st
     lines.append("")
     for one in situation.histories:
         name = one.part.name if situation.others else STORE
-        lines.append(f"{command('repair', run, '--choose', name)}")
-        lines.append(f"  {effect(one, situation)}")
-    lines.append("Nothing is deleted. No session can train in between, and a session under way refuses the choice.")
+        if situation.can_be_chosen(one):
+            lines.append(command("repair", run, "--choose", name))
+            lines.append(f"  {effect(one, situation)}")
+        else:
+            lines.append(f"{name} cannot be chosen: none of its checkpoints loads.")
+    lines.append("Nothing is deleted. The choice is refused while a session trains.")
     return "\n".join(lines)
 
 
 def effect(one: History, situation: Situation) -> str:
     """What choosing it does."""
     if one.head is None:
-        told = ["None of its checkpoints loads, so no session could go on from it."]
+        told = ["None of its checkpoints loads." if one.broken else "The run goes on from step 0."]
     else:
         lost = one.part.state.step - one.head.step
         told = [f"The run goes on from step {one.head.step:,}."]

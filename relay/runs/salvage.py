@@ -16,16 +16,23 @@ from relay.log.state import RunState
 from relay.text.trouble import speaking
 from storage.slots import listed
 
+PARTS = 17
+"""Stretches between holes that are looked at, the newest first: a stray file beyond the newest entry is one too."""
+
 
 def salvage(ledger: RunLedger) -> View | None:
-    """The state after the newest slots, judged from the oldest intact one that no hole parts from them.
+    """The state after the newest slots that hold an entry, judged from the oldest intact one that no hole parts from
+    them.
 
     None if nothing intact is there. Raises StorageUnreachable (69), NewerFormat (78).
     """
+    point = None
     with speaking(ledger.store):
-        tail = max(listed(ledger.store, ledger.names.ledger), default=-1)
-        start = _oldest_intact(ledger, tail)
-        point = ledger.chain.reader.through(start, tail) if start else None
+        seqs = listed(ledger.store, ledger.names.ledger)
+        for tail in sorted((seq for seq in seqs if seq + 1 not in seqs), reverse=True)[:PARTS]:
+            if start := _oldest_intact(ledger, tail):
+                point = ledger.chain.reader.through(start, tail)
+                break
     if point is None or point.state is None or point.entry is None:
         return None
     if (point.state.project, point.state.run) != (ledger.names.project, ledger.names.run):

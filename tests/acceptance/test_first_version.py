@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from relay.cli import Trm
 from tests.relay.cli import Desk
+from trm.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 DATA = Path(__file__).parent.parent / "data"
@@ -99,3 +100,18 @@ def test_a_fork_of_it_under_other_settings_trains_and_is_certified(old: Old) -> 
         assert [link["certified"] for link in status["links"]] == ["unknown", "exact"], run
         assert desk("verify", "--run", run, "--json").json["ok"]
     assert desk("status", "--run", "first", "--json").json["step"] == begin
+
+
+def test_a_state_beyond_it_that_is_not_the_one_named_is_seen_by_verify_deep(
+    old: Old, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that the old version saved are loaded and found right beside it."""
+    desk, expected, real = old.desk, old.expected, Snapshot.save
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshot, "save", lambda taken, folder: replace(real(taken, folder), state_hash="0" * 64))
+        desk.train(expected["to_step"], *expected["settings"], run="first", account="account_1")
+    assert desk("verify", "--json").json["ok"], "every byte is as it was written"
+    found = desk("verify", "--deep", "--json", code=65).json
+    loaded = {row["step"]: (row["ok"], row["loaded"]) for row in found["checkpoints"]}
+    assert loaded == {4: (True, True), 6: (True, True), expected["to_step"]: (False, False)}
+    assert "hold the state" in found["checkpoints"][-1]["reason"]

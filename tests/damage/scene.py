@@ -37,12 +37,13 @@ class Picture:
         self.store, self.disk = store, disk
 
 
-def paint(folder: Path) -> Picture:
+def paint(folder: Path, **environ: str) -> Picture:
     """Run `hurt`: sessions to 10, 20 and 30 by two accounts. Run `other`, of another seed, to 20. `branch`: a fork.
 
     Heartbeats and a request to stop lie there as sessions leave them.
     """
     desk = desk_of(folder / "desk", "local")
+    desk.environ |= environ
     for target, account in ((10, "account_1"), (20, "account_2"), (30, "account_1")):
         desk.train(target, "--checkpoint-every", "10", run="hurt", account=account)
     desk.train(20, "seed=2", "--checkpoint-every", "10", run="other", account="account_2")
@@ -116,8 +117,8 @@ class Scene:
     def verify(self, code: int | None = None) -> dict[str, Any]:
         return dict(json.loads(self.command("verify", "--json", code=code).out))
 
-    def state(self) -> RunState:
-        return RunLedger(self.store, PROJECT, "hurt", RealRuntime()).read().state
+    def state(self, run: str = "hurt") -> RunState:
+        return RunLedger(self.store, PROJECT, run, RealRuntime()).read().state
 
     def incidents(self) -> Iterator[str]:
         return (f"{one.cause}: {one.text}" for one in self.state().incidents)

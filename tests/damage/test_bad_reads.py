@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.base import Ref, Stat, Store
+from storage.base import Missing, Ref, Stat, Store
 from storage.wrapper import Wrapper
 from tests.damage.scene import NAMES, Scene, content
 from tests.relay.cli import wrap_stores
@@ -109,6 +109,34 @@ def test_verify_names_the_connection_and_no_good_file(
     refused = here.command("verify", code=69)
     assert "Step 20 could not be read, which proves no damage" in refused.err and "the connection to" in refused.err
     assert "DAMAGED" not in refused.out + refused.err
+
+
+class Miscounts(Wrapper):
+    """A connection by which the size of one object, or its being there, is told wrong; a new one tells the truth."""
+
+    def __init__(self, inner: Store, name: str, missing: bool) -> None:
+        super().__init__(inner)
+        self.name, self.missing = name, missing
+
+    def stat(self, ref: Ref) -> Stat:
+        stat = self.inner.stat(ref)
+        if ref == self.name and self.missing:
+            raise Missing(f"there is no {ref}")
+        return replace(stat, size=stat.size + (ref == self.name))
+
+    def fresh(self) -> Store:
+        return self.inner
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_doctor_asks_again_before_it_calls_a_file_damaged(
+    scene: Callable[[str], Scene], monkeypatch: pytest.MonkeyPatch, missing: bool
+) -> None:
+    here, name = scene("memory"), HEAD + "state.json"
+    wrap_stores(monkeypatch, lambda store: Miscounts(store, name, missing))
+    assert "is damaged" not in here.command("doctor", code=0).out
+    here.store.put(name, b"short")
+    assert "step 30 (epoch 3, of account_1) is damaged" in here.command("doctor").out
 
 
 class Rotten(Wrapper):

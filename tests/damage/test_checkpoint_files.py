@@ -184,9 +184,8 @@ def test_i9_a_head_whose_files_hold_another_state_than_it_names_is_left(
         here.train(40, code=0)
     assert here.verify(code=0)["ok"], "every byte is as it was written"
     found = json.loads(here.command("verify", "--deep", "--json", code=65).out)
-    assert [(row["step"], row["loaded"]) for row in found["checkpoints"]] == [
-        (10, True), (20, True), (30, True), (40, False),
-    ]  # fmt: skip
+    loaded = [(row["step"], row["loaded"]) for row in found["checkpoints"]]
+    assert loaded == [(20, True), (30, True), (40, False)]
     before = content(here.store)
     here.train(50, code=0)
     assert here.check_sound(before).step == 50

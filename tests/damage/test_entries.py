@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relay.errors import BadData, Exit
+from relay.errors import BadData, Exit, StorageUnreachable
 from relay.ledger import RunLedger, View
 from relay.log.canonical import digest, dumps
 from relay.log.changes import Commit, Noted
@@ -96,8 +96,8 @@ def test_i2_a_void_entry_keeps_its_slot_and_changes_nothing(name: str) -> None:
     view = everybody(store, client.ledger, behind)
     assert (view.seq, view.entry, view.state) == (4, good.entry, good.state)
     assert [damage.slot for damage in view.damage] == [4]
-    after = client.commit(30)
-    assert (after.seq, after.entry.base, after.state.step) == (5, 3, 30)
+    after = client.commit_past(30)
+    assert entry(store, 5).base == 3 and after.state.step == 30
     assert after.state.incidents[-1].cause == "passed-over" and "slot 4" in after.state.incidents[-1].text
     client.commit(40)
     view = everybody(store, behind)
@@ -112,10 +112,13 @@ def test_several_void_entries_in_a_row_are_one_incident() -> None:
         overwrite(store, seq, VOID[name](store))
     after = everybody(store, behind)
     assert (after.seq, after.entry.seq, len(after.damage)) == (7, 3, 4)
-    view = client.commit(30)
-    assert (view.seq, view.state.incidents_total) == (8, 1)
+    with pytest.raises(StorageUnreachable, match=r"slot 4 .* may hold another session's lease"):
+        client.commit(30)
+    assert reader(store).read().seq == 7, "a session under its lease writes nothing after a slot it cannot read"
+    view = client.commit_past(30)
+    assert (view.seq, view.state.incidents_total) == (9, 1)
     assert "slots 4-7" in view.state.incidents[-1].text
-    overwrite(store, 9, b"again")
+    overwrite(store, 10, b"again")
     assert everybody(store, behind).state.step == 30
 
 
@@ -150,11 +153,12 @@ def test_a_forged_entry_on_garbage_is_not_believed() -> None:
 def test_a_base_that_rots_under_void_entries_costs_nothing() -> None:
     store, client = worked()
     overwrite(store, 4, b"void")
-    client.commit(30)
+    client.commit_past(30)
     overwrite(store, 3, b"rot")
     view = reader(store).read()
-    assert (view.seq, view.state.step) == (5, 30)
-    assert 3 in [damage.slot for damage in view.damage]
+    assert (view.seq, view.state.step) == (6, 30)
+    assert everybody(store, reader(store)).state.step == 30
+    assert 3 in {damage.slot for point in reader(store).walk(6) for damage in point.damage}
 
 
 def test_a_rotted_tail_is_void_and_a_rotted_lease_shows_by_its_epoch() -> None:
@@ -167,8 +171,10 @@ def test_a_rotted_tail_is_void_and_a_rotted_lease_shows_by_its_epoch() -> None:
     with pytest.raises(BadData, match=r"heartbeat[.]2 is of epoch 2, .* an entry has been lost") as error:
         reader(store).check_epochs(store)
     assert error.value.exit_code == Exit.BAD_DATA
-    with pytest.raises(BadData, match="an entry has been lost"):
+    with pytest.raises(StorageUnreachable):
         client.commit(30)  # the old holder cannot pass over what may be another's lease
+    with pytest.raises(BadData, match="an entry has been lost"):
+        client.lease()
 
 
 def test_a_bad_read_is_read_again() -> None:
@@ -232,7 +238,7 @@ def test_whatever_an_outsider_appends_all_readers_agree_and_training_goes_on(see
             overwrite(store, tail.seq + 1, junk)
         else:
             step += 10
-            assert client.commit(step).state.step == step
+            assert client.commit_past(step).state.step == step
             if step % 100 == 0:
                 client.append("incident", lambda state: Noted(cause="note", text="t", step=1))
         some = chance.sample(readers, 2)

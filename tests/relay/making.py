@@ -10,6 +10,7 @@ from typing import Any
 
 from relay.checkpoints.passedover import guard
 from relay.clock import Event, Task
+from relay.errors import StorageUnreachable
 from relay.ledger import MACHINE, RunLedger, View
 from relay.log.canonical import digest, dumps
 from relay.log.changes import By, Commit, Genesis, Lease, Release, TookOver
@@ -111,6 +112,14 @@ class Client:
 
     def commit(self, step: int, **more: Any) -> View:
         return self.append("commit", lambda state: Commit(checkpoint=checkpoint(step, self.epoch)), **more)
+
+    def commit_past(self, step: int) -> View:
+        """Commit a step; where slots cannot be read, a lease passes over them first, as a later session's would."""
+        try:
+            return self.commit(step)
+        except StorageUnreachable:
+            self.lease()
+            return self.commit(step)
 
     def release(self, seconds: float = 60.0) -> View:
         return self.append("release", lambda state: Release(reason="budget", seconds=seconds))

@@ -180,6 +180,13 @@ def test_a_good_file_that_arrives_wrong_twice_is_not_damaged_and_once_is_nothing
         behind.download(tmp_path / "twice")
 
 
+def test_the_second_read_comes_by_no_connection_of_the_first(behind: Behind, tmp_path: Path) -> None:
+    behind.link.alter(flip, behind.ref, times=1)
+    assert behind.download(tmp_path) == DATA
+    peers = [request.peer for request in behind.link.downloads(behind.ref)]
+    assert len(peers) == 6 and not set(peers[:3]) & set(peers[3:])
+
+
 @pytest.mark.parametrize("harm", [flipped, lambda data: data[:-1], lambda data: b"", lambda data: data + b"x"])
 def test_a_file_that_is_damaged_in_the_store_is_named(
     behind: Behind, tmp_path: Path, harm: Callable[[bytes], bytes]

@@ -10,7 +10,7 @@ import pytest
 
 from storage import digests
 from storage.base import BlockHash
-from storage.digests import Digests, sharing
+from storage.digests import BlockHasher, Digests, sharing
 
 
 @pytest.mark.parametrize("beside", [True, False])
@@ -27,6 +27,11 @@ def test_the_whole_and_every_block(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(OSError, match="became shorter"):
         found.of_block(len(blocks))
     assert Digests(tmp_path / "file", None, beside=beside).whole() == found.whole()
+    for piece in (1, 30, 100, 250, 1001):
+        hasher = BlockHasher(100)
+        for at in range(0, size, piece):
+            hasher.update(data[at : at + piece])
+        assert hasher.hash() == found.over_blocks()
 
 
 def test_what_cannot_be_read_is_told_to_everybody_who_asks(tmp_path: Path) -> None:

@@ -222,6 +222,20 @@ def test_a_servers_own_hash_spares_reading_back(folder: Path, hashes: type[Wrapp
         upload(Damages(hashes(MemoryStore()), 2, cut=False), folder, {NAMES[0]: "x"})
 
 
+def test_a_hash_that_the_server_may_never_have_checked_proves_no_upload(folder: Path) -> None:
+    claimed = hashlib.sha256((folder / NAMES[0]).read_bytes()).hexdigest()
+
+    class Claims(Wrapper):
+        """Repeats the hash that came with the file."""
+
+        def stat(self, ref: Ref) -> Stat:
+            return replace(self.inner.stat(ref), sha256=claimed, hash_tested=False)
+
+    with pytest.raises(Corrupt):
+        upload(Claims(Damages(MemoryStore(), 2, cut=False)), folder, {NAMES[0]: "x"})
+    upload(Claims(MemoryStore()), folder, {NAMES[0]: "x"})
+
+
 def test_a_file_that_changes_while_it_is_sent_is_not_taken_for_what_it_was(folder: Path) -> None:
     class ChangesOnDisk(HashesBlocks):
         def put_new(self, name: str, data: bytes | Path) -> Ref:

@@ -128,7 +128,8 @@ def copied(
     wanted: tuple[int | None, int | None],
     change: Refitted | None,
 ) -> tuple[Checkpoint, Origin]:
-    """Head and origin of the fork: a checkpoint that the run retains or keeps, or one that only this machine has.
+    """Head and origin of the fork: a checkpoint that the run retains or keeps, or one that only this machine has, also
+    where the store's is damaged.
 
     `wanted`: its step and epoch, as far as they were asked for. Raises BadData (65) if there is none.
     """
@@ -145,7 +146,15 @@ def copied(
             for box, packed in reversed(here):
                 if packed.step == step:
                     return copy_unsent(view, packed, box, branch)
-        return copy_checkpoint(parent.ledger, view, chosen(view.state, step, epoch, here).key, branch)
+        checkpoint = chosen(view.state, step, epoch, here)
+        try:
+            return copy_checkpoint(parent.ledger, view, checkpoint.key, branch)
+        except BadData as error:
+            copy = outbox.copy_of(checkpoint, view.state)
+            if copy is None:
+                raise
+            say(f"{error}\nForking from this machine's own copy of it.")
+            return copy_unsent(view, copy, outbox, branch)
 
 
 def _retains(state: RunState, step: int, epoch: int | None) -> bool:

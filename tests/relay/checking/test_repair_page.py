@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.damage.healed import heal
 from tests.relay.cli import Desk
 from tests.relay.repairs import leave_unsent, live, slot, spoil, stored, tail
 from tests.relay.toy import hash_of, state_at
@@ -56,6 +57,40 @@ def halt(desk: Desk) -> None:
     desk.kind.made = {}
 
 
+def part(desk: Desk) -> None:
+    """A store that a healed slot has hit, in place of the practice run's."""
+    hit = heal(desk.folder.parent / "hit").desk.folder
+    shutil.rmtree(desk.folder / "sync")
+    shutil.rmtree(desk.folder / "relay_store")
+    shutil.copytree(hit / "relay_store", desk.folder / "relay_store")
+
+
+def roll_back(desk: Desk) -> None:
+    store = desk.folder / "relay_store"
+    shutil.copytree(store, desk.folder / "older")
+    desk.train(40)
+    shutil.rmtree(store)
+    shutil.copytree(desk.folder / "older", store)
+
+
+def stray_file(desk: Desk) -> None:
+    slot(desk, 0).with_name(f"{80:020d}.json").write_text("hello")
+
+
+def moved_away(desk: Desk) -> None:
+    slot(desk, 80).rename(desk.folder / "kept.json")
+    mended(desk)
+
+
+def goes_on_to(step: int) -> Callable[[Desk], object]:
+    def check(desk: Desk) -> None:
+        assert desk("verify", "--json").json["ok"]
+        desk.train(step)
+        head_is(step)(desk)
+
+    return check
+
+
 def mended(desk: Desk) -> None:
     desk.train(48)
     head_is(48)(desk)
@@ -70,6 +105,9 @@ CASES = {
     "A checkpoint is damaged or missing": Case(damage_the_newest, head_is(40)),
     "The ledger has lost an entry": Case(lose_an_entry, head_is(50, "practice_2"), 65),
     "A void or damaged entry": Case(lambda desk: slot(desk, tail(desk) + 1).write_text("hello"), mended),
+    "The ledger holds two histories": Case(part, goes_on_to(75)),
+    "The store holds less than was seen of it": Case(roll_back, goes_on_to(48), 65),
+    "A strange file in the ledger's folder": Case(stray_file, moved_away, 65),
     "The run is halted": Case(halt, mended, 65),
     "The last checkpoint is only on this machine": Case(lambda desk: leave_unsent(desk, 35), head_is(35)),
     "Somebody holds the lease, but nobody trains": Case(nothing, head_is(45)),
@@ -92,12 +130,12 @@ def test_the_commands_of_the_section_mend_the_run(title: str, lived: Path, tmp_p
     desk = Desk(Path(shutil.copytree(lived, tmp_path / "desk")), {"RUN_NAME": "r", "RELAY_LEASE_TTL_S": "1"})
     case.harm(desk)
     if case.first_code:
-        desk.train(40, code=case.first_code)
+        desk.train(50, code=case.first_code)
     for words in commands(SECTIONS[title]):
-        desk(*words)
+        desk(*words, code=65 if words == ["repair"] else 0)  # it shows that there is something to decide
     case.after(desk)
 
 
 def test_every_command_that_the_page_shows_has_a_section() -> None:
     typed = {words[0] for text in SECTIONS.values() for words in commands(text)}
-    assert typed == {"doctor", "verify", "run", "fork", "resume", "push", "stop", "gc"}
+    assert typed == {"doctor", "verify", "run", "fork", "resume", "push", "stop", "gc", "repair"}

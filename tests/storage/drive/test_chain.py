@@ -246,7 +246,7 @@ def test_what_is_there_and_cannot_be_read_is_denied_never_missing(drive: Drive, 
         mine.stat(ref)
     with pytest.raises(Exists):
         mine.create(ref, "a", b"mine")
-    for read in (mine.stat, mine.get):
+    for read in (mine.stat, mine.get, mine.fresh().stat):
         with pytest.raises(Denied, match="may not read it"):
             read(ref)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from relay.clock import Runtime
-from relay.errors import Fenced, LeaseHeld
+from relay.errors import Fenced, LeaseHeld, RelayError
 from relay.ledger import RunLedger, View, check_fence
 from relay.log import changes
 from relay.log.chain import Change, Intent
@@ -102,6 +102,8 @@ class Lease:
         except Fenced as fence:
             if kind == "release" or not self._releasing:  # else it may be this session's own release that shows
                 self.lost = fence
+            with suppress(RelayError):
+                self.view = self.ledger.read()  # whoever took over may have passed over what this one committed
             raise
 
 

@@ -61,7 +61,7 @@ class EndJudge:
     def _passed_over(self, run: Run, actor: Actor, step: int | None) -> bool:
         """Whether it has read the entry that passed over every commit of that step."""
         slots, chain = run.slots, run.chain
-        if step is None or any(slots[seq].state["step"] == step for seq in chain):
+        if step is None or actor.misread or any(slots[seq].state["step"] == step for seq in chain):
             return False
         of_step = [key for key in run.kept if key[0] == step]
         return any(run.slot_name(run.kept[key]) in actor.read for key in of_step)

@@ -174,7 +174,7 @@ def each_other(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 @mutation("read-once", "P4: a slot is passed over once it was read wrongly", "P4: .* less than", scene=healed("cut"))
 def _read_once() -> Patches:
-    def prove(prover: Prover[Any], point: Point[Any], *_: Any) -> Passed:
+    def prove(prover: Prover[Any], point: Point[Any], *_: Any, **__: Any) -> Passed:
         slots = range(point.base + 1, point.seq + 1)
         digests = tuple(Reader(prover._log.again(), prover._machine).read(seq).digest for seq in slots)
         return Passed(digests=digests, kept=prover.keep(point.state, slots))
@@ -262,6 +262,20 @@ def _healed_and_unseen() -> Patches:
     return [*_healed_counts_again(), *_nothing_kept(), patch(RunLedger, "_check_epoch", lambda *_: None)]
 
 
+@mutation(
+    "holder-passes-over",
+    "P4: a session passes over what it cannot read with a commit, though that may be another's lease",
+    "P4: .* under a lease",
+    scene=each_other,
+)
+def _holder_passes_over() -> Patches:
+    def prove(prover: Prover[Any], point: Point[Any], *more: Any, **_: Any) -> Passed:
+        return real(prover, point, *more)
+
+    real = Prover.prove
+    return [patch(Prover, "prove", prove)]
+
+
 @mutation("kept-collected", "P4: the clean-up takes what was kept", "P4: .* was deleted", scene=hours_after)
 def _kept_collected() -> Patches:
     def judge(state: RunState, *more: Any, **others: Any) -> Any:
@@ -335,7 +349,7 @@ def _genesis_passes_over() -> Patches:
             point = reader.follow(point, reader.slot(seq))
         return point
 
-    def passed(log: Any, point: Point[Any], give_up: Any) -> Passed | None:
+    def passed(log: Any, point: Point[Any], *_: Any) -> Passed | None:
         return None if point.base == point.seq else Passed(digests=(point.digest,))
 
     unchecked = patch(Entry, "check_passing", lambda _: None)

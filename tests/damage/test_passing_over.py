@@ -71,6 +71,27 @@ def test_i6_an_entry_that_is_whole_again_takes_no_later_commit_back(lab: Lab, ha
     assert causes == ["passed-over", "step-back"], "the step back is recorded"
 
 
+@pytest.mark.parametrize("dies_after", ["lease", "commit"])
+def test_an_entry_that_passes_over_stands_though_its_base_is_damaged_too(lab: Lab, dies_after: str) -> None:
+    session = lab.session(target_steps=1000)
+
+    def die(verb: str, name: str) -> None:
+        if verb == "after-put_if_absent" and name.startswith(LEDGER) and lab.kinds()[-1] == dies_after:
+            session.process.kill()
+
+    session.store.fail = die
+    session.start()
+    lab.world.run()
+    slot = int(newest(lab)[-25:-5])
+    lab.damage(newest(lab), HARMS["half"])
+    assert lab.run(lab.session("bob", target_steps=60, wait_s=900)).exit_code == Exit.OK
+    lab.damage(f"{LEDGER}{slot - 1:020d}.json", HARMS["half"])
+    ledger = RunLedger(lab.shared, PROJECT, RUN, lab.world.process())
+    told = {(damage.slot, damage.rotted) for point in ledger.walk(ledger.read().seq) for damage in point.damage}
+    assert told >= {(slot, False), (slot - 1, True)} and {number for number, _ in told} == {slot - 1, slot}
+    assert ledger.read().state.step == 60
+
+
 def test_i8_the_checkpoint_of_a_passed_over_commit_survives_every_cleaning(lab: Lab) -> None:
     name, _ = commit_without_release(lab)
     lab.damage(name, HARMS["half"])

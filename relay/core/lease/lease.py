@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import Fenced, LeaseHeld
+from relay.core.errors import Fenced, LeaseHeld, RelayError
 from relay.core.lease.heartbeat import place_of_beats
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.vacancy import Held, obstacle_of, vacant
@@ -103,6 +103,8 @@ class Lease:
         except Fenced as fence:
             if kind == "release" or not self._releasing:  # else it may be this session's own release that shows
                 self.lost = fence
+            with suppress(RelayError):
+                self.view = self.ledger.read()  # whoever took over may have passed over what this one committed
             raise
 
 

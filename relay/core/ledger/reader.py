@@ -253,9 +253,12 @@ class Reader(Generic[S]):
             raise Refused(f"it builds on slot {entry.base}, which holds no valid entry")
         if point.state is not None:
             self.machine.alike(point.state, state)  # a base may lead to a genesis that never counted
+        if base is None:
+            text = f"the entry in slot {entry.base} was damaged after slot {entry.seq} was written"
+            return state, [Damage(entry.base, text, rotted=True)]
         if base is not point and self._as_passed(point.base, entry):
             return state, []
-        if base is not point:
+        if entry.base < point.base:
             text = f"the entry in slot {point.base} is readable again; slot {entry.seq} had passed over it"
             return state, [Damage(point.base, text, healed=True)]
         if entry.parent != point.digest:

@@ -20,7 +20,7 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 CHAIN = ("storage", "relay/core", "relay/people", "relay/torch", "trm", "relay/app")
 """Each imports only itself and those before it, also within functions. relay/__init__.py imports nothing of ours."""
 CORE = (
-    {"errors", "clock", "names", "workload", "wholefile", "gpus", "settings"},
+    {"errors", "clock", "names", "workload", "wholefile", "gpus", "budget", "settings"},
     {"ledger"},
     {"lease"},
     {"checkpoint"},
@@ -33,7 +33,6 @@ NAMES_A_MODEL = "relay/app/cli.py"
 """The registry: the only module of relay/ that names trm."""
 STILL = (
     "relay/core/checkpoint/checkpoint.py -> relay/app/terminal/transfers.py",
-    "relay/core/checkpoint/checkpoint.py -> relay/core/session/budget.py",
     "relay/core/checkpoint/choosing.py -> relay/app/messages/advice.py",
     "relay/core/checkpoint/outbox.py -> relay/app/messages/advice.py",
     "relay/core/checkpoint/passedover.py -> relay/app/messages/trouble.py",

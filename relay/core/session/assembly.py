@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from relay.app.trackers.follow import END_S, HURRIED_S
+from relay.core.budget import BELIEVED, Budget, Measured
 from relay.core.checkpoint.certify import Verdict
 from relay.core.checkpoint.checkpoint import Writer
 from relay.core.checkpoint.collect import Housekeeper
@@ -18,7 +19,6 @@ from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.lease import Lease
 from relay.core.ledger.changes import Noted
 from relay.core.ledger.frozen import TRACKER
-from relay.core.session.budget import BELIEVED, Budget, Measured
 from relay.core.session.context import Context, Outcome
 from relay.core.session.ending import Ending, NotSent
 from relay.core.session.training import Trainer

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from relay.app.terminal.transfers import Show, silent
 from relay.app.trackers.follow import Trackers
+from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
@@ -22,7 +23,6 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
-from relay.core.session.budget import Limits
 from relay.core.session.startup import Startup
 from relay.core.workload import Progress, Workload
 from relay.people.quota import Quota

@@ -23,6 +23,7 @@ from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import through
 from relay.app.trackers.follow import Trackers
+from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import claimed_outbox
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
@@ -36,7 +37,6 @@ from relay.core.runs.identity import Opened, Pair, begin_run
 from relay.core.runs.pinned import check_config, config_hash
 from relay.core.runs.registered import other_runs
 from relay.core.runs.storeid import begins_by_itself, parse_address
-from relay.core.session.budget import Limits
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.startup import Startup
 from relay.core.settings.config import Resolved

@@ -41,7 +41,6 @@ STILL = (
     "relay/core/checkpoint/restore.py -> relay/app/terminal/transfers.py",
     "relay/core/checkpoint/retention.py -> relay/app/messages/wording.py",
     "relay/core/checkpoint/warm.py -> relay/app/messages/wording.py",
-    "relay/core/lease/earlier.py -> relay/app/machine/env.py",
     "relay/core/lease/interrupts.py -> relay/app/messages/wording.py",
     "relay/core/lease/lease.py -> relay/app/messages/trouble.py",
     "relay/core/lease/onelease.py -> relay/app/messages/advice.py",

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 import relay
 from relay.app.kind import Kind
-from relay.app.machine.env import Machine, detect, process_age
+from relay.app.machine.env import Machine, detect
 from relay.app.machine.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
 from relay.app.messages.wording import harmless
 from relay.app.terminal.cells import in_ascii
@@ -24,6 +24,7 @@ from relay.app.terminal.paragraphs import folded_for
 from relay.app.terminal.streams import Streams
 from relay.app.terminal.terminal import utf8
 from relay.core.clock import RealRuntime, Runtime
+from relay.core.lease.samehost import process_age
 from relay.core.ledger.state import RunState
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
 

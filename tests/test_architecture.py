@@ -54,7 +54,6 @@ STILL = (
     "relay/core/ledger/ledger.py -> relay/app/messages/advice.py",
     "relay/core/ledger/ledger.py -> relay/app/messages/trouble.py",
     "relay/core/ledger/registry.py -> relay/app/messages/advice.py",
-    "relay/core/ledger/registry.py -> relay/people/claims.py",
     "relay/core/ledger/resting.py -> relay/app/messages/advice.py",
     "relay/core/ledger/resting.py -> relay/people/zones.py",
     "relay/core/runs/archiving.py -> relay/app/messages/trouble.py",

@@ -61,7 +61,6 @@ STILL = (
     "relay/core/runs/archiving.py -> relay/people/zones.py",
     "relay/core/runs/clearing.py -> relay/app/messages/advice.py",
     "relay/core/runs/clearing.py -> relay/app/messages/trouble.py",
-    "relay/core/runs/fork.py -> relay/app/kind.py",
     "relay/core/runs/fork.py -> relay/app/messages/trouble.py",
     "relay/core/runs/fork.py -> relay/app/terminal/transfers.py",
     "relay/core/runs/identity.py -> relay/app/messages/advice.py",

@@ -15,12 +15,12 @@ from pydantic import BaseModel
 
 from relay.app.commands import table
 from relay.app.commands.invoking import Commands
-from relay.app.kind import Refit, Spoken
+from relay.app.kind import Spoken
 from relay.app.views.puzzles import Examples
 from relay.core.clock import end_process
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.lease.interrupts import unwind_on_sigterm
-from relay.core.workload import Kernels, Saved, Workload
+from relay.core.workload import Kernels, Refit, Saved, Workload
 from storage.packages import install
 from trm import presets, upstream
 from trm.config import TrainConfig, needs_fresh_carry, without_defaults

@@ -34,6 +34,10 @@ class Saved:
     """Names of files that it needs beside its own: all of one earlier checkpoint, offered by `Borrower.lend`."""
 
 
+Refit = Callable[[Path, Path], Saved]
+"""(a checkpoint's folder, an empty folder to write) → what was written."""
+
+
 @dataclass(frozen=True)
 class Finite:
     """Whether loss and weights were finite (I9)."""

@@ -20,12 +20,11 @@ from relay.core.lease.signals import StopSignal
 from relay.core.lease.vacancy import Held
 from relay.core.ledger.fields import Certified
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.sessionreport import SessionReport
+from relay.core.ledger.sessionreport import Left, SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
 from relay.core.session.startup import Startup
 from relay.core.workload import Progress, Workload
-from relay.people.quota import Quota
 from storage.base import Store
 
 
@@ -122,8 +121,8 @@ class Desk:
 
     provider: str | None = None
     cloud: str | None = None
-    quota: Callable[[RunState], Quota | None] = lambda state: None
-    """What is left of the account's hours, read afresh. Raises StoreError, RelayError."""
+    quota: Callable[[RunState], Left | None] = lambda state: None
+    """What is left of the account's hours, read afresh. Raises StoreError, RelayError, ValueError."""
     words: Callable[[SessionReport], str] = lambda report: ""
     """The report for people, in Markdown."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from relay.app.terminal.transfers import Show, silent
-from relay.app.trackers.follow import Trackers
 from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packing import Facts
@@ -74,6 +74,22 @@ class Listener:
     """That step is durable."""
 
 
+class Observer(Protocol):
+    """Shows the run elsewhere while a session trains. Every function must return quickly and raise nothing."""
+
+    def started(self, seq: int, note: Callable[[str], None]) -> None:
+        """The lease is held. seq: its slot; `note` records for everybody what could not be shown."""
+        ...
+
+    def committed(self) -> None:
+        """A commit has landed."""
+        ...
+
+    def closed(self, longest_s: float) -> None:
+        """The session is over: finish, at most in that time."""
+        ...
+
+
 @dataclass
 class Context:
     """One session's surroundings; the command line builds it."""
@@ -96,7 +112,7 @@ class Context:
     startup: Startup = field(default_factory=Startup)
     warm: WarmStart | None = None
     """Compiled code by way of the store, where this machine allows it and the workload compiles."""
-    trackers: Trackers | None = None
+    observer: Observer | None = None
     """What shows this run elsewhere, where somebody asked for that."""
     other_runs: Callable[[], Iterable[RunState]] = lambda: ()
     """Newest states of all other registered runs, read afresh."""

@@ -208,7 +208,7 @@ class Opening:
             listener=self._listener(),
             startup=self.startup,
             warm=self.warm(workload),
-            trackers=self.trackers,
+            observer=self.trackers,
             other_runs=others,
             successor=lambda state: successor(known, state, settings.account),
             desk=desk_of(app.machine, known, settings.account, others, self.resolved.addresses),

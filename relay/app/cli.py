@@ -27,6 +27,7 @@ from trm.config import TrainConfig, needs_fresh_carry, without_defaults
 from trm.launch import is_follower, launched
 
 if TYPE_CHECKING:
+    from relay.torch.device import DeviceError
     from trm.workload import TrmWorkload
 
 
@@ -123,9 +124,12 @@ class Trm:
     def device(self, wanted: str) -> str:
         """'cuda' or 'cpu' as asked and present; raises BadConfig."""
         with _speaking_our_errors():
-            from relay.torch.device import choose
+            from relay.torch.device import DeviceError, choose
 
-            return choose(wanted)
+            try:
+                return choose(wanted)
+            except DeviceError as error:
+                raise BadConfig(f"{error} {_other_device(error)}") from error
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
@@ -200,6 +204,20 @@ def _trm(workload: Workload) -> TrmWorkload:
 def _train_config(config: BaseModel) -> TrainConfig:
     assert isinstance(config, TrainConfig)
     return config
+
+
+def _other_device(error: DeviceError) -> str:
+    """What to choose where a device cannot be used."""
+    if error.why == "absent":
+        return "Use device=auto or cpu."
+    if error.why == "unbuilt":
+        return (
+            f"Choose another GPU (on Kaggle: T4 x2 instead of P100), install a torch whose list has "
+            f"{error.capability}, or set device=cpu, which is enough for task=sudoku4."
+        )
+    return (
+        "See nvidia-smi whether another process fills it, restart the machine, choose another GPU, or set device=cpu."
+    )
 
 
 @contextmanager

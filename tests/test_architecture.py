@@ -67,8 +67,6 @@ STILL = (
     "relay/core/runs/parted.py -> relay/app/messages/wording.py",
     "relay/core/runs/pinned.py -> relay/app/messages/advice.py",
     "relay/core/runs/registered.py -> relay/app/messages/trouble.py",
-    "relay/core/runs/registered.py -> relay/app/views/runstable.py",
-    "relay/core/runs/registered.py -> relay/people/standing.py",
     "relay/core/runs/repairing.py -> relay/app/messages/advice.py",
     "relay/core/runs/repairing.py -> relay/app/messages/trouble.py",
     "relay/core/runs/salvage.py -> relay/app/messages/trouble.py",

@@ -18,10 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from relay.core.ledger.changes import Lease, Release, TookOver
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import RunState
+from relay.core.runs.registered import Standing
 from relay.people.account import Reading, confirmed
 from relay.people.accounts import Accounts
 from relay.people.policy import shipped
-from relay.people.standing import Standing, rows
+from relay.people.standing import rows
 from relay.people.status import AccountRow
 from relay.people.zones import DAYS
 from storage.memory import MemoryStore

@@ -16,11 +16,11 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
 from relay.core.runs.identity import Pair, open_run
-from relay.core.runs.registered import other_runs, standing
+from relay.core.runs.registered import Standing, other_runs, standing
 from relay.core.runs.whereabouts import absent, missing
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
-from relay.people.standing import Standing, rows
+from relay.people.standing import rows
 from relay.people.status import SHORTEST, View, kind_of, without_names
 
 

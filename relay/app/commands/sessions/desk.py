@@ -9,10 +9,11 @@ from relay.app.messages.handoff import command_for
 from relay.app.views.sessiontext import markdown
 from relay.core.ledger.sessionreport import Left, SessionReport
 from relay.core.ledger.state import RunState
+from relay.core.runs.registered import Standing
 from relay.core.session.context import Desk
 from relay.people.accounts import Accounts
 from relay.people.crew import Crew
-from relay.people.standing import Standing, rows
+from relay.people.standing import rows
 from relay.people.status import AccountRow, View
 from relay.people.turns import first_after
 from relay.people.zones import reading_in

@@ -35,6 +35,7 @@ class Trm:
     """Tiny recursive models as the Kind of this command line; torch is imported only by what needs it."""
 
     model: type[BaseModel] = TrainConfig
+    default_task: str = "sudoku4"
 
     def preset(self, task: str) -> TrainConfig:
         """The preset of that name; raises BadConfig."""

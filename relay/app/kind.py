@@ -30,6 +30,8 @@ class Kind(Protocol):
 
     model: type[BaseModel]
     """Of the pinned configuration."""
+    default_task: str
+    """Where nobody names one."""
 
     def preset(self, task: str) -> BaseModel:
         """A task's configuration; raises BadConfig naming the nearest task."""

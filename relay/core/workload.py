@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+from pydantic import Field
+
+Step = Annotated[int, Field(ge=0, lt=2**53)]
+"""How many steps have been made: the type of a field of settings and of stored objects."""
 
 
 @dataclass(frozen=True)

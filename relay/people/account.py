@@ -10,9 +10,9 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import NotCanonical, digest, dumps, loads
 from relay.core.ledger.entry import NewerFormat, is_newer
-from relay.core.ledger.fields import Claim, Name, Sparing, Strict, Time
+from relay.core.ledger.fields import Claim, Sparing, Strict, Time
 from relay.core.ledger.frozen import clean
-from relay.core.names import REGISTRY, check_name
+from relay.core.names import REGISTRY, Name, check_name
 from relay.people.availability import parse as parse_windows
 from relay.people.owners import folded
 from relay.people.reset import Reset, parse_reset

@@ -110,12 +110,10 @@ class App:
         file = self.cwd / named if named else configuration_file(self.cwd)
         keys = [*leaves(Settings), *leaves(self.kind.model)]
         spoken = self.kind.spoken(overrides or (), keys, self.cwd)
+        settled = partial(resolve, file=file, flags=flags, default_task=self.kind.default_task)
         if isinstance(spoken, Sequence):
-            return resolve(
-                self.kind.preset, self.kind.model, self.environ, self.cwd, file=file, overrides=spoken, flags=flags
-            )
-        ask = partial(resolve, spoken.base, self.kind.model, self.environ, self.cwd)
-        given = partial(ask, file=file, overrides=spoken.overrides, flags=flags)
+            return settled(self.kind.preset, self.kind.model, self.environ, self.cwd, overrides=spoken)
+        given = partial(settled, spoken.base, self.kind.model, self.environ, self.cwd, overrides=spoken.overrides)
         return given(implied=self.kind.implied(spoken, given().workload))
 
 

@@ -86,7 +86,6 @@ STILL = (
     "relay/people/accountstate.py -> relay/app/messages/advice.py",
     "relay/people/admission.py -> relay/app/messages/advice.py",
     "relay/people/crew.py -> relay/app/messages/wording.py",
-    "relay/people/policy.py -> relay/app/__init__.py",
     "relay/people/policy.py -> relay/app/messages/advice.py",
     "relay/people/roster.py -> relay/app/messages/advice.py",
     "relay/people/status.py -> relay/app/messages/wording.py",

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from relay.app.checks import verify
+from relay.app.providers import shipped
 from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import outbox_of
 from relay.core.checkpoint.packing import Facts
@@ -28,7 +29,6 @@ from relay.core.session import session
 from relay.core.session.context import Context, Outcome, Plan
 from relay.people.accounts import Accounts
 from relay.people.owners import Inference
-from relay.people.policy import shipped
 from storage.base import StoreError
 from storage.retry import RetryStore
 from tests.core.fake_runtime import Process, World

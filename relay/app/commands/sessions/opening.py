@@ -19,6 +19,7 @@ from relay.app.commands.sessions.here import Choice, Here, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
+from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import through
@@ -143,7 +144,7 @@ class Opening:
         """The accounts, the session's among them: a store that begins by itself registers it; else 78."""
         known, name = accounts(self.stores), self.resolved.settings.account
         if begins_by_itself(self.stores.ledger) and known.find(name) is None:
-            found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime)
+            found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime, shipped())
             found = replace(found, provider_from="this machine")
             known.register(name, name, found)
             near = nearest(name, [key for key in known.ids() if key != name])

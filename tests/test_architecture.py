@@ -89,7 +89,6 @@ STILL = (
     "relay/people/policy.py -> relay/app/messages/advice.py",
     "relay/people/roster.py -> relay/app/messages/advice.py",
     "relay/people/status.py -> relay/app/messages/wording.py",
-    "relay/people/status.py -> relay/app/redact.py",
     "relay/people/turns.py -> relay/app/messages/wording.py",
 )
 """Imports that still go against the arrows. Rows are taken out one by one; none is added."""

@@ -10,6 +10,7 @@ from relay.app.commands.common import App, target_of
 from relay.app.commands.stores import accounts, open_stores
 from relay.app.machine.skew import timed
 from relay.app.messages.trouble import speaking
+from relay.app.nameless import SHORTEST, kind_of, without_names
 from relay.app.redact import redact
 from relay.core.errors import BadData
 from relay.core.ledger.ledger import RunLedger
@@ -21,7 +22,7 @@ from relay.core.runs.whereabouts import absent, missing
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from relay.people.standing import rows
-from relay.people.status import SHORTEST, View, kind_of, without_names
+from relay.people.status import View
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,10 @@ class Delete(Strict):
     """A run archived for long enough retains nothing any more; nothing follows this entry."""
 
 
+MAX_OTHERS = 64
+"""Histories that a choice names; the newest of them."""
+
+
 class Other(Strict):
     """The newest entry of a history that the run goes on without, as it was seen; or of one that is gone."""
 
@@ -168,7 +172,7 @@ class Choose(Strict):
 
     epoch: Epoch
     """The highest that any of them, or any stored file, is known to have used: none comes again."""
-    others: Annotated[tuple[Other, ...], Field(max_length=64)] = ()
+    others: Annotated[tuple[Other, ...], Field(max_length=MAX_OTHERS)] = ()
     """The histories that the run goes on without."""
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Their checkpoints, for `fork`."""

@@ -17,11 +17,11 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 install: $(BIN)/.installed   ## a virtual environment with everything the tests need
 
 browser: install   ## a Chromium for the dashboard's tests, where there is none
-	@$(BIN)/python -m tests.dashboard.chromium >/dev/null 2>&1 \
+	@$(BIN)/python -m tests.app.dashboard.chromium >/dev/null 2>&1 \
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
 	       && apt-get install -y -qq --no-install-recommends chromium-headless-shell fonts-dejavu-core >/dev/null; } \
 	  || $(BIN)/python -m playwright install chromium-headless-shell
-	@$(BIN)/python -m tests.dashboard.chromium
+	@$(BIN)/python -m tests.app.dashboard.chromium
 
 check: lint types   ## lint and types
 

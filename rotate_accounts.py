@@ -19,7 +19,7 @@ def use_own_environment(missing: ModuleNotFoundError) -> None:
 
 
 try:
-    from relay.begin import load
+    from relay.app.begin import load
 
     main = load()
 except ModuleNotFoundError as error:

@@ -28,7 +28,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 from cases import SIZES, grids  # noqa: E402
 from step_time import compile_model  # noqa: E402
 
-from trm.fingerprint import fingerprint  # noqa: E402
+from relay.torch.fingerprint import fingerprint  # noqa: E402
 from trm.kernels.fast_step import FastStep, unavailable  # noqa: E402
 from trm.layers import slow_bf16  # noqa: E402
 from trm.memory import CAP, Method, fit, free_bytes  # noqa: E402

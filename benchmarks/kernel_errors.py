@@ -14,8 +14,8 @@ import torch
 from relative_error import Outputs, Report, edge, random
 from torch import Tensor
 
+from relay.torch.digest import digest
 from trm.data.dataset import IGNORE
-from trm.digest import digest
 from trm.kernels import plain
 from trm.kernels.layout import CHUNK, PAD, Anew, Tables, Total, pair_rows
 from trm.kernels.parts import fused_parts

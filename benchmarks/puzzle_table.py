@@ -24,12 +24,12 @@ from pathlib import Path
 import torch
 from cases import canvases, case
 
+from relay.torch.statefile import TABLE, StateDocument, load_document
 from trm.kernels.fast_step import FastStep
 from trm.optim import sign_sgd_
 from trm.schedule import lr_scale
 from trm.sharedtable import SharedTable, load_state
 from trm.snapshot import Saved, Snapshot
-from trm.statefile import TABLE, StateDocument, load_document
 from trm.train import TrainState
 
 

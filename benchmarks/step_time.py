@@ -32,8 +32,8 @@ import torch
 from cases import Case, case, step_tflop
 from torch import Tensor
 
+from relay.torch.fingerprint import fingerprint
 from trm.data.dataset import Batch
-from trm.fingerprint import fingerprint
 from trm.kernels.fast_step import FastStep, unavailable
 from trm.layers import slow_bf16
 from trm.snapshot import state_hash

@@ -23,8 +23,8 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 from cases import SIZES, grids  # noqa: E402
 from step_time import event_times  # noqa: E402
 
-from trm.device import settle  # noqa: E402
-from trm.fingerprint import fingerprint  # noqa: E402
+from relay.torch.device import settle  # noqa: E402
+from relay.torch.fingerprint import fingerprint  # noqa: E402
 from trm.kernels.fast_step import choose  # noqa: E402
 from trm.launch import is_follower, launched  # noqa: E402
 from trm.peers import meet  # noqa: E402

@@ -15,17 +15,27 @@ from pathlib import Path
 import pytest
 
 import trm  # noqa: F401
-from relay.text import advice
+from relay.app.messages import advice
 from tests.simulation import telling
 
 HERE = Path(__file__).parent
 WHOLE = tuple(
     f"{HERE / name}/"
     for name in (
-        *("acceptance", "damage", "dashboard", "model", "pictures", "processes", "reports", "simulation", "sinks"),
-        *("storage/dropbox", "storage/drive", "storage/s3", "trm_kernels"),
-        *("relay/sessions/test_faults.py", "relay/checkpoints/test_lending.py"),
-        *("relay/checking/test_repair.py", "relay/checking/test_repair_page.py"),
+        *(
+            "acceptance",
+            "damage",
+            "app/dashboard",
+            "model",
+            "app/plots",
+            "processes",
+            "reports",
+            "simulation",
+            "app/trackers",
+        ),
+        *("storage/dropbox", "storage/drive", "storage/s3", "trm/kernels"),
+        *("core/session/test_faults.py", "core/checkpoint/test_lending.py"),
+        *("app/checks/test_repair.py", "app/checks/test_repair_page.py"),
         *("trm/test_sharedtable.py", "trm/test_sharedtable_bases.py", "trm/test_sharedtable_choice.py"),
         *("trm/test_sharedtable_refused.py", "trm/test_examples.py", "trm/test_split.py", "test_documentation.py"),
     )
@@ -33,7 +43,7 @@ WHOLE = tuple(
 """Folders and files that are slow as a whole: processes, servers, a browser, other people's packages, whole worlds, an
 interpreter of kernels, whole runs, trained models, every page. The others hold unit tests and contracts on memory and a
 local folder."""
-SHARING = tuple(f"{HERE / name}/" for name in ("damage", "dashboard", "storage/s3"))
+SHARING = tuple(f"{HERE / name}/" for name in ("damage", "app/dashboard", "storage/s3"))
 """Folders with something that is set up once a worker and takes seconds."""
 FEW = 4
 """Tests, of those that say that they take long."""

@@ -9,9 +9,9 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from relay.log.state import Checkpoint
+from relay.core.ledger.state import Checkpoint
 from storage.base import Ref, Store
-from tests.relay.toy import hash_of
+from tests.core.toy import hash_of
 
 
 def rehash(folder: Path) -> str:
@@ -19,9 +19,9 @@ def rehash(folder: Path) -> str:
     document = json.loads((folder / "state.json").read_bytes())
     if "values" in document:
         return hash_of(document["step"], tuple(document["values"]))
+    from relay.torch.statefile import FILES, TABLE, load_document, read_tensors
     from trm.sharedtable import read_table
     from trm.snapshot import state_hash
-    from trm.statefile import FILES, TABLE, load_document, read_tensors
 
     about = load_document(folder)
     tensors = {name: value for file in FILES for name, value in read_tensors(folder / file)}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli import app
-from relay.config import Settings, leaves
-from relay.pages import clidoc
-from relay.settings.origins import READ_ELSEWHERE, variable
+from relay.app.cli import app
+from relay.app.pages import clidoc
+from relay.core.settings.config import Settings, leaves
+from relay.core.settings.origins import READ_ELSEWHERE, variable
 
 ROOT = Path(__file__).parent.parent
 GUIDES = sorted((ROOT / "docs" / "how-to").glob("*.md"))

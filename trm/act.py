@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor, nn
 
-from trm import rng
+from relay.torch import rng
 from trm.config import Arch
 from trm.data.dataset import Batch
 from trm.model import Inner, Sizes

@@ -8,8 +8,8 @@ from pathlib import Path
 from safetensors import SafetensorError
 from torch import Tensor
 
+from relay.torch.statefile import read_tensors
 from trm.act import TRM
-from trm.statefile import read_tensors
 from trm.train import TrainState
 
 COMPILED = "_orig_mod."

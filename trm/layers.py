@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from trm import rng
+from relay.torch import rng
 from trm.config import Arch
 
 # A normal cut at two sigma has this standard deviation; dividing by it restores the one asked for.

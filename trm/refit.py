@@ -13,11 +13,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from relay.torch.statefile import FILES, TABLE, StateDocument, load_document, read_tensors
 from trm.config import TrainConfig
 from trm.model import Sizes
 from trm.sharedtable import read_table, table_file
 from trm.snapshot import Saved, Snapshot
-from trm.statefile import FILES, TABLE, StateDocument, load_document, read_tensors
 from trm.train import TrainState
 
 _KEPT = tuple(name for name in FILES if name != "carry.safetensors")

@@ -14,11 +14,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from relay.torch.digest import digest
+from relay.torch.statefile import TABLE, StateDocument, check_tensors, load_tensors, plain_size, read_tensors
 from trm.config import TrainConfig
-from trm.digest import digest
 from trm.journal import MOST_STEPS, Chunk, Journal, Record, joined, replays
 from trm.schedule import lr_scale
-from trm.statefile import TABLE, StateDocument, check_tensors, load_tensors, plain_size, read_tensors
 from trm.train import TrainState
 
 SHARED_FROM = 1 << 27

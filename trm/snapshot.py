@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trm.digest import Digest, queued
+from relay.torch.digest import Digest, queued
+from relay.torch.statefile import TABLE, StateDocument, TableNote, save
 from trm.sharedtable import Plan
-from trm.statefile import TABLE, StateDocument, TableNote, save
 from trm.train import TrainState
 
 STAGE = 1 << 25

@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trm import rng
+from relay.torch import rng
+from relay.torch.rng import Stream
 from trm.config import TrainConfig
 from trm.data import files, sudoku4
 from trm.data.dataset import Dataset
@@ -19,7 +20,6 @@ from trm.data.folders import Part, Puzzles, is_folder, write_part
 from trm.data.games import MAZE, Game, sudoku_game
 from trm.data.sudoku import read_csv, write_csv
 from trm.presets import BOX, TaskError, preset
-from trm.rng import Stream
 
 Tokens = tuple[Tensor, Tensor]
 """(inputs, labels), uint8 (N, cells)."""

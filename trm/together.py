@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relay.torch.device import settle
 from trm.config import TrainConfig
 from trm.data.dataset import Batch
-from trm.device import settle
 from trm.kernels.fast_step import FastStep
 from trm.model import Sizes
 from trm.peers import Peers, meet

@@ -1,6 +1,6 @@
 """Training a TRM as a workload that a relay can start, stop, save, load and compare. Knows nothing of the relay.
 
-It has the methods of relay/workload.py's Workload protocol and imports none of it.
+It has the methods of relay/core/workload.py's Workload protocol and imports none of it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 import torch
 
-from trm import statefile
-from trm.caches import KEYED, KernelCache, key_of, triton_home
+from relay.torch import statefile
+from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
+from relay.torch.device import settle
+from relay.torch.digest import Digest, queued
+from relay.torch.fingerprint import fingerprint, installed
 from trm.config import TrainConfig
-from trm.device import settle
-from trm.digest import Digest, queued
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
-from trm.fingerprint import fingerprint, installed
 from trm.interop_step import begin_from
 from trm.journal import Record
 from trm.layers import slow_bf16

@@ -1,1 +1,1 @@
-"""Who takes part: accounts, their owners, states, hours and quotas; takes no lease and reads no run."""
+"""Who takes part and who is next: accounts, owners, states, hours, quotas, policy and plans; prints nothing."""

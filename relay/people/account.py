@@ -7,17 +7,17 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from relay.errors import BadConfig
-from relay.log.canonical import NotCanonical, digest, dumps, loads
-from relay.log.entry import NewerFormat, is_newer
-from relay.log.fields import Name, Sparing, Strict, Time
-from relay.log.frozen import clean
-from relay.names import REGISTRY, check_name
+from relay.core.errors import BadConfig
+from relay.core.ledger.canonical import NotCanonical, digest, dumps, loads
+from relay.core.ledger.entry import NewerFormat, is_newer
+from relay.core.ledger.fields import Name, Sparing, Strict, Time
+from relay.core.ledger.frozen import clean
+from relay.core.names import REGISTRY, check_name
 from relay.people.availability import parse as parse_windows
 from relay.people.claims import Claim
 from relay.people.owners import folded
 from relay.people.reset import Reset, parse_reset
-from relay.text.zones import is_zone, zone
+from relay.people.zones import is_zone, zone
 from storage.packages import UPGRADE
 
 MAX_BYTES = 1000

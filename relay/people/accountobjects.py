@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from relay.errors import BadData
-from relay.log.canonical import digest
+from relay.app.messages.advice import command
+from relay.app.messages.trouble import speaking
+from relay.core.errors import BadData
+from relay.core.ledger.canonical import digest
+from relay.core.ledger.registry import PutAccount, RegistryState, Row
 from relay.people.account import MAX_BYTES, Account, decode, encode, folder_of, object_name
 from relay.people.claims import Claim
 from relay.people.roster import row_of
-from relay.registry import PutAccount, RegistryState, Row
-from relay.text.advice import command
-from relay.text.trouble import speaking
 from storage.base import Missing, Ref, Store, TooLong
 
 

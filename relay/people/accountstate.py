@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relay.app.messages.advice import command
+from relay.core.ledger.registry import Row
 from relay.people.quota import Quota
-from relay.registry import Row
-from relay.text.advice import command
 
 ENDLESS = ("blocked", "retired", "forgotten")
 """No time ends these."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from relay.errors import BadConfig
-from relay.text.zones import DAYS, zone
+from relay.core.errors import BadConfig
+from relay.people.zones import DAYS, zone
 
 MIDNIGHT = 24 * 60
 WEEK_S = 7 * 86400

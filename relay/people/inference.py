@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from relay.clock import Runtime
+from relay.core.clock import Runtime
 from relay.people.owners import Inference, infer, machine_owner, unnamed
-from relay.policy import shipped
+from relay.people.policy import shipped
 
 
 def infer_account(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from relay.clock import Runtime
-from relay.log.frozen import clean
-from relay.names import check_letters
-from relay.policy import Providers
+from relay.core.clock import Runtime
+from relay.core.ledger.frozen import clean
+from relay.core.names import check_letters
+from relay.people.policy import Providers
 
 SHARED_LOGINS = frozenset({"root", "jovyan", "kaggle", "colab", "ubuntu", "user", "admin"})
 """Login names that notebooks and images share: they name nobody."""

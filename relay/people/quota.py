@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from relay.log.usage import Interval
+from relay.core.ledger.usage import Interval
 from relay.people.account import Account
+from relay.people.policy import Provider
 from relay.people.reset import Reset
-from relay.policy import Provider
 
 AHEAD_S = 600.0
 """A number that was read further ahead than this was read by a clock that was wrong, and counts no more."""

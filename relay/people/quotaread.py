@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from relay.errors import BadConfig
-from relay.log.canonical import NotCanonical, loads
+from relay.core.errors import BadConfig
+from relay.core.ledger.canonical import NotCanonical, loads
 from relay.people.account import Reading
 
 MAX_BYTES = 100_000

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from relay.errors import BadConfig
-from relay.text.zones import DAYS, is_zone, zone
+from relay.core.errors import BadConfig
+from relay.people.zones import DAYS, is_zone, zone
 
 _WRITTEN = re.compile(
     r"(?i)\s*(?P<day>mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+(?P<hour>\d{1,2}):(?P<minute>\d\d)(\s+(?P<zone>\S+))?\s*"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from relay.errors import BadConfig
-from relay.names import nearest
+from relay.app.messages.advice import command
+from relay.core.errors import BadConfig
+from relay.core.ledger.registry import RegistryState, Row
+from relay.core.names import nearest
 from relay.people.account import Account
-from relay.registry import RegistryState, Row
-from relay.text.advice import command
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relay.log.state import RunState
-from relay.log.usage import Interval, given, seconds_within
+from relay.core.ledger.state import RunState
+from relay.core.ledger.usage import Interval, given, seconds_within
 from relay.people.accountstate import effective
+from relay.people.policy import Providers
 from relay.people.quota import hours_of, left, reset_of
 from relay.people.roster import Listed
-from relay.policy import Providers
-from relay.status import AccountRow
+from relay.people.status import AccountRow
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from relay.clock import RealRuntime
-from relay.ledger import RunLedger
-from relay.log.state import RunState
+from relay.core.clock import RealRuntime
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.state import RunState
 from storage.local import LocalStore
 from tests.rehash import held
 
@@ -67,7 +67,7 @@ class Warm:
     def python(self, folder: Path, instead: str | None = None) -> tuple[Path, dict[str, str]]:
         """`python` and `python3` in a new folder that fork our programs; the variables that they need.
 
-        Every `python -m relay.cli` runs the module `instead`, if there is one.
+        Every `python -m relay.app.cli` runs the module `instead`, if there is one.
         """
         folder.mkdir()
         words = f'shift 2; set -- -m {instead} "$@"\n' if instead else ""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from relay.cli import Trm
-from tests.relay.cli import Desk
+from relay.app.cli import Trm
+from tests.app.cli import Desk
 from trm.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow

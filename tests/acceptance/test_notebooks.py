@@ -1,6 +1,6 @@
 """The notebooks as a person runs them, cell by cell in a real kernel: each goes on where the last ended, without loss.
 
-The services' own modules are doubled (tests/relay/notebook_desk.py); store, sessions and pages are real, and sessions
+The services' own modules are doubled (tests/app/notebook_desk.py); store, sessions and pages are real, and sessions
 are forked (warm.py).
 """
 
@@ -15,12 +15,12 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from relay.clock import RealRuntime
-from relay.ledger import RunLedger
-from relay.log.state import RunState
+from relay.core.clock import RealRuntime
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.state import RunState
 from storage.local import LocalStore
 from tests.acceptance.processes import PROJECT, Warm
-from tests.relay.notebook_desk import Service, said
+from tests.app.notebook_desk import Service, said
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from relay.checkpoints.retention import GRACE_S, Keep
-from relay.errors import Exit
-from relay.workload import Borrower
-from tests.relay.checkpoints.test_restore import flip
-from tests.relay.lab import Lab, Session
+from relay.core.checkpoint.retention import GRACE_S, Keep
+from relay.core.errors import Exit
+from relay.core.workload import Borrower
+from tests.core.checkpoint.test_restore import flip
+from tests.core.lab import Lab, Session
 from tests.trm.tables import ManyPuzzles
 from trm import sharedtable
 from trm.sharedtable import table_file
@@ -88,10 +88,10 @@ def test_i7_through_bases_journals_a_kill_a_clean_up_and_damage_it_is_the_unbrok
 
 
 def test_a_fork_holds_its_own_table(lab: Lab) -> None:
-    from relay.ledger import RunLedger
-    from relay.names import Names
-    from relay.runs.fork import Branch, copy_checkpoint
-    from tests.relay.lab import PROJECT, genesis
+    from relay.core.ledger.ledger import RunLedger
+    from relay.core.names import Names
+    from relay.core.runs.fork import Branch, copy_checkpoint
+    from tests.core.lab import PROJECT, genesis
 
     lab.run(session(lab, 20))
     ledger = RunLedger(lab.shared, PROJECT, "chain", lab.world.process())

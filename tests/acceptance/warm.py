@@ -54,10 +54,10 @@ def become(request: dict[str, Any], handles: list[int]) -> None:
 def as_python_would(argv: list[str]) -> None:
     """What an interpreter does with its arguments; our own command line, which is here already, is not read again."""
     match argv:
-        case ["-m", "relay.cli", *words]:
-            from relay.cli import main
+        case ["-m", "relay.app.cli", *words]:
+            from relay.app.cli import main
 
-            sys.argv[:] = ["relay.cli", *words]
+            sys.argv[:] = ["relay.app.cli", *words]
             main()
         case ["-c", code, *words]:
             sys.argv[:] = ["-c", *words]
@@ -121,10 +121,10 @@ def prepare() -> None:
     import torch
     import typer.main
 
-    import trm.device
+    import relay.torch.device  # noqa: F401
     import trm.evaluate
     import trm.workload  # noqa: F401
-    from relay import cli
+    from relay.app import cli
     from trm.data import sudoku4
 
     command = typer.main.get_command(cli.app)

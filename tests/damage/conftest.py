@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import relay, warm  # noqa: F401 - fixtures
+from tests.core.conftest import lab  # noqa: F401 - a fixture
 from tests.damage.scene import Picture, Scene, paint
-from tests.relay.conftest import lab  # noqa: F401 - a fixture
 
 
 @pytest.fixture(scope="session")

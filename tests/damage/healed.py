@@ -13,18 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.ledger import MACHINE, RunLedger
-from relay.log.canonical import digest
-from relay.log.changes import By
-from relay.log.entry import Entry, decode, encode
-from relay.log.frozen import SILENT
-from relay.log.rules import apply
-from relay.log.state import RunState
-from relay.names import Names
+from relay.core.ledger.canonical import digest
+from relay.core.ledger.changes import By
+from relay.core.ledger.entry import Entry, decode, encode
+from relay.core.ledger.frozen import SILENT
+from relay.core.ledger.ledger import MACHINE, RunLedger
+from relay.core.ledger.rules import apply
+from relay.core.ledger.state import RunState
+from relay.core.names import Names
 from storage.base import Store, open_store
+from tests.app.cli import Desk
+from tests.core.making import QuietRuntime
 from tests.damage.scene import PROJECT
-from tests.relay.cli import Desk
-from tests.relay.making import QuietRuntime
 
 NAMES = Names(PROJECT, "r")
 

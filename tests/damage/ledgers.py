@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.ledger import MACHINE, RunLedger
-from relay.log.entry import Entry, decode
+from relay.core.ledger.entry import Entry, decode
+from relay.core.ledger.ledger import MACHINE, RunLedger
 from storage.memory import MemoryStore
-from tests.relay.making import PROJECT, RUN, Client, QuietRuntime, begun, raw
+from tests.core.making import PROJECT, RUN, Client, QuietRuntime, begun, raw
 
 
 def reader(store: Any) -> RunLedger:

@@ -9,17 +9,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from relay.clock import RealRuntime
-from relay.ledger import RunLedger
-from relay.log.heartbeat import request_stop
-from relay.log.state import RunState
-from relay.names import Names
-from relay.runs.endpoint import passed
+from relay.core.clock import RealRuntime
+from relay.core.lease.heartbeat import request_stop
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.state import RunState
+from relay.core.names import Names
+from relay.core.runs.endpoint import passed
 from storage.base import Store, open_store
+from tests.app.cli import Desk, Result
+from tests.core.toy import hash_of, state_at
 from tests.damage.harms import Harm
 from tests.rehash import held
-from tests.relay.cli import Desk, Result
-from tests.relay.toy import hash_of, state_at
 
 PROJECT = "sudoku_pretrain_multiaccount"
 NAMES, OTHER = Names(PROJECT, "hurt"), Names(PROJECT, "other")

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from relay.checking import verdict
-from relay.log.canonical import digest
+from relay.app.checks import verdict
+from relay.core.ledger.canonical import digest
+from tests.app.repairs import told_command
+from tests.core.toy import ToyWorkload, hash_of, state_at
 from tests.damage.harms import HARMS
 from tests.damage.scene import NAMES, Picture, Scene, content, paint, slot
 from tests.damage.test_table import rows
-from tests.relay.repairs import told_command
-from tests.relay.toy import ToyWorkload, hash_of, state_at
 
 SHORT = {"RELAY_LEASE_TTL_S": "1"}
 """A slot that cannot be read is read again for the lease's time before it is passed over."""
@@ -43,7 +43,7 @@ class Case:
     row: str = ""
     """The row of docs/damage.md that gives this advice, by its first words."""
     verdict: str = ""
-    """The function of relay/checking/verdict.py that gives it."""
+    """The function of relay/app/checks/verdict.py that gives it."""
     says: tuple[str, str] = ("", "")
     """A command, and words that it says."""
     stops: int = 0

@@ -10,8 +10,8 @@ import pytest
 
 from storage.base import Missing, Ref, Stat, Store
 from storage.wrapper import Wrapper
+from tests.app.cli import wrap_stores
 from tests.damage.scene import NAMES, Scene, content
-from tests.relay.cli import wrap_stores
 
 HEAD, OLDER = NAMES.checkpoint(30, 3), NAMES.checkpoint(20, 2)
 Change = Callable[[bytes, int], bytes]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from relay.workload import Saved
+from relay.core.workload import Saved
 from storage.base import Ref
 from storage.wrapper import Wrapper
+from tests.app.cli import wrap_stores
+from tests.core.toy import ToySnapshot, hash_of, state_at
 from tests.damage.harms import HARMS, PICKLE, ZSTD_BOMB
 from tests.damage.scene import BACKENDS, NAMES, OTHER, Scene, content
 from tests.rehash import held
-from tests.relay.cli import wrap_stores
-from tests.relay.toy import ToySnapshot, hash_of, state_at
 
 FILES = ("state.json", "ema.json", "manifest.json")
 SWAPPED: dict[str, Callable[[Scene, str], bytes]] = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from relay.checkpoints.warm import AT_ONCE, MAX_BYTES
-from relay.errors import Exit
-from relay.names import CACHES
+from relay.core.checkpoint.warm import AT_ONCE, MAX_BYTES
+from relay.core.errors import Exit
+from relay.core.names import CACHES
 from storage.base import QuotaExceeded
-from tests.relay.compiled import GOOD, NAME, SECRET, session, signed, told
-from tests.relay.lab import Lab
+from tests.core.compiled import GOOD, NAME, SECRET, session, signed, told
+from tests.core.lab import Lab
 
 HOSTILE = {
     "another team's key": (signed(GOOD, secret=b"f" * 32), "signature"),

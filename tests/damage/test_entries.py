@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from relay.errors import BadData, Exit, StorageUnreachable
-from relay.ledger import RunLedger, View
-from relay.log.canonical import digest, dumps
-from relay.log.changes import Commit, Noted
-from relay.log.entry import FORMAT, NewerFormat, encode
-from relay.log.state import RunState
+from relay.core.errors import BadData, Exit, StorageUnreachable
+from relay.core.ledger.canonical import digest, dumps
+from relay.core.ledger.changes import Commit, Noted
+from relay.core.ledger.entry import FORMAT, NewerFormat, encode
+from relay.core.ledger.ledger import RunLedger, View
+from relay.core.ledger.state import RunState
 from storage.base import Ref
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
+from tests.core.making import NAMES, Client, checkpoint, follower, forged, id_of, overwrite, raw
 from tests.damage.ledgers import entry, reader, worked
-from tests.relay.making import NAMES, Client, checkpoint, follower, forged, id_of, overwrite, raw
 
 
 def everybody(store: MemoryStore, *others: RunLedger) -> View:

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from relay.clock import RealRuntime
-from relay.ledger import RunLedger
-from relay.log.canonical import dumps, loads
-from relay.log.entry import Entry
-from relay.log.frozen import MAX_ENTRY_BYTES
-from relay.log.state import RunState
-from relay.names import Names
+from relay.core.clock import RealRuntime
+from relay.core.ledger.canonical import dumps, loads
+from relay.core.ledger.entry import Entry
+from relay.core.ledger.frozen import MAX_ENTRY_BYTES
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.state import RunState
+from relay.core.names import Names
+from tests.core.making import follower, forged
 from tests.damage.scene import NAMES, OTHER, PROJECT, Picture, Scene, slot
-from tests.relay.making import follower, forged
 
 NUMBERS: tuple[Any, ...] = (
     0,

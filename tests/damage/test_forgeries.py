@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from relay.errors import BadData, Fenced
-from relay.log import chain
-from relay.log.canonical import dumps
-from relay.log.changes import Rewind
-from relay.log.mark import FileMark, RolledBack
-from relay.log.state import RunState, Usage
+from relay.core.errors import BadData, Fenced
+from relay.core.ledger import chain
+from relay.core.ledger.canonical import dumps
+from relay.core.ledger.changes import Rewind
+from relay.core.ledger.mark import FileMark, RolledBack
+from relay.core.ledger.state import RunState, Usage
 from storage.memory import MemoryStore
+from tests.core.making import Client, follower, forged, overwrite, raw
 from tests.damage.ledgers import entry, reader, worked
-from tests.relay.making import Client, follower, forged, overwrite, raw
 from tests.storage.counting import CountingStore
 
 EMPTIED = {"step": 0, "head": None, "retained": (), "holder": None, "best": None, "epoch": 0}

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.errors import BadData
-from relay.log.canonical import ZEROS
+from relay.core.errors import BadData
+from relay.core.ledger.canonical import ZEROS
 from storage.memory import MemoryStore
+from tests.core.making import NAMES
 from tests.damage.harms import HARMS, HOSTILE_JSON
 from tests.damage.ledgers import reader, worked
-from tests.relay.making import NAMES
 
 HINT = NAMES.ledger.removesuffix("/") + ".hint"
 

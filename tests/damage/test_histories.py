@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from relay.errors import Exit
-from relay.log.canonical import digest
-from relay.log.entry import PASSING
-from relay.runs import repairing
+from relay.core.errors import Exit
+from relay.core.ledger.canonical import digest
+from relay.core.ledger.entry import PASSING
+from relay.core.runs import repairing
 from storage.base import open_store
+from tests.app.cli import Desk
+from tests.app.repairs import another_machine, told_command
+from tests.core.toy import hash_of, state_at
 from tests.damage.healed import NAMES, Healed, heal, name, raw
-from tests.relay.cli import Desk
-from tests.relay.repairs import another_machine, told_command
-from tests.relay.toy import hash_of, state_at
 
 CASES: dict[str, dict[str, Any]] = {
     "a release": {},
@@ -227,7 +227,7 @@ def test_who_writes_first_wins_over_the_choice(here: Callable[[str], Healed], mo
         another_machine(run.desk)("repair", "--run", "r", "--choose", "B")
         return found
 
-    monkeypatch.setattr("relay.commands.runs.repairing.look", slow)
+    monkeypatch.setattr("relay.app.commands.runs.repairing.look", slow)
     tail = run.second[-1]
     assert "written by another session first" in run.desk("repair", "--run", "r", "--choose", "A", code=65).err
     assert run.entry(tail + 1).kind == "choose" and run.state().step == 60
@@ -245,7 +245,7 @@ def test_slots_that_do_not_read_the_same_twice_are_not_chosen_from(
         run.store.put(name(run.slot), raw(run.store, run.slot)[:500])
         return found
 
-    monkeypatch.setattr("relay.commands.runs.repairing.look", flickering)
+    monkeypatch.setattr("relay.app.commands.runs.repairing.look", flickering)
     refused = run.desk("repair", "--run", "r", "--choose", "B", code=69).err
     assert f"slot {run.slot}" in refused and "did not read the same twice" in refused
 
@@ -270,3 +270,37 @@ def test_the_digest_of_a_history_ties_the_decision_to_it(here: Callable[[str], H
         (run.second[-1], digest(raw(run.store, run.second[-1])))
     ]
     assert re.search(r"chose the history that ends in slot \d+ \(step 40\)", entry.change["why"])
+
+
+def test_verify_names_what_a_passed_over_entry_of_the_registry_had_entered(tmp_path: Path) -> None:
+    """The newest entry of the registry was unreadable to the next command, and can be read again."""
+    desk = Desk(tmp_path, {"RELAY_LEASE_TTL_S": "1"})
+    desk.train(10)
+    desk("register", "lost_one", "Ana's workstation", "--yes")
+    newest = max((desk.folder / "relay_store" / "registry" / "ledger").glob("*.json"))
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[:200])
+    desk("register", "other_one", "Ben's workstation", "--yes")
+    newest.write_bytes(whole)
+    (told,) = [one for one in desk("verify", "--run", "r", "--json").json["incidents"] if one["cause"] == "registry"]
+    assert "account lost_one" in told["text"] and told_command(told["advice"], "accounts") == ["accounts", "list"]
+    assert "lost_one" not in desk("accounts", "list").out
+    desk("register", "lost_one", "Ana's workstation", "--yes")
+    assert "lost_one" in desk("accounts", "list").out
+    desk.train(20)
+
+
+@pytest.mark.parametrize(("typed", "step"), [("b", 60), ("", 40)])
+def test_at_a_terminal_it_asks(
+    here: Callable[[str], Healed], monkeypatch: pytest.MonkeyPatch, typed: str, step: int
+) -> None:
+    run = here("before anybody went on")
+    monkeypatch.setattr("relay.app.commands.runs.repairing._at_a_terminal", lambda: True)
+    monkeypatch.setattr("typer.prompt", lambda text, **_: typed if "A, B" in text else "?")
+    before = content(run)
+    done = run.desk("repair", "--run", "r", code=0 if typed else 65)
+    assert "repair --run r --choose B" in done.out, "both are shown first"
+    if typed:
+        assert "Recorded. The run goes on from step 60." in done.out and run.ledger().judge().state.step == step
+    else:
+        assert "Nothing was changed." in done.out and content(run) == before

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from relay.errors import BadData, Exit
-from relay.log.canonical import ZEROS
+from relay.core.errors import BadData, Exit
+from relay.core.ledger.canonical import ZEROS
+from tests.core.making import NAMES, Client, overwrite, raw
 from tests.damage.ledgers import reader, worked
-from tests.relay.making import NAMES, Client, overwrite, raw
 
 
 def test_i1_a_hole_is_damage_never_a_tail() -> None:

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from relay.errors import Exit
-from relay.ledger import MACHINE, RunLedger
-from relay.log.canonical import digest
-from relay.log.entry import decode
-from relay.log.frozen import PASSING
-from relay.log.mark import FileMark
-from relay.log.passing import Look
+from relay.core.errors import Exit
+from relay.core.ledger.canonical import digest
+from relay.core.ledger.entry import decode
+from relay.core.ledger.frozen import PASSING
+from relay.core.ledger.ledger import MACHINE, RunLedger
+from relay.core.ledger.mark import FileMark
+from relay.core.ledger.passing import Look
 from storage.base import Ref
+from tests.core.lab import PROJECT, RUN, Lab, Session
+from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS
-from tests.relay.lab import PROJECT, RUN, Lab, Session
-from tests.relay.toy import hash_of, state_at
 
 LEDGER = f"runs/{PROJECT}/{RUN}/ledger/"
 TTL = 180.0
@@ -173,7 +173,7 @@ def test_the_version_before_stops_at_an_entry_that_passes_over(lab: Lab, monkeyp
     assert lab.run(lab.session("bob", target_steps=60, wait_s=900)).exit_code == Exit.OK
     older = lab.session("carol", target_steps=80, wait_s=900)
     with monkeypatch.context() as patch:
-        patch.setattr("relay.log.entry.FORMAT", PASSING - 1)
+        patch.setattr("relay.core.ledger.entry.FORMAT", PASSING - 1)
         outcome = lab.run(older)
     assert outcome.exit_code == Exit.BAD_CONFIG and "Upgrade" in outcome.message
 

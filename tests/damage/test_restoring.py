@@ -12,18 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relay.checking.verify import verify
-from relay.checkpoints.manifest import MAX_FILES
-from relay.checkpoints.outbox import Outbox
-from relay.checkpoints.restore import Damaged, Route, read_manifest, restore
-from relay.ledger import RunLedger
-from relay.log.canonical import digest
-from relay.log.state import Checkpoint, RunState
+from relay.app.checks.verify import verify
+from relay.core.checkpoint.manifest import MAX_FILES
+from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.restore import Damaged, Route, read_manifest, restore
+from relay.core.ledger.canonical import digest
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.state import Checkpoint, RunState
 from storage.memory import MemoryStore
+from tests.core.making import QuietRuntime
+from tests.core.toy import ToyWorkload
 from tests.damage.harms import HOSTILE_JSON
 from tests.damage.scene import NAMES, PROJECT, Picture
-from tests.relay.making import QuietRuntime
-from tests.relay.toy import ToyWorkload
 
 HEAD = NAMES.checkpoint(30, 3)
 

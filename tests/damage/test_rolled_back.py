@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from storage.base import open_store
+from tests.app.cli import Desk
+from tests.app.repairs import another_machine, told_command
+from tests.core.toy import hash_of, state_at
 from tests.damage.healed import NAMES, PLAIN, name, raw
-from tests.relay.cli import Desk
-from tests.relay.repairs import another_machine, told_command
-from tests.relay.toy import hash_of, state_at
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import pytest
 
-from relay.errors import BadData
-from relay.log import rules
-from relay.log.heartbeat import read_stop_request
-from relay.runs.storeid import read_identity
+from relay.core.errors import BadData
+from relay.core.lease.heartbeat import read_stop_request
+from relay.core.ledger import rules
+from relay.core.runs.storeid import read_identity
 from storage.memory import MemoryStore
+from tests.app.cli import Desk
 from tests.damage.harms import HARMS, HOSTILE_JSON, PICKLE, Harm
 from tests.damage.scene import BACKENDS, NAMES, OTHER, PROJECT, Scene, content, paint, slot
-from tests.relay.cli import Desk
 
 IDENTITY = "trm-relay.store.json"
 ALL = ("middle", "emptied", "huge", "missing")

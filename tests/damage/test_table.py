@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relay.errors import Exit
+from relay.core.errors import Exit
 from tests.damage.scene import CODES
 
 HERE = Path(__file__).parent

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from relay.errors import Exit
+from relay.core.errors import Exit
+from tests.core.lab import PROJECT, RUN, Lab
+from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS, HOSTILE_JSON
-from tests.relay.lab import PROJECT, RUN, Lab
-from tests.relay.toy import hash_of, state_at
 
 LEDGER = f"runs/{PROJECT}/{RUN}/ledger/"
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save_file
 
-from relay.errors import Exit
+from relay.core.errors import Exit
+from tests.core.lab import Lab
 from tests.damage.harms import HOSTILE_JSON, PICKLE, ZSTD_BOMB
-from tests.relay.lab import Lab
 from tests.trm.small import small
 from trm.export import export_folder
 from trm.snapshot import Saved, Snapshot

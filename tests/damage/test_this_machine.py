@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from relay.checkpoints.outbox import Outbox
-from relay.errors import Exit
-from relay.log.mark import FileMark, Judged
+from relay.core.checkpoint.outbox import Outbox
+from relay.core.errors import Exit
+from relay.core.ledger.mark import FileMark, Judged
+from tests.core.lab import Lab, down
+from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS, HOSTILE_JSON, PICKLE, Harm, flipped
-from tests.relay.lab import Lab, down
-from tests.relay.toy import hash_of, state_at
 
 UNSENT = (40, 1)
 FILES = ("step_40.e1.json", "step_40.e1/state.json", "step_40.e1/ema.json")

@@ -8,11 +8,11 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from relay.errors import RelayError
+from relay.core.errors import RelayError
+from tests.core.toy import hash_of, state_at
 from tests.damage.scene import Picture, Scene, content
 from tests.damage.test_restoring import mutate
 from tests.rehash import held
-from tests.relay.toy import hash_of, state_at
 
 KINDS = ("change", "cut", "insert", "leave out", "swap", "remove", "copy")
 CHANGE = st.tuples(

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relay import ledger, registry
-from relay.log.canonical import dumps
-from relay.log.changes import By, Refused
-from relay.log.entry import NotAnEntry, decode
-from relay.log.reader import Machine
+from relay.core.ledger import ledger, registry
+from relay.core.ledger.canonical import dumps
+from relay.core.ledger.changes import By, Refused
+from relay.core.ledger.entry import NotAnEntry, decode
+from relay.core.ledger.reader import Machine
 
 FOLDER = Path(__file__).parent.parent / "data" / "run_golden"
 PROJECT = "sudoku_pretrain_multiaccount"

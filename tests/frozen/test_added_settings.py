@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from relay import cli
-from relay.runs.pinned import config_hash
+from relay.app import cli
+from relay.core.runs.pinned import config_hash
+from tests.app.cli import Desk
 from tests.frozen.test_compared import STORED
-from tests.relay.cli import Desk
 from tests.trm.small import small
 from trm import presets
 from trm.config import Arch, Data, Strict, TrainConfig

@@ -18,17 +18,18 @@ from typing import Any
 import pytest
 import torch
 
-from relay.machine.gpus import gpu_name
+from relay.core.gpus import gpu_name
+from relay.core.runs.pinned import config_hash
 from relay.people.claims import claim_of
 from relay.people.owners import folded
-from relay.runs.pinned import config_hash
+from relay.torch import caches, rng, statefile
+from relay.torch import fingerprint as environment
+from relay.torch.digest import digest
 from tests.trm.small import small
-from trm import act, caches, layers, losses, rng, snapshot, statefile
-from trm import fingerprint as environment
+from trm import act, layers, losses, snapshot
 from trm.data import generate9, generate_maze
 from trm.data.augment import dihedral, sudoku
 from trm.data.dataset import Dataset
-from trm.digest import digest
 from trm.kernels import parts as kernels
 from trm.kernels import plain
 from trm.kernels.fast_step import FastStep

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from relay.clock import RealRuntime
-from relay.ledger import RunLedger
+from relay.core.clock import RealRuntime
+from relay.core.ledger.ledger import RunLedger
 from storage.base import open_store
+from tests.app.cli import Desk, ToyKind
 from tests.frozen import golden
 from tests.frozen.write_golden import CPU, T4, SharingKind
-from tests.relay.cli import Desk, ToyKind
 
 WRITTEN = {
     "store": "745dd77c1f5dd31d4038d0e474f612b855d5341dfe8c417a9fbe7a80a3a3b0f7",

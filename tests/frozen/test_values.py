@@ -1,4 +1,5 @@
-"""Each value of relay/log/frozen.py is the one in tests/data/frozen/values.json, and each is noticed if it changes."""
+"""Each value of relay/core/ledger/frozen.py is the one in tests/data/frozen/values.json, and each is noticed if it
+changes."""
 
 from __future__ import annotations
 
@@ -13,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from relay.checkpoints.manifest import Manifest
-from relay.checkpoints.packed import Packed
-from relay.ledger import Archive
-from relay.log import frozen
-from relay.log.canonical import dumps
-from relay.log.changes import KINDS
-from relay.log.entry import Entry, decode, encode
-from relay.log.sessionreport import SessionReport
-from relay.log.state import RunState
-from relay.machine.spot import Notice
-from relay.names import Names
+from relay.app.machine.spot import Notice
+from relay.core.checkpoint.manifest import Manifest
+from relay.core.checkpoint.packed import Packed
+from relay.core.ledger import frozen
+from relay.core.ledger.canonical import dumps
+from relay.core.ledger.changes import KINDS
+from relay.core.ledger.entry import Entry, decode, encode
+from relay.core.ledger.ledger import Archive
+from relay.core.ledger.registry import KINDS as REGISTRY_KINDS
+from relay.core.ledger.registry import RegistryState
+from relay.core.ledger.sessionreport import SessionReport
+from relay.core.ledger.state import RunState
+from relay.core.names import Names
 from relay.people.account import Account, object_name
-from relay.registry import KINDS as REGISTRY_KINDS
-from relay.registry import RegistryState
 
 FOLDER = Path(__file__).parent.parent / "data" / "frozen"
 STORED = json.loads((FOLDER / "values.json").read_text())

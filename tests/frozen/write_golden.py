@@ -24,19 +24,19 @@ from unittest import mock
 
 from pydantic import BaseModel
 
-from relay.clock import RealRuntime
-from relay.commands import stores
-from relay.ledger import MACHINE, RunLedger
-from relay.log.changes import Lease, Release, TookOver
-from relay.log.entry import decode, encode
-from relay.machine.samehost import FileHostLocks
-from relay.text import advice
-from relay.workload import Workload
+from relay.app.commands import stores
+from relay.app.messages import advice
+from relay.core.clock import RealRuntime
+from relay.core.lease.samehost import FileHostLocks
+from relay.core.ledger.changes import Lease, Release, TookOver
+from relay.core.ledger.entry import decode, encode
+from relay.core.ledger.ledger import MACHINE, RunLedger
+from relay.core.workload import Workload
 from storage.base import Ref, Store, open_store
 from storage.wrapper import Wrapper
+from tests.app.cli import Desk, Toy, ToyKind
+from tests.core.borrowing import Sharing
 from tests.frozen.golden import PROJECT
-from tests.relay.borrowing import Sharing
-from tests.relay.cli import Desk, Toy, ToyKind
 
 DAY = 86_400.0
 CPU = {"device": "cpu", "torch": "2.9.0"}

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
-from relay.commands import stores
-from relay.log.passing import Prover
-from relay.text import advice
+from relay.app.commands import stores
+from relay.app.messages import advice
+from relay.core.ledger.passing import Prover
 from storage.base import open_store
 from tests.frozen.write_golden import Making, pack, sizes
 

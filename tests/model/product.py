@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple, cast
 
-from relay.checkpoints import passedover
-from relay.checkpoints.manifest import FileEntry, Manifest
-from relay.checkpoints.retention import Keep, going, judge_files, to_retire
-from relay.ledger import RunLedger
-from relay.log.changes import By, Commit, Lease, Refused, Release, Retire, Rewind, TookOver
-from relay.log.passed import Kept, Passed
-from relay.log.rules import apply
-from relay.log.state import Checkpoint, Holder, Link, Retired, RunState
-from relay.names import MANIFEST
+from relay.core.checkpoint import passedover
+from relay.core.checkpoint.manifest import FileEntry, Manifest
+from relay.core.checkpoint.retention import Keep, going, judge_files, to_retire
+from relay.core.ledger.changes import By, Commit, Lease, Refused, Release, Retire, Rewind, TookOver
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.passed import Kept, Passed
+from relay.core.ledger.rules import apply
+from relay.core.ledger.state import Checkpoint, Holder, Link, Retired, RunState
+from relay.core.names import MANIFEST
 from storage.base import Ref, Stat, Store
-from tests.relay.making import NAMES, QuietRuntime, checkpoint, genesis, id_of
+from tests.core.making import NAMES, QuietRuntime, checkpoint, genesis, id_of
 
 NOBODY, ME, OTHER = -1, -2, -3
 """The holder as one session sees it."""
@@ -63,7 +63,7 @@ def files_of(key: Key) -> tuple[File, File]:
 
 @cache
 def after(view: View, change: Change) -> View | None:
-    """The view after ME lands the change on it; None where the product refuses (`relay.log.rules.apply`)."""
+    """The view after ME lands the change on it; None where the product refuses (`relay.core.ledger.rules.apply`)."""
     who = By(id_of(ME % 100), "me", change.epoch, AT)
     try:
         return seen(apply(state_of(view), change.kind, said(view, change), who))
@@ -110,13 +110,14 @@ class _Shelf:
 
 @cache
 def retiring(view: View) -> tuple[Key, ...]:
-    """What `relay.checkpoints.retention.to_retire` would retire."""
+    """What `relay.core.checkpoint.retention.to_retire` would retire."""
     return to_retire(state_of(view), KEEP)
 
 
 @cache
 def deleting(view: View, files: frozenset[File]) -> tuple[File, ...]:
-    """What `relay.checkpoints.retention.judge_files` lets go now, in the order to delete it; no hour is waited for."""
+    """What `relay.core.checkpoint.retention.judge_files` lets go now, in the order to delete it; no hour is waited
+    for."""
     listed = [_stat(*file) for file in sorted(files)]
     manifests = {key: manifest(key) for key in view.retained}
     judged = judge_files(state_of(view), NAMES, listed, manifests, AT, short_of_space=True)

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from relay.checkpoints.manifest import encode
-from relay.checkpoints.retention import going, judge_files
-from relay.errors import BadData, Fenced
-from relay.log.chain import Intent, Unsettled
-from relay.log.state import RunState
-from relay.names import MANIFEST
+from relay.core.checkpoint.manifest import encode
+from relay.core.checkpoint.retention import going, judge_files
+from relay.core.errors import BadData, Fenced
+from relay.core.ledger.chain import Intent, Unsettled
+from relay.core.ledger.state import RunState
+from relay.core.names import MANIFEST
 from storage.base import Ref, Stat, Store, Unavailable
 from storage.memory import MemoryStore
 from storage.slots import slot_name
 from storage.wrapper import Wrapper
+from tests.core.making import NAMES, Client
 from tests.model import product
 from tests.model.product import NOBODY, OTHER, Change, File, View
 from tests.model.step import Step
 from tests.model.world import World
-from tests.relay.making import NAMES, Client
 
 
 class Patchy(MemoryStore):

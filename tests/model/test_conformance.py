@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from relay.errors import Fenced
-from relay.log.chain import Chain, Intent
-from relay.log.changes import Refused
-from relay.log.reader import Point
-from relay.log.state import RunState
+from relay.core.errors import Fenced
+from relay.core.ledger.chain import Chain, Intent
+from relay.core.ledger.changes import Refused
+from relay.core.ledger.reader import Point
+from relay.core.ledger.state import RunState
 from tests.model import product
 from tests.model.product import Change
 from tests.model.protocol import Protocol

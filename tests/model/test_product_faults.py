@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from relay.checkpoints.retention import judge_files
-from relay.log import keeping, rules
-from relay.log.changes import By, Refused
-from relay.log.state import Holder, RunState
+from relay.core.checkpoint.retention import judge_files
+from relay.core.ledger import keeping, rules
+from relay.core.ledger.changes import By, Refused
+from relay.core.ledger.state import Holder, RunState
 from tests.model import product
 from tests.model.progress import Progress
 from tests.model.protocol import Protocol

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from relay.checking.verification import Verification
-from relay.checking.verify import verify
-from relay.clock import RealRuntime
-from relay.ledger import RunLedger
-from relay.log.state import RunState
+from relay.app.checks.verification import Verification
+from relay.app.checks.verify import verify
+from relay.core.clock import RealRuntime
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.state import RunState
 from storage.local import LocalStore
+from tests.core.toy import hash_of, state_at
 from tests.rehash import held
-from tests.relay.toy import hash_of, state_at
 
 ROOT = Path(__file__).parent.parent.parent
 PROJECT, RUN = "toys", "chain"

@@ -13,10 +13,10 @@ from typing import Any
 
 import typer
 
-from relay.cli import app
-from relay.commands import stores
-from relay.commands.common import App
-from relay.machine import interrupts
+from relay.app.cli import app
+from relay.app.commands import stores
+from relay.app.commands.common import App
+from relay.core.lease import interrupts
 from storage.base import Store, open_store
 from tests.processes.points import Points, WatchedStore
 from tests.processes.trainee import Notes, Toll, TraineeKind

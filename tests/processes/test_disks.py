@@ -23,7 +23,7 @@ CHUNKS = 4 * (8 << 20)
 """What four transfers hold in memory (storage/transfer.py)."""
 OWN = 24 * MB
 """Of the interpreter and its allocator, which on a busy machine frees a block of 16 MB late. How many snapshots are
-alive is counted in tests/relay/sessions/test_faults.py."""
+alive is counted in tests/core/session/test_faults.py."""
 Kind = Literal["disk", "limit"]
 
 
@@ -212,7 +212,8 @@ def read_only(field: Field, disk: Fullness, on: bool) -> None:
 
 @pytest.mark.parametrize("in_its_place", ["nothing", "an empty folder"])
 def test_a_store_that_is_gone_for_a_while_costs_no_step_and_little_memory(field: Field, in_its_place: str) -> None:
-    """As on a share that is unmounted. Alive: the state, at most three snapshots (relay/checkpoints/committer.py)."""
+    """As on a share that is unmounted. Alive: the state, at most three snapshots
+    (relay/core/checkpoint/committer.py)."""
     weights = 16 * MB
     session = field.train(10**9, every=10, weights=weights, step_s=0.01)
     session.until("landed-lease")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.app.test_slurm_job import SCONTROL, SRUN, Job
 from tests.processes.field import ROOT, RUN, Field, until
-from tests.relay.test_slurm_job import SCONTROL, SRUN, Job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 PYTHON = """#!/usr/bin/env bash

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from tests.app.metadata_double import Cloud, serving
 from tests.processes.field import Field
-from tests.relay.metadata_double import Cloud, serving
 
 pytestmark = [pytest.mark.timeout(120)]
 

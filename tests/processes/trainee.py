@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from relay.workload import Progress, Saved, Share, Workload
+from relay.core.workload import Progress, Saved, Share, Workload
+from tests.app.cli import Toy, ToyKind
+from tests.core.toy import ToySnapshot
 from tests.processes.limits import full_while
-from tests.relay.cli import Toy, ToyKind
-from tests.relay.toy import ToySnapshot
 
 WEIGHTS = "weights.bin"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.relay.conftest import lab
+from tests.core.conftest import lab
 from tests.trm.conftest import make, one_thread, run
 
 __all__ = ["lab", "make", "one_thread", "run"]

@@ -15,17 +15,17 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from relay.log.sessionreport import SessionReport, parse
-from relay.log.state import Link, RunState, Usage
-from relay.people.accountstatus import Told, account_text
+from relay.app.views.accountstatus import Told, account_text
+from relay.app.views.report import draw
+from relay.app.views.sessionstable import sessions_text
+from relay.app.views.sessiontext import markdown
+from relay.core.ledger.sessionreport import SessionReport, parse
+from relay.core.ledger.state import Link, RunState, Usage
 from relay.people.quota import Quota
 from relay.people.standing import Standing
-from relay.report import draw
-from relay.runs.sessionstable import sessions_text
-from relay.sessions.sessiontext import markdown
-from relay.status import AccountRow, View, status_line
-from tests.relay.cli import Desk
-from tests.relay.views import MACHINE, NOW, holder, trained, view
+from relay.people.status import AccountRow, View, status_line
+from tests.app.cli import Desk
+from tests.people.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_terminal
 
 FOLDER = Path(__file__).parent / "golden"
@@ -78,7 +78,7 @@ def register(account: str, label: str, ascii_only: bool) -> str:
     """Both streams of the command, on a store of its own."""
     with tempfile.TemporaryDirectory() as folder, _no_date():
         environ = {"RELAY_STORE": f"file://{folder}/store", "USER": "ubuntu"}
-        with mock.patch("relay.commands.common.speaks_utf8", lambda: not ascii_only):
+        with mock.patch("relay.app.commands.common.speaks_utf8", lambda: not ascii_only):
             done = Desk(Path(folder) / "here", environ)("register", account, label, code=None)
         text = f"{done.out}-- stderr, exit code {done.code} --\n{done.err}"
         return re.sub(r"unnamed-[0-9a-f]{4}", "unnamed-0000", text.replace(folder, "FOLDER")).rstrip("\n")
@@ -178,7 +178,7 @@ def _utc() -> Iterator[None]:
 @contextmanager
 def _no_date() -> Iterator[None]:
     """A record's age is told with the day; that is tested where records are."""
-    with mock.patch("relay.policy.Provider.stale", lambda provider, now: ""):
+    with mock.patch("relay.people.policy.Provider.stale", lambda provider, now: ""):
         yield
 
 

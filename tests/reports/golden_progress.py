@@ -11,8 +11,8 @@ from contextlib import redirect_stderr
 
 from rich.console import Console
 
-from relay.display.progress import Bar, Display, Lines
-from relay.workload import Progress
+from relay.app.terminal.progress import Bar, Display, Lines
+from relay.core.workload import Progress
 
 Scene = tuple[str, Callable[["Stage"], None]]
 

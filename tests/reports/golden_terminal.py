@@ -6,28 +6,28 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
-from relay.checking.doctor import Examination, Finding
-from relay.errors import BadConfig, LeaseHeld
-from relay.handoff import Reader, propose
-from relay.log.state import Link
-from relay.machine.skew import ADVICE
-from relay.mishaps import explain
-from relay.people.accounttable import listing
+from relay.app.checks.doctor import Examination, Finding
+from relay.app.machine.skew import ADVICE
+from relay.app.messages.handoff import Reader, propose
+from relay.app.terminal.cells import in_ascii
+from relay.app.terminal.mishaps import explain
+from relay.app.terminal.paragraphs import folded
+from relay.app.views.accounttable import listing
+from relay.app.views.plantext import Look
+from relay.app.views.plantext import draw as draw_plan
+from relay.app.views.report import draw
+from relay.app.views.sessionstable import sessions_text
+from relay.core.errors import BadConfig, LeaseHeld
+from relay.core.lease.vacancy import Held, held_text
+from relay.core.ledger.state import Link
+from relay.people.crew import Crew, Wish
+from relay.people.plan import Forecast, forecast
+from relay.people.policy import shipped
 from relay.people.quota import Quota
-from relay.plan import Forecast, forecast
-from relay.planning.crew import Crew, Wish
-from relay.planning.plantext import Look
-from relay.planning.plantext import draw as draw_plan
-from relay.policy import shipped
-from relay.report import draw
-from relay.runs.sessionstable import sessions_text
-from relay.status import AccountRow, View, status_line
-from relay.text.cells import in_ascii
-from relay.text.paragraphs import folded
-from relay.text.zones import reading_in
-from relay.vacancy import Held, held_text
+from relay.people.status import AccountRow, View, status_line
+from relay.people.zones import reading_in
 from storage.base import Denied, StoreError
-from tests.relay.views import MACHINE, NOW, holder, trained, view
+from tests.people.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_progress
 
 WIDTHS = (60, 80, 120)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from relay.checking.verify import verify
-from relay.checkpoints.restore import read_manifest
-from relay.checkpoints.retention import Keep
-from relay.errors import Exit
-from relay.ledger import RunLedger
-from tests.relay.cli import Desk
-from tests.relay.lab import PROJECT, RUN, Lab
-from tests.relay.toy import ToyWorkload, hash_of, state_at
+from relay.app.checks.verify import verify
+from relay.core.checkpoint.restore import read_manifest
+from relay.core.checkpoint.retention import Keep
+from relay.core.errors import Exit
+from relay.core.ledger.ledger import RunLedger
+from tests.app.cli import Desk
+from tests.core.lab import PROJECT, RUN, Lab
+from tests.core.toy import ToyWorkload, hash_of, state_at
 
 
 class Far(ToyWorkload):

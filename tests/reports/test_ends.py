@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from relay.checkpoints.outbox import Outbox
-from relay.checkpoints.packed import Packed
-from relay.errors import Exit
+from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.packed import Packed
+from relay.core.errors import Exit
 from storage.base import Denied, QuotaExceeded, StoreError, Throttled, Unavailable
-from tests.relay.checkpoints.test_outbox import keep, story
-from tests.relay.cli import Desk
-from tests.relay.lab import Lab
-from tests.relay.toy import ToyWorkload, hash_of, state_at
+from tests.app.cli import Desk
+from tests.core.checkpoint.test_outbox import keep, story
+from tests.core.lab import Lab
+from tests.core.toy import ToyWorkload, hash_of, state_at
 
 SECRETS = {
     "WANDB_API_KEY": "0123456789abcdef0123456789abcdef01234567",

@@ -9,12 +9,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from relay.torch import statefile
+from relay.torch.statefile import StateDocument
 from tests.trm.conftest import SIZES
-from trm import statefile
 from trm.data.dataset import Dataset
 from trm.interop import import_weights
 from trm.snapshot import Snapshot, state_hash
-from trm.statefile import StateDocument
 from trm.train import EagerStep, TrainState
 
 NO_LOSS = torch.zeros((), dtype=torch.float64)

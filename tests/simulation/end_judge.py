@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.errors import RelayError
-from relay.sessions.context import Outcome
+from relay.core.errors import RelayError
+from relay.core.session.context import Outcome
 from tests.simulation.actor import Actor
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from relay.checkpoints.retention import Keep
+from relay.core.checkpoint.retention import Keep
 from tests.simulation.actor import Fate
 from tests.simulation.workload import Crash
 

@@ -8,31 +8,31 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from relay import session
-from relay.accounts import Accounts
-from relay.budget import Limits
-from relay.checking import verify
-from relay.checkpoints.outbox import outbox_of
-from relay.checkpoints.packing import Facts
-from relay.checkpoints.retention import Keep
-from relay.errors import RelayError
-from relay.ledger import RunLedger
-from relay.log.changes import Resume
-from relay.log.heartbeat import request_stop
-from relay.log.mark import FileMark
-from relay.log.state import RunState
-from relay.machine.signals import StopSignal
-from relay.names import Names
+from relay.app.checks import verify
+from relay.core.checkpoint.outbox import outbox_of
+from relay.core.checkpoint.packing import Facts
+from relay.core.checkpoint.retention import Keep
+from relay.core.errors import RelayError
+from relay.core.lease.heartbeat import request_stop
+from relay.core.lease.signals import StopSignal
+from relay.core.ledger.changes import Resume
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.mark import FileMark
+from relay.core.ledger.registry import Registry
+from relay.core.ledger.state import RunState
+from relay.core.names import Names
+from relay.core.runs import fork
+from relay.core.runs.identity import Pair
+from relay.core.session import session
+from relay.core.session.budget import Limits
+from relay.core.session.context import Context, Outcome, Plan
+from relay.people.accounts import Accounts
 from relay.people.owners import Inference
-from relay.policy import shipped
-from relay.registry import Registry
-from relay.runs import fork
-from relay.runs.identity import Pair
-from relay.sessions.context import Context, Outcome, Plan
+from relay.people.policy import shipped
 from storage.base import StoreError
 from storage.retry import RetryStore
-from tests.relay.fake_runtime import Process, World
-from tests.relay.lab import CONFIG_HASH, PROJECT, FakeLocks, genesis
+from tests.core.fake_runtime import Process, World
+from tests.core.lab import CONFIG_HASH, PROJECT, FakeLocks, genesis
 from tests.simulation import resting
 from tests.simulation.actor import Actor
 from tests.simulation.fates import draw_fate

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from relay.checking.verify import verify
-from relay.ledger import RunLedger
-from relay.registry import Registry
-from tests.relay.fake_runtime import Process
-from tests.relay.lab import PROJECT
-from tests.relay.toy import state_at
+from relay.app.checks.verify import verify
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.registry import Registry
+from tests.core.fake_runtime import Process
+from tests.core.lab import PROJECT
+from tests.core.toy import state_at
 from tests.simulation.fleet import Fleet, Order
 from tests.simulation.oracle import Run
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
-from relay.log.frozen import WAIT_S
-from relay.runs import archiving
-from relay.runs.clearing import clear, judge
-from relay.runs.identity import Opened
+from relay.core.ledger.frozen import WAIT_S
+from relay.core.runs import archiving
+from relay.core.runs.clearing import clear, judge
+from relay.core.runs.identity import Opened
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Command, Fleet

@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from relay.log import rules
-from tests.relay.fake_runtime import World
-from tests.relay.lab import PROJECT
+from relay.core.ledger import rules
+from tests.core.fake_runtime import World
+from tests.core.lab import PROJECT
 from tests.simulation import resting
 from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Fleet, Machine, Order, Pace

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from relay.checkpoints.retention import Keep
-from relay.errors import Exit
+from relay.core.checkpoint.retention import Keep
+from relay.core.errors import Exit
 from storage.base import Ref, Unavailable
-from tests.relay.lab import Lab, down
+from tests.core.lab import Lab, down
 from tests.simulation.mutations import misreading as bad
 from tests.simulation.simulate import misreading, sharing, simulate
 from tests.simulation.trace import Summary

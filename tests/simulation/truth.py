@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.relay.toy import first, hash_of, successor
+from tests.core.toy import first, hash_of, successor
 
 Values = tuple[int, ...]
 Key = tuple[int, int]

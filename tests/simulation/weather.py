@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from storage.base import Exists, Missing, QuotaExceeded, Ref, Stat, StoreError, Throttled, Unavailable
 from storage.wrapper import Wrapper
-from tests.relay.fake_runtime import Process, World
+from tests.core.fake_runtime import Process, World
 from tests.simulation.actor import Actor
 from tests.simulation.reads import FILE, SLOT, Reads, Spell, aged, altered, is_advice, refuse
 from tests.simulation.stores import Dated, Opener, Shelf

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from relay.workload import Finite, Progress
-from tests.relay.borrowing import Sharing
-from tests.relay.toy import ToySnapshot, ToyWorkload
+from relay.core.workload import Finite, Progress
+from tests.core.borrowing import Sharing
+from tests.core.toy import ToySnapshot, ToyWorkload
 from tests.simulation.actor import Actor
 from tests.simulation.truth import NAN, after
 

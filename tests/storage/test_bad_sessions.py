@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from relay.clock import RealRuntime
-from relay.errors import Exit
-from relay.ledger import RunLedger
-from relay.log.state import RunState
+from relay.core.clock import RealRuntime
+from relay.core.errors import Exit
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.state import RunState
 from storage.base import Ref, Store
-from tests.relay.cli import Desk
-from tests.relay.toy import hash_of, state_at
+from tests.app.cli import Desk
+from tests.core.toy import hash_of, state_at
 from tests.storage.badlinks import KINDS, Link, flip, flipped, link, overwrite
 
 pytestmark = pytest.mark.slow

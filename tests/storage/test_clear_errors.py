@@ -12,8 +12,8 @@ from threading import Thread
 
 import pytest
 
-from relay.clock import RealRuntime
-from tests.relay.cli import Desk
+from relay.core.clock import RealRuntime
+from tests.app.cli import Desk
 from tests.storage.dropbox.handle import running
 from tests.storage.dropbox.redirect import PORT
 from tests.storage.s3.servers import ENVIRONMENT, free_port

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from relay.demo import place_beneath
-from relay.errors import UsageError
+from relay.app.demo import place_beneath
+from relay.core.errors import UsageError
 from storage.base import open_store
 from tests.acceptance.conftest import warm  # noqa: F401 - a fixture
 from tests.acceptance.processes import Warm
-from tests.relay.cli import Desk
+from tests.app.cli import Desk
 from tests.storage.shared import SHARED
 
 SMALL = ("data.train_rows=1000", "arch.H_cycles=1", "arch.L_cycles=1", "batch_size=4")
@@ -51,7 +51,7 @@ def test_killed_resumed_and_unbroken_end_in_the_same_bytes_on(
     monkeypatch: pytest.MonkeyPatch,
     warm: Warm,  # noqa: F811
 ) -> None:
-    """Its processes are forked; tests/relay/test_demo.py starts each anew, with a model in a folder."""
+    """Its processes are forked; tests/app/test_demo.py starts each anew, with a model in a folder."""
     shared = SHARED[name](tmp_path)
     for variable, value in shared.environ.items():
         monkeypatch.setenv(variable, value)

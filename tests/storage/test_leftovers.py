@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relay.checkpoints.collect import sweep_parts
-from relay.names import Names
+from relay.core.checkpoint.collect import sweep_parts
+from relay.core.names import Names
 from storage.base import Unavailable
 from storage.leftovers import give_up, unfinished
 from storage.memory import MemoryStore

@@ -11,7 +11,7 @@ from storage.base import BadAddress, Denied, check_name, open_store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.mounts import evaporates
-from tests.relay.cli import Desk
+from tests.app.cli import Desk
 
 
 def test_folders_open_by_url_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from relay.clock import RealRuntime
-from relay.names import Names
+from relay.core.clock import RealRuntime
+from relay.core.names import Names
 from storage.base import Store, open_store
 from storage.wrapper import Wrapper
-from tests.relay.cli import Desk, wrap_stores
+from tests.app.cli import Desk, wrap_stores
 from tests.storage.fakes.process import ROOT
 from tests.storage.shared import SHARED, Shared
 

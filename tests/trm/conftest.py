@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from relay.torch import rng
 from tests.trm.tables import Shelf
-from trm import rng, sharedtable
+from trm import sharedtable
 from trm.config import Arch, TrainConfig
 from trm.data.dataset import Batch
 from trm.model import Sizes

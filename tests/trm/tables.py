@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from relay.torch import rng
 from tests.trm.small import small
-from trm import rng
 from trm.data.dataset import Batch
 from trm.model import Sizes
 from trm.snapshot import Saved, state_hash

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trm import rng
+from relay.torch import rng
 from trm.act import TRM, exploration
 from trm.config import Arch
 from trm.model import Sizes

@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from relay.torch.statefile import StateDocument
 from trm.export import export_folder
 from trm.interop import import_weights, plain_name
 from trm.snapshot import Snapshot
-from trm.statefile import StateDocument
 from trm.train import TrainState
 
 

@@ -12,13 +12,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from relay.torch.statefile import StateDocument
 from trm.export import export_folder, export_step
 from trm.interop import plain_name
 from trm.interop_step import begin_from, check_torch, is_step, load_step, write_step
 from trm.model import Sizes
 from trm.presets import preset
 from trm.snapshot import Snapshot
-from trm.statefile import StateDocument
 from trm.train import TrainState
 
 Make = Callable[..., TrainState]

@@ -8,12 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from relay.torch.statefile import FILES, STATE, TABLE
 from tests.trm.small import small
 from tests.trm.tables import ManyPuzzles, begun, go, hash_of
 from trm.export import export_folder
 from trm.refit import refit
 from trm.sharedtable import table_file
-from trm.statefile import FILES, STATE, TABLE
 from trm.train import EagerStep
 
 pytestmark = pytest.mark.usefixtures("no_small_limit")

@@ -8,13 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from relay.torch.statefile import FILES, STATE, TABLE, load_document
 from tests.trm.tables import ManyPuzzles, begun, go, hash_of
 from trm import sharedtable
 from trm.journal import replays
 from trm.optim import sign_sgd_
 from trm.sharedtable import table_file
 from trm.snapshot import Snapshot
-from trm.statefile import FILES, STATE, TABLE, load_document
 
 pytestmark = pytest.mark.usefixtures("no_small_limit")
 

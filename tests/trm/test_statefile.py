@@ -16,9 +16,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from trm import snapshot, statefile
+from relay.torch import statefile
+from relay.torch.statefile import StateDocument
+from trm import snapshot
 from trm.snapshot import Snapshot, state_hash
-from trm.statefile import StateDocument
 from trm.train import TrainState
 
 NO_LOSS = torch.zeros((), dtype=torch.float64)

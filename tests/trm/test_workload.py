@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from relay.torch.digest import Digest
 from tests.trm.small import small
-from trm.digest import Digest
 from trm.memory import CAP, need
 from trm.model import Sizes
 from trm.snapshot import state_digest
@@ -135,7 +135,7 @@ def test_fingerprint_and_path_name_what_decides_bits_and_nobody(workload) -> Non
 
 
 def test_it_has_the_methods_of_the_relays_protocol() -> None:
-    text = (ROOT / "relay" / "workload.py").read_text()
+    text = (ROOT / "relay" / "core" / "workload.py").read_text()
     methods = {name for name in vars(TrmWorkload) if not name.startswith("_")}
     assert {"start", "load", "advance", "snapshot", "digest", "evaluate", "fingerprint", "config", "step"} <= methods
     assert "import relay" not in inspect.getsource(sys.modules["trm.workload"])

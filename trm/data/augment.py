@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from trm import rng
-from trm.rng import Stream
+from relay.torch import rng
+from relay.torch.rng import Stream
 
 
 def sudoku(inputs: Tensor, labels: Tensor, seed: int, step: int | Tensor) -> tuple[Tensor, Tensor]:

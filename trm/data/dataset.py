@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trm import rng
+from relay.torch import rng
+from relay.torch.device import has_kernels
 from trm.data.augment import sudoku as symmetries
-from trm.device import has_kernels
 
 IGNORE = -100
 """Label of a position that is not scored."""

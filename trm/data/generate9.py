@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trm import rng
+from relay.torch import rng
+from relay.torch.rng import Stream
 from trm.data import rules
 from trm.data.dataset import DataError
 from trm.data.files import Tell, silent
 from trm.data.sudoku import read_csv, write_csv
-from trm.rng import Stream
 
 VERSION = 1
 """Raise it whenever the same arguments give other puzzles."""

@@ -8,11 +8,11 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from trm import rng
+from relay.torch import rng
+from relay.torch.rng import Stream
 from trm.data import maze
 from trm.data.dataset import DataError
 from trm.data.files import Tell, silent
-from trm.rng import Stream
 
 VERSION = 1
 """Raise it whenever the same arguments give other mazes."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trm import rng
+from relay.torch import rng
+from relay.torch.rng import Stream
 from trm.data import rules
 from trm.data.dataset import DataError
-from trm.rng import Stream
 
 CELLS = 16
 FULL = 2**CELLS - 1

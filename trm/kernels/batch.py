@@ -13,14 +13,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trm import rng
-from trm.kernels.digest import mix
-from trm.rng import Stream
+from relay.torch import rng
+from relay.torch.kernels.digest import mix
+from relay.torch.rng import Stream
 
 
 @triton.jit
 def _sort_key(key, index, column, WIDTH: tl.constexpr, GAMMA: tl.constexpr, A: tl.constexpr, B: tl.constexpr):
-    """What trm/rng.py's permutations sort by: random bits, the lowest of them replaced by the column."""
+    """What relay/torch/rng.py's permutations sort by: random bits, the lowest of them replaced by the column."""
     bits = mix(key + (index + tl.full((), 1, tl.int64)) * GAMMA, A, B)
     return ((bits >> WIDTH) << WIDTH) | column
 

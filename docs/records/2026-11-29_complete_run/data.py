@@ -13,9 +13,10 @@ import csv
 import sys
 from pathlib import Path
 
+from trm.rng import Stream
+
 from trm import rng
 from trm.data.sudoku import read_csv
-from trm.rng import Stream
 from trm.tasks import split
 
 SEED, TRAIN, VALID = 0, 1000, 500

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from relay import lease, session, vacancy
-from relay.log import resting, rules
-from relay.log.changes import Archive, By
-from relay.log.state import RunState
-from relay.runs import archiving
+from relay.core.lease import lease, vacancy
+from relay.core.ledger import resting, rules
+from relay.core.ledger.changes import Archive, By
+from relay.core.ledger.state import RunState
+from relay.core.runs import archiving
+from relay.core.session import session
 from tests.simulation.mutations.base import Patches, mutation, patch, rule
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from relay.log import rules
+from relay.core.ledger import rules
 from tests.simulation.simulate import simulate
 from tests.simulation.trace import Violation
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.checkpoints import collect, retention
-from relay.checkpoints.collect import Housekeeper
-from relay.checkpoints.retention import Keep
-from relay.log import keeping, rules
-from relay.log.state import RunState
+from relay.core.checkpoint import collect, retention
+from relay.core.checkpoint.collect import Housekeeper
+from relay.core.checkpoint.retention import Keep
+from relay.core.ledger import keeping, rules
+from relay.core.ledger.state import RunState
 from tests.simulation.mutations.base import Patches, mutation, patch, rule
 from tests.simulation.mutations.scenes import (
     damaged_manifest,

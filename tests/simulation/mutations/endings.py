@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from relay import session
-from relay.errors import BadData, Exit
-from relay.sessions import ends
-from relay.sessions.assembly import Parts
-from relay.sessions.ending import NotSent
-from relay.sessions.entrance import push_unsent
+from relay.core.errors import BadData, Exit
+from relay.core.session import ends, session
+from relay.core.session.assembly import Parts
+from relay.core.session.ending import NotSent
+from relay.core.session.entrance import push_unsent
 from tests.simulation.fleet import Fleet
 from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.stage import Broken, calm_world, start

@@ -7,19 +7,19 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from relay.checkpoint import Writer
-from relay.checkpoints import packing, restore
-from relay.checkpoints.committer import Told
-from relay.checkpoints.outbox import Outbox
-from relay.checkpoints.packed import Packed
-from relay.checkpoints.packing import put_manifest
-from relay.checkpoints.restore import Damaged
-from relay.errors import BadData
-from relay.log import keeping
-from relay.log.state import Checkpoint, RunState
-from relay.names import Names
-from relay.runs import fork
-from relay.sessions import entrance
+from relay.core.checkpoint import packing, restore
+from relay.core.checkpoint.checkpoint import Writer
+from relay.core.checkpoint.committer import Told
+from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.packing import put_manifest
+from relay.core.checkpoint.restore import Damaged
+from relay.core.errors import BadData
+from relay.core.ledger import keeping
+from relay.core.ledger.state import Checkpoint, RunState
+from relay.core.names import Names
+from relay.core.runs import fork
+from relay.core.session import entrance
 from storage import transfer
 from storage.base import Ref, Store, Unavailable
 from storage.memory import MemoryStore
@@ -152,7 +152,7 @@ def _fork_shares() -> Patches:
                     break
         return files
 
-    from relay.checkpoints.manifest import Manifest
+    from relay.core.checkpoint.manifest import Manifest
 
     manifest = patch(packing, "Manifest", lambda **values: Manifest.model_construct(**values))
     return [patch(fork, "upload", upload), manifest]

@@ -7,19 +7,20 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from relay import lease, ledger, session, vacancy
-from relay.checkpoint import Writer
-from relay.lease import Lease
-from relay.ledger import RunLedger
-from relay.log import keeping, rules
-from relay.log.chain import Chain
-from relay.log.changes import By, Commit, Refused, held
-from relay.log.entry import Entry
-from relay.log.frozen import MAX_FAILURES
-from relay.log.heartbeat import Heartbeat
-from relay.log.reader import Reader
-from relay.log.state import RunState
-from relay.vacancy import Watch
+from relay.core.checkpoint.checkpoint import Writer
+from relay.core.lease import lease, vacancy
+from relay.core.lease.heartbeat import Heartbeat
+from relay.core.lease.lease import Lease
+from relay.core.lease.vacancy import Watch
+from relay.core.ledger import keeping, ledger, rules
+from relay.core.ledger.chain import Chain
+from relay.core.ledger.changes import By, Commit, Refused, held
+from relay.core.ledger.entry import Entry
+from relay.core.ledger.frozen import MAX_FAILURES
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.reader import Reader
+from relay.core.ledger.state import RunState
+from relay.core.session import session
 from storage.base import Exists, Unavailable
 from storage.log import Log, Lost, Won
 from storage.memory import MemoryStore

@@ -7,16 +7,16 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from relay.checkpoints import passedover, retention
-from relay.checkpoints.retention import Keep
-from relay.ledger import RunLedger
-from relay.log import chain, rules
-from relay.log.changes import Refused
-from relay.log.entry import Entry
-from relay.log.passed import Passed
-from relay.log.passing import Prover
-from relay.log.reader import Point, Reader
-from relay.log.state import RunState
+from relay.core.checkpoint import passedover, retention
+from relay.core.checkpoint.retention import Keep
+from relay.core.ledger import chain, rules
+from relay.core.ledger.changes import Refused
+from relay.core.ledger.entry import Entry
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.passed import Passed
+from relay.core.ledger.passing import Prover
+from relay.core.ledger.reader import Point, Reader
+from relay.core.ledger.state import RunState
 from storage import evidence
 from storage.base import Stat
 from storage.log import Log

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from relay.checkpoints.retention import Keep
+from relay.core.checkpoint.retention import Keep
 from storage.base import Ref, Unavailable
-from tests.relay.lab import PROJECT
+from tests.core.lab import PROJECT
 from tests.simulation.actor import Actor, Fate
 from tests.simulation.fleet import Fleet, Order
 from tests.simulation.mutations.stage import Broken, calm_world, start, train, waits

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from random import Random
 
-from tests.relay.fake_runtime import World
-from tests.relay.lab import PROJECT
+from tests.core.fake_runtime import World
+from tests.core.lab import PROJECT
 from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Command, Fleet, Machine, Order, Pace
 from tests.simulation.oracle import Oracle, Run

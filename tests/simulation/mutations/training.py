@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay import session
-from relay.checkpoints.certify import Verdict
-from relay.checkpoints.committer import Committer, Item
-from relay.errors import BadData
-from relay.sessions import training
-from relay.sessions.incidents import _outlook
-from relay.sessions.training import Trainer
-from tests.relay.toy import ToySnapshot
+from relay.core.checkpoint.certify import Verdict
+from relay.core.checkpoint.committer import Committer, Item
+from relay.core.errors import BadData
+from relay.core.session import session, training
+from relay.core.session.incidents import _outlook
+from relay.core.session.training import Trainer
+from tests.core.toy import ToySnapshot
 from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.scenes import crash_again, other_device
 from tests.simulation.workload import SimWorkload

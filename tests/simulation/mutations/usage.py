@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.log import keeping, usage
-from relay.log.changes import By
-from relay.log.state import RunState, Usage
+from relay.core.ledger import keeping, usage
+from relay.core.ledger.changes import By
+from relay.core.ledger.state import RunState, Usage
 from tests.simulation.mutations.base import Patches, mutation, patch, rule
 
 

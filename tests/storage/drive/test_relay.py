@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from relay.accounts import Accounts
-from relay.log.changes import Lease
-from relay.log.heartbeat import place_of_beats, sign_of_life
-from relay.log.state import Holder
-from relay.names import Names
+from relay.core.lease.heartbeat import place_of_beats, sign_of_life
+from relay.core.ledger.changes import Lease
+from relay.core.ledger.registry import Registry
+from relay.core.ledger.state import Holder
+from relay.core.names import Names
+from relay.core.runs.identity import begin_run, open_run
+from relay.people.accounts import Accounts
 from relay.people.owners import infer
-from relay.policy import shipped
-from relay.registry import Registry
-from relay.runs.identity import begin_run, open_run
+from relay.people.policy import shipped
 from storage.base import Denied, Ref
 from storage.memory import MemoryStore
-from tests.relay.making import QuietRuntime, id_of, pair_of
+from tests.core.making import QuietRuntime, id_of, pair_of
 from tests.storage.drive.stores import Drive
 
 NAMES = Names("p", "r")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.clock import RealRuntime
-from tests.relay.cli import Desk, Result
+from relay.core.clock import RealRuntime
+from tests.app.cli import Desk, Result
 from tests.storage.drive.handle import Fake, Person
 from tests.storage.drive.stores import holding
 

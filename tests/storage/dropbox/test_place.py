@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from relay.text.redact import secrets_of
+from relay.app.redact import secrets_of
 from storage.base import BadAddress, Denied, Unavailable, open_store
 from storage.dropbox.credentials import credentials
 from storage.dropbox.place import Place

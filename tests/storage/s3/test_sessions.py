@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.clock import RealRuntime
-from relay.names import Names
-from tests.relay.cli import Desk
+from relay.core.clock import RealRuntime
+from relay.core.names import Names
+from tests.app.cli import Desk
 from tests.storage.s3.conftest import opened
 from tests.storage.s3.servers import BUCKET, ENVIRONMENT, Server
 

@@ -1,0 +1,69 @@
+"""Room on this machine and in the store: what `doctor` tells, and what `run` warns of before it runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from relay.app.checks import checkup
+from relay.app.checks import doctor as examine
+from relay.app.checks.filling import sessions_until_full
+from relay.app.messages.advice import command
+from relay.app.messages.wording import counted, size
+from relay.core.checkpoint.retention import Keep
+from relay.core.ledger.state import RunState
+from relay.core.names import FRAGMENT
+from relay.core.runs.identity import Opened
+from relay.core.runs.whereabouts import folder_of
+from relay.core.settings.config import Resolved
+from storage.base import Store, StoreError
+from storage.room import free
+
+LEAST = 100_000_000
+"""Bytes that should be free even where no checkpoint tells how much is needed."""
+FEW = 10
+"""So many sessions before the store is full, people are told."""
+
+
+def of_disks(resolved: Resolved[Any], state: RunState | None) -> Iterator[examine.Finding]:
+    """Room on this machine and, where it is a folder, in the store."""
+    settings, each = resolved.settings, state.whole_bytes(state.head) if state and state.head else 0
+    sync = resolved.path(settings.sync_dir)
+    yield from examine.disk(sync, max(LEAST, checkup.COPIES_HERE * each), f"{settings.sync_dir}/")
+    yield from of_store(resolved, state)
+
+
+def of_store(resolved: Resolved[Any], state: RunState | None) -> Iterator[examine.Finding]:
+    """Room in the store where it is a folder: asking costs no request."""
+    each = state.head.bytes if state and state.head else 0
+    folder = folder_of(resolved.checkpoint_url.partition(FRAGMENT)[0])
+    if folder is not None:
+        yield from examine.disk(folder, max(LEAST, 2 * each), "the store")
+
+
+def making_room(run: str, full: bool) -> str:
+    """What helps where a store has too little room; `full`: none, so that not even its clock can be asked."""
+    words = ("--full", "--dry-run") if full else ("--dry-run",)
+    return (
+        f"`{command('gc', run, *words)}` shows what nobody needs, and without `--dry-run` deletes it; "
+        f"`{command('runs list')}` shows what each run takes."
+    )
+
+
+def told(found: Iterable[examine.Finding]) -> Iterator[str]:
+    """A line for each place that is nearly full."""
+    return (f"SPACE: {one.text}. {one.advice}" for one in found if not one.ok)
+
+
+def warnings(resolved: Resolved[Any], opened: Opened, store: Store) -> Iterator[str]:
+    """A line for each place that a session like those before would fill soon; a store that does not tell is silent."""
+    yield from told(of_disks(resolved, opened.view.state))
+    with suppress(StoreError):
+        left, keep = free(store), resolved.settings.checkpoint
+        sessions, _ = sessions_until_full(
+            opened.view.state, opened.view.seq + 1, left, Keep(keep.keep_last, keep.keep_every)
+        )
+        if left is not None and sessions is not None and sessions < FEW:
+            room = f"room for {counted(sessions, 'session')} like those before" if sessions else "no room for one more"
+            yield (f"SPACE: {size(left)} are free in the store: {room}. {making_room(opened.names.run, full=False)}")

@@ -1,0 +1,162 @@
+"""What every command shares: the surroundings as values, options, settings, and how a result is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+import relay
+from relay.app.kind import Kind
+from relay.app.machine.env import Machine, detect, process_age
+from relay.app.machine.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
+from relay.app.messages.wording import harmless
+from relay.app.terminal.cells import in_ascii
+from relay.app.terminal.paragraphs import folded_for
+from relay.app.terminal.streams import Streams
+from relay.app.terminal.terminal import utf8
+from relay.core.clock import RealRuntime, Runtime
+from relay.core.ledger.state import RunState
+from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
+
+RunOption = Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)]
+AccountOption = Annotated[str | None, typer.Option("--account", "-a", help="Id of the account.", show_default=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+RedactOption = Annotated[
+    bool, typer.Option("--redact", help="Ids in place of labels, no person, no address: for strangers to read.")
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help=f"Configuration file instead of {FILE_NAME}.", show_default=False)
+]
+EphemeralOption = Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. batch_size=64.", show_default=False)
+]
+
+
+@dataclass
+class App:
+    """The surroundings of one invocation, as values, so that tests can own them."""
+
+    kind: Kind
+    runtime: Runtime = field(default_factory=RealRuntime)
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
+    cwd: Path = field(default_factory=Path.cwd)
+    root: Path = Path("/")
+    """Of the file system, for looking at the machine."""
+    started: float = 0.0
+    """Process start on the runtime's monotonic clock."""
+    session: str = ""
+    """32 random hexadecimal digits, new for each process (P5)."""
+    export: Callable[[Mapping[str, str]], None] = field(default=os.environ.update, repr=False)
+    """Hands secrets that were found to the storage libraries, and to what a notebook starts later."""
+    streams: Streams = field(default_factory=Streams, repr=False)
+    """What stands before stdout and stderr."""
+    chain: Chain = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.session = self.session or self.runtime.token()
+        if not self.started:
+            self.started = self.runtime.monotonic() - (process_age(self.root) or 0.0)
+        asked = bool(self.environ.get(ASKED))
+        self.chain = Chain(None if asked else vault_of(self.machine.provider))
+
+    @property
+    def machine(self) -> Machine:
+        """Where this runs."""
+        return detect(self.environ, self.runtime.wall(), self.root)
+
+    def settle(
+        self,
+        overrides: Sequence[str] | None = None,
+        config: Path | None = None,
+        flags: Mapping[str, object] | None = None,
+        store: bool = True,
+    ) -> Resolved[BaseModel]:
+        """All sources merged and validated, with a notebook's secrets if a `store` is needed; raises BadConfig."""
+        resolved = self._settle(overrides, config, flags)
+        if not store:
+            return resolved
+        if not resolved.addresses and self._learn(self.chain.addresses(self.environ)):
+            resolved = self._settle(overrides, config, flags)
+        of = resolved.settings
+        extras = (OWNER, *((CACHE_KEY,) * of.cache.allow), *((WANDB_KEY,) * ("wandb" in of.trackers)))
+        self._learn(self.chain.credentials(self.environ, (resolved.ledger_url, resolved.checkpoint_url), extras))
+        return self._told(resolved)
+
+    def _learn(self, found: Mapping[str, str]) -> bool:
+        self.environ = {**self.environ, **found}
+        self.export(found)
+        return bool(found)
+
+    def _told(self, resolved: Resolved[BaseModel]) -> Resolved[BaseModel]:
+        """Settings that came out of a secret say so."""
+        names = {f"environment variable {name}": f"{name} of {self.chain.title}" for name in self.chain.found}
+        return replace(resolved, origins={key: names.get(where, where) for key, where in resolved.origins.items()})
+
+    def _settle(
+        self, overrides: Sequence[str] | None, config: Path | None, flags: Mapping[str, object] | None
+    ) -> Resolved[BaseModel]:
+        named = config or (Path(self.environ["RELAY_CONFIG"]) if self.environ.get("RELAY_CONFIG") else None)
+        file = self.cwd / named if named else configuration_file(self.cwd)
+        keys = [*leaves(Settings), *leaves(self.kind.model)]
+        spoken = self.kind.spoken(overrides or (), keys, self.cwd)
+        if isinstance(spoken, Sequence):
+            return resolve(
+                self.kind.preset, self.kind.model, self.environ, self.cwd, file=file, overrides=spoken, flags=flags
+            )
+        ask = partial(resolve, spoken.base, self.kind.model, self.environ, self.cwd)
+        given = partial(ask, file=file, overrides=spoken.overrides, flags=flags)
+        return given(implied=self.kind.implied(spoken, given().workload))
+
+
+def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -> int:
+    """What was asked for, else the run's own, else the task's."""
+    own = state.target_steps if state else 0
+    return resolved.settings.target_steps or own or app.kind.target(resolved.workload)
+
+
+def configuration_file(cwd: Path) -> Path | None:
+    """The one in this folder, else the checkout's."""
+    folders = (cwd, Path(relay.__file__).parent.parent)
+    return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
+
+
+def surroundings(context: typer.Context) -> App:
+    """The App of this invocation."""
+    app = context.obj
+    assert isinstance(app, App)
+    return app
+
+
+def tell_secrets(app: App) -> None:
+    """What to do about a notebook's secrets that could not be had."""
+    for line in app.chain.advice:
+        say(line)
+
+
+def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
+    """The one thing on stdout: a document for tools, or a text for people."""
+    if as_json:
+        print(json.dumps(document, ensure_ascii=True, allow_nan=False), flush=True)
+    elif text := harmless(text):
+        text = folded_for(sys.stdout, text)
+        print(text if speaks_utf8() else in_ascii(text), flush=True)
+
+
+def say(text: str) -> None:
+    """A line for people while something runs, on stderr."""
+    print(folded_for(sys.stderr, harmless(text)), file=sys.stderr, flush=True)
+
+
+def speaks_utf8() -> bool:
+    """Whether stdout can carry every character."""
+    return utf8(getattr(sys.stdout, "encoding", None))

@@ -1,0 +1,91 @@
+"""`demo`: two accounts, one run, one SIGKILL between two commits, and the same bytes as an unbroken run."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from relay.app.commands.common import App, JsonOption, Overrides, emit, say, speaks_utf8, surroundings
+from relay.app.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
+from relay.app.messages.wording import duration
+from relay.app.redact import redact
+from relay.core.errors import BadConfig, Exit
+from storage.openers import is_address
+
+
+def demo(
+    context: typer.Context,
+    overrides: Overrides = None,
+    steps: Annotated[int, typer.Option(min=160, help="Steps to train.")] = 400,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep everything here; emptied first.", show_default=False)
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Keep the runs in a new folder beneath this address, e.g. s3://…", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train, kill the session between two commits, resume under another account, and compare with an unbroken run."""
+    app = surroundings(context)
+    with tempfile.TemporaryDirectory(prefix="trm-relay-demo-", ignore_cleanup_errors=True) as scratch:
+        place = app.cwd / folder if folder else Path(scratch) / "demo"
+        there = place_beneath(absolute(app, store), app.runtime.token()) if store else None
+        prepare(place, there)
+        if there:
+            say(f"The runs live in {redact(there)}, a new folder that stays; nothing else there is touched.")
+        elif folder is None:
+            say("Everything happens in a folder that is removed at the end; nothing outlives the demonstration.")
+        say(f"Two trainings of {steps:,} steps, one of them in two sessions: some minutes on a CPU.")
+        began = app.runtime.monotonic()
+        played = Demo(place, steps, tuple(overrides or ()), app.environ, say, remote=bool(there))
+        found = played.play()
+        say(f"All of it took {duration(app.runtime.monotonic() - began)}.")
+        emit(as_json, found, "" if as_json else played.report())
+    if not as_json:
+        show(found)
+    raise typer.Exit(Exit.OK if found["equal"] else Exit.BAD_DATA)
+
+
+def absolute(app: App, store: str) -> str:
+    """A plain path as an address: the demonstration's sessions run in another folder."""
+    if not store.strip():
+        raise BadConfig("--store is blank. Give an address or a folder.")
+    if is_address(store):
+        return store
+    try:
+        return (app.cwd / Path(store).expanduser()).absolute().as_uri()
+    except RuntimeError as error:
+        raise BadConfig(f"{store}: nobody knows that home folder. Write the whole path.") from error
+
+
+def show(found: dict[str, Any]) -> None:
+    """Both hashes side by side, and the verdict."""
+    console = Console(safe_box=not speaks_utf8(), highlight=False)
+    table = Table("run", "sessions", "state hash at the end")
+    sessions = f"killed at {found['killed_at_step']:,}, resumed from {found['resumed_from_step']:,}"
+    table.add_row(RELAYED, sessions, _short(found["state_hash"][RELAYED]))
+    table.add_row(UNBROKEN, "one, unbroken", _short(found["state_hash"][UNBROKEN]))
+    console.print(table)
+    if found.get("store"):
+        console.print(f"Both runs stay in {redact(found['store'])}", soft_wrap=True, markup=False)
+    if found["equal"]:
+        console.print(
+            "EQUAL: killed, handed over and resumed, the training state is the same, bit for bit.",
+            style="green",
+            soft_wrap=True,
+        )
+    else:
+        console.print(
+            "NOT EQUAL: the two ends differ. Please report this with the output above.", style="red", soft_wrap=True
+        )
+
+
+def _short(sha256: str) -> str:
+    """The beginning of a hash, which fits a line; equality is judged by the whole, which --json prints."""
+    return f"{sha256[:16]}…" if speaks_utf8() else f"{sha256[:16]}..."

@@ -1,0 +1,66 @@
+"""How a command ends: every outcome becomes an exit code and at most one paragraph; knows no command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+
+from relay.app.commands.common import App
+from relay.app.commands.spelling import spelled
+from relay.app.kind import Kind
+from relay.app.redact import secrets_of
+from relay.app.terminal.mishaps import explain, log_bug, tell
+from relay.core.errors import Exit
+from relay.people.zones import reading_in, zone_wanted
+
+UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
+"""ClickException: newer typer carries its own click, older ones import it."""
+
+
+class Commands(TyperGroup):
+    """Runs a command and turns every outcome into an exit code; errors are one paragraph, never a traceback."""
+
+    kind: ClassVar[Callable[[], Kind]]
+    """Makes what is trained, where the caller gives no App."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """As in click; an interrupt becomes Abort here, before typer turns it into a bare exit code."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """As in click; with `standalone_mode` it exits."""
+        app = extra["obj"] = extra.get("obj") or App(kind=type(self).kind())
+        args = spelled(sys.argv[1:] if args is None else args)
+        with app.streams.guarded():
+            code = self._code(app, args, extra)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+    def _code(self, app: App, args: Sequence[str], extra: Mapping[str, Any]) -> int:
+        """Of the command, once it and what went wrong with it are told."""
+        as_json, log = "--json" in args, None
+        try:
+            with reading_in(zone_wanted(app.environ)), app.streams.needed():
+                return int(super().main(args, standalone_mode=False, **extra) or 0)
+        except UsageProblem as problem:
+            code, text = int(problem.exit_code), problem.format_message()
+            if not as_json:
+                problem.show()
+                return code
+        except typer.Abort:
+            code, text = int(Exit.SIGINT), "Interrupted at once; what was committed is safe."
+        except Exception as error:  # noqa: BLE001 - the one place that turns a bug into a line and a log
+            code, text = explain(error)
+            text = " ".join([text, *(app.chain.advice if code == Exit.STORAGE_UNREACHABLE else [])])
+            if code == Exit.BUG:
+                log = log_bug(error, app.cwd, app.runtime.wall(), secrets_of(app.environ))
+        tell(code, text, log, as_json, secrets_of(app.environ))
+        return code

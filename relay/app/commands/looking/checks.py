@@ -1,0 +1,265 @@
+"""`verify` and `doctor`: is everything as it was written, and what should a person do?"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from relay.app.checks import checkup, verdict
+from relay.app.checks import doctor as examine
+from relay.app.checks.doctor import Finding
+from relay.app.checks.filling import ONLY_LEDGER, UNKNOWN_GROWTH, sessions_until_full
+from relay.app.checks.reach import Reach, reach
+from relay.app.checks.space import making_room, of_disks
+from relay.app.checks.storetable import document, table
+from relay.app.checks.verification import Incidental, Verification, text_of
+from relay.app.checks.verify import Deep, lost, quick_look
+from relay.app.checks.verify import verify as re_read
+from relay.app.commands.common import (
+    App,
+    ConfigOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    say,
+    speaks_utf8,
+    surroundings,
+)
+from relay.app.commands.looking.trackers import places_of
+from relay.app.commands.reading import look
+from relay.app.commands.stores import connect, open_stores, require
+from relay.app.commands.weights.subject import fill, workload_of
+from relay.app.messages.advice import command
+from relay.app.redact import redact
+from relay.app.terminal.mishaps import explain
+from relay.app.terminal.paragraphs import columns
+from relay.app.terminal.transfers import showing
+from relay.app.trackers.choose import described
+from relay.core.checkpoint.outbox import Outbox, outbox_of
+from relay.core.checkpoint.restore import Route, fetch
+from relay.core.checkpoint.retention import Keep
+from relay.core.errors import BadConfig, BadData, Exit
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.mark import mark_of
+from relay.core.ledger.state import Checkpoint, RunState
+from relay.core.names import FRAGMENT
+from relay.core.runs.endpoint import record
+from relay.core.runs.identity import Opened, Pair, open_run, salvaged_run
+from relay.core.runs.repairing import rolled_back
+from relay.core.runs.salvage import can_fork, pinned_config
+from relay.core.runs.whereabouts import NOWHERE, absent, beside
+from relay.core.settings.config import Resolved
+from relay.core.workload import Workload
+from relay.people.policy import shipped
+from relay.people.status import View
+from storage.base import QuotaExceeded, Store
+
+
+def verify(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also load each checkpoint and compare its state. Needs PyTorch and data."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Re-read every entry and every retained file; exit 0 if all is as it was written, else 65."""
+    app = surroundings(context)
+
+    def loader(opened: Opened, stores: Pair) -> Deep:
+        return loading(app, opened, stores, workload_for(app, overrides, config, run, opened))
+
+    found = verification(app, app.settle(overrides, config, {"run": run}), loader if deep else None)
+    if not found.ok:
+        say("\n".join(f"{i.text} {i.file}".rstrip() for i in found.incidents if i.against))
+    emit(as_json, found.document(), text_of(found, columns()))
+    if not found.ok:
+        raise typer.Exit(int(Exit.BAD_DATA))
+
+
+def verification(
+    app: App, resolved: Resolved[BaseModel], loader: Callable[[Opened, Pair], Deep] | None = None
+) -> Verification:
+    """Everything that can be read, though the ledger has lost an entry."""
+    try:
+        opened, stores = require(app, resolved)
+    except BadData as error:
+        found, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
+        if found is None:
+            return Verification(incidents=[Incidental("ledger", str(error), against=True)])
+        opened = found
+    return re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
+
+
+def workload_for(
+    app: App, overrides: Sequence[str] | None, config: Path | None, run: str | None, opened: Opened
+) -> Workload:
+    """What `--deep` loads checkpoints into. Raises BadConfig, BadData: what is missing here, and what works without."""
+    try:
+        return workload_of(app, overrides, config, run, pinned_config(opened.ledger))
+    except (BadConfig, BadData) as error:
+        kind = BadConfig if isinstance(error, BadConfig) else BadData
+        raise kind(
+            f"--deep loads each checkpoint into the training program, which cannot be set up here: {error} Without "
+            f"--deep, `{command('verify', opened.names.run)}` reads every byte all the same."
+        ) from error
+
+
+def loading(app: App, opened: Opened, stores: Pair, workload: Workload) -> Deep:
+    """Fetches a checkpoint into a passing folder, loads it, and compares."""
+
+    def load(checkpoint: Checkpoint, state: RunState) -> None:
+        with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
+            outbox = Outbox(Path(scratch))
+            fetch(checkpoint, state, Route(stores.checkpoints, opened.names, outbox, show=show))
+            fill(workload, outbox.folder(checkpoint.key), checkpoint, opened.names.run)
+
+    return load
+
+
+def salvaged(app: App, resolved: Resolved[BaseModel]) -> Opened | None:
+    """The run, by what its damaged ledger still says."""
+    stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
+    return salvaged_run(stores, settings.project, settings.run)
+
+
+def doctor(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look over this machine, the store and the run, and say in plain words what to do."""
+    app = surroundings(context)
+    found = examination(app, app.settle(overrides, config, {"run": run}))
+    emit(as_json, found.document(), found.text(columns()))
+    raise typer.Exit(found.code)
+
+
+def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
+    """Machine, stores, run, and what waits on this machine; a store that cannot be used hides what comes after."""
+    found, settings = examine.Examination(), resolved.settings
+    found.look("machine", lambda: examine.machine(app.machine, app.kind.device(settings.device), sorted(app.environ)))
+    found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
+    found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
+    found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
+    found.look("sync", lambda: examine.keepable(resolved.home))
+    stores: list[Reach] = []
+    seen: list[View] = []
+    if examine_stores(app, resolved, found, stores):
+        found.look("run", lambda: of_run(app, resolved, seen, stores[-1]))
+    state = seen[0].state if seen else None
+    found.look("disk", lambda: of_disks(resolved, state))
+    if state:
+        found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
+        found.look("sync", lambda: checkup.unsent(outbox_of(resolved.home, state.run_id), state))
+    found.stores, found.table = [document(one) for one in stores], table(stores, columns(), speaks_utf8())
+    return found
+
+
+def examine_stores(app: App, resolved: Resolved[BaseModel], found: examine.Examination, stores: list[Reach]) -> bool:
+    """What can be said of each store goes into `stores`; one that cannot be used does not hide the other.
+
+    Whether both can be used.
+    """
+    both = (resolved.ledger_url.partition(FRAGMENT)[0], resolved.checkpoint_url.partition(FRAGMENT)[0])
+    uses = {both[0]: "ledger and checkpoints"} if both[0] == both[1] else {both[0]: "ledger", both[1]: "checkpoints"}
+    usable = True
+    for url, used_for in uses.items():
+        one = Reach(redact(url), used_for, why_unknown=ONLY_LEDGER if used_for == "ledger" else "")
+        stores.append(one)
+        usable = found.look("store", partial(of_store, app, resolved, url, one)) and usable
+    return usable
+
+
+def of_store(app: App, resolved: Resolved[BaseModel], url: str, found: Reach) -> Iterator[Finding]:
+    """One store's self-test, credentials, speed and clock, and whether it stays."""
+    store = connect(app, url)
+    found.address = redact(store.address)
+    if absent(store.address):
+        yield from of_absent(app, resolved, store, found)
+    else:
+        yield from reached(app, resolved, url, store, found)
+    yield from examine.keeping(store.address)
+
+
+def reached(app: App, resolved: Resolved[BaseModel], url: str, store: Store, found: Reach) -> Iterator[Finding]:
+    """A store that is there; of one that is full also how room is made."""
+    try:
+        yield from reach(store, connect(app, url), found, app.runtime)
+        record(store)
+    except QuotaExceeded as error:
+        found.sessions = 0
+        code, text = explain(error)
+        yield Finding("store", False, text, making_room(resolved.settings.run, full=True), code)
+
+
+def of_absent(app: App, resolved: Resolved[BaseModel], store: Store, found: Reach) -> Iterator[Finding]:
+    """A folder that nobody has made yet, and that looking must not make: its disk is tested in a passing folder."""
+    found.there = False
+    with beside(store.address) as folder:
+        tried = list(reach(connect(app, str(folder)), connect(app, str(folder)), found, app.runtime))
+    advice = "If others train there already, this is not their store: compare the address with theirs letter by letter."
+    asked = bool(resolved.addresses)
+    yield Finding("store", not asked, f"{found.address}: {NOWHERE}", advice if asked else "")
+    yield Finding("store", True, f"the disk of {folder.parent} keeps its promises (self-test passed)")
+    yield from (finding for finding in tried if finding.subject != "store")
+
+
+def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Reach) -> Iterator[Finding]:
+    """How the run stands, by the store's clock; the view goes into `seen`, also that of a run with a damaged ledger.
+
+    `store`, which holds the checkpoints, learns after how many sessions it will be full.
+    """
+    stores, settings = open_stores(app, resolved, read_only=False), resolved.settings
+    try:
+        opened = open_run(stores, settings.project, settings.run)
+        if opened:
+            opened.ledger.check_epochs(stores.checkpoints)
+    except BadData as error:
+        yield from of_damaged(app, resolved, error, seen)
+        return
+    view = replace(look(app, resolved), now=stores.ledger.now(), clock_is_local=False)
+    seen.append(view)
+    store.why_unknown = UNKNOWN_GROWTH
+    if opened:
+        keep = Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every)
+        entries = opened.view.seq + 1
+        store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
+    yield from checkup.run(view, opened.view.damage if opened else ())
+    if opened:
+        run_id = opened.view.state.run_id
+        outbox, mark = outbox_of(resolved.home, run_id), mark_of(resolved.home, run_id)
+        yield from checkup.rolled_back(rolled_back(opened.ledger, opened.view, outbox, mark.recall()))
+    yield from checkup.rules(view.accounts, shipped(), view.now)
+
+
+def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[View]) -> Iterator[Finding]:
+    """The holes of a ledger, and what else is intact. Raises `error` if nothing can be read."""
+    found, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
+    if found is None:
+        raise error
+    state, settings = found.view.state, resolved.settings
+    intact = [c.step for c in quick_look(found.ledger, state, stores.checkpoints) if c.ok]
+    means = partial(verdict.hole, found.names.run, intact if can_fork(found.ledger) else [])
+    yield from checkup.holes(lost(found.ledger.chain, str(error), found.view.seq, means))
+    seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
+
+
+def of_checkpoints(app: App, resolved: Resolved[BaseModel], state: RunState) -> Iterator[Finding]:
+    """Every retained checkpoint, by manifest and sizes."""
+    stores = open_stores(app, resolved, read_only=True)
+    ledger = RunLedger(stores.ledger, state.project, state.run, app.runtime)
+    return checkup.checkpoints(state, quick_look(ledger, state, stores.checkpoints))

@@ -1,0 +1,105 @@
+"""`dashboard`: the run as a page, served on this machine or as one file; reads the store and writes nothing in it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relay.app.commands.common import (
+    App,
+    ConfigOption,
+    JsonOption,
+    Overrides,
+    RedactOption,
+    RunOption,
+    emit,
+    say,
+    surroundings,
+)
+from relay.core.errors import BadConfig, PolicyRefused, UsageError
+from storage.packages import install
+
+if TYPE_CHECKING:
+    from relay.app.commands.looking.source import Source
+
+HOSTED = ("colab", "kaggle")
+"""Providers whose machines are lent for other things than serving pages."""
+
+
+def dashboard(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    export_to: Annotated[
+        Path | None, typer.Option("--export", metavar="FILE", help="Write one file instead.", show_default=False)
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Instead of a free one.", show_default=False)
+    ] = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
+    redact: RedactOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a run as a page: progress, people, curves, sessions, storage, incidents. Served here, or one file."""
+    app = surroundings(context)
+    if export_to and (port or no_open):
+        raise UsageError("--export writes a file: --port and --no-open belong to the server.")
+    from relay.app.commands.looking.source import Source  # what only this command needs costs the others no time
+
+    resolved = app.settle(overrides, config, {"run": run})
+    source = Source(app, resolved, redact)
+    if export_to:
+        from relay.app.dashboard.export import export
+
+        found = export(source.all(), app.cwd / export_to)
+        emit(as_json, found, f"{found['path']}: {found['bytes']:,} bytes, needs nothing else to be shown.")
+    elif as_json:
+        emit(True, source.all(), "")
+    else:
+        show(app, source, port, no_open)
+
+
+def show(app: App, source: Source, port: int | None, no_open: bool) -> None:
+    """Serve until interrupted, which is how it ends."""
+    refuse_where_lent(app)
+    require_packages()
+    from relay.app.dashboard.poller import LOCAL, REMOTE, Poller
+    from relay.app.dashboard.server import HOST, listening, serve
+
+    poller = Poller(source.news, source.first(), LOCAL if source.local else REMOTE, app.runtime)
+    with listening(port) as listener:
+        address = f"http://{HOST}:{listener.getsockname()[1]}/"
+        say(f"The dashboard of run {source.run} is at {address} (only from this machine). Ctrl-C ends it.")
+        if not no_open and sys.stdout.isatty():
+            import webbrowser
+
+            webbrowser.open(address)
+        with suppress(KeyboardInterrupt):  # an interrupt ends it; the server may have dealt with that itself
+            serve(poller, listener)
+        say("Ended. The run goes on without it.")
+
+
+def refuse_where_lent(app: App) -> None:
+    """Raises PolicyRefused (77) on machines that must not serve pages."""
+    if app.machine.provider in HOSTED:
+        raise PolicyRefused(
+            f"No page is served on {app.machine.provider}, whose machines are not lent for that. Write a file and show "
+            f"it in the notebook: dashboard --export run.html"
+        )
+
+
+def require_packages() -> None:
+    """Raises BadConfig (78) naming what to install."""
+    try:
+        import starlette
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as missing:
+        raise BadConfig(
+            f"The dashboard's server needs two more packages: `{install('dashboard')}`. --export needs none."
+        ) from missing
+    assert starlette

@@ -1,0 +1,119 @@
+"""`report --watch`: the report or the table of sessions, read again only where the ledger has grown; writes nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from relay.app.commands.common import App, emit, say, speaks_utf8, target_of
+from relay.app.commands.reading import every_link, names_in, overview_in
+from relay.app.commands.stores import open_stores, require
+from relay.app.redact import nameless
+from relay.app.terminal.follow import Appended, Redrawn, Source, follow
+from relay.app.terminal.paragraphs import terminal_width
+from relay.app.terminal.terminal import moves
+from relay.app.views.sessionstable import sessions_text
+from relay.core.ledger.ledger import RunLedger
+from relay.core.settings.config import Resolved
+from relay.people.status import View
+
+AGAIN_S = 60.0
+"""Accounts, heartbeats and other runs are read as often as this where the ledger has not grown."""
+
+
+Draw = Callable[[View], str]
+
+
+class FollowedReport:
+    """The run's view; a look at the tail decides whether anything else is read."""
+
+    def __init__(self, app: App, resolved: Resolved[Any], draw: Draw, redacted: bool) -> None:
+        self._app, self._resolved, self._draw, self._redacted = app, resolved, draw, redacted
+        self._stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
+        self._ledger = RunLedger(self._stores.ledger, settings.project, settings.run, app.runtime)
+        self._view: View | None = None
+        self._seq, self._read_at = -1, 0.0
+
+    @property
+    def key(self) -> object:
+        """The newest entry, and what became of the run without one."""
+        view = self._now()
+        return self._seq, view.phase, [(row.id, row.state) for row in view.accounts]
+
+    @property
+    def over(self) -> bool:
+        """At the target, or put away."""
+        return self._now().phase in ("finished", "archived", "deleted")
+
+    def look(self) -> None:
+        """As `Source`."""
+        found = self._ledger.peek()
+        seq, now = (found.seq if found else -1), self._app.runtime.monotonic()
+        fell_silent = self._view is not None and self._view.training and not self._now().training
+        if self._view is None or seq != self._seq or fell_silent or now - self._read_at >= AGAIN_S:
+            view = overview_in(self._stores, self._app, self._resolved, self._redacted).view
+            self._view, self._seq, self._read_at = view, seq, self._app.runtime.monotonic()
+
+    def text(self) -> str:
+        """As `Source`."""
+        return self._draw(self._now())
+
+    def _now(self) -> View:
+        """What was read, at this moment."""
+        assert self._view is not None, "looked at first"
+        return replace(self._view, now=self._view.now + self._app.runtime.monotonic() - self._read_at)
+
+
+class FollowedSessions:
+    """The table of all sessions, read where the ledger has grown."""
+
+    def __init__(self, app: App, resolved: Resolved[Any], redacted: bool) -> None:
+        opened, self._stores = require(app, resolved)
+        self._app, self._ledger, self._redacted = app, opened.ledger, redacted
+        self._target = target_of(app, resolved, None)
+        self._text, self._seq, self._over = "", -1, False
+
+    @property
+    def key(self) -> object:
+        """The newest entry."""
+        return self._seq
+
+    @property
+    def over(self) -> bool:
+        """At the target, with nobody left who holds the lease; or put away."""
+        return self._over
+
+    def look(self) -> None:
+        """As `Source`."""
+        found = self._ledger.read()
+        if found.seq == self._seq:
+            return
+        state = found.state
+        links, missing = every_link(self._ledger, state)
+        names = names_in(self._stores) if self._redacted else {}
+        self._text = nameless(sessions_text(links, missing, terminal_width()), names)
+        there = state.step >= (state.target_steps or self._target) and state.holder is None
+        self._seq, self._over = found.seq, there or state.archived is not None
+
+    def text(self) -> str:
+        """As `Source`."""
+        return self._text
+
+
+def watch(source: Source, app: App, every_s: float) -> None:
+    """Until the target or Ctrl-C, which is how it ends: the run goes on without it."""
+    try:
+        if moves(os.environ, sys.stdout.isatty()):
+            with Redrawn(plain=not speaks_utf8()) as screen:
+                follow(source, app.runtime, every_s, screen)
+        else:
+            follow(source, app.runtime, every_s, Appended(_append, say))
+    except KeyboardInterrupt:
+        say("Ended. The run goes on without it.")
+
+
+def _append(text: str) -> None:
+    emit(False, {}, text)

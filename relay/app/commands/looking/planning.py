@@ -1,0 +1,129 @@
+"""`next` and `plan`: whose turn it is, and when the run will be done; they write nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import typer
+
+from relay.app.commands.common import (
+    AccountOption,
+    App,
+    ConfigOption,
+    JsonOption,
+    Overrides,
+    RedactOption,
+    RunOption,
+    emit,
+    say,
+    speaks_utf8,
+    surroundings,
+)
+from relay.app.commands.reading import look
+from relay.app.messages.handoff import Reader, announcement, propose
+from relay.app.messages.webhook import send
+from relay.app.terminal.paragraphs import terminal_width
+from relay.app.views.planned import plan_of, plan_of_preset
+from relay.app.views.plantext import Look
+from relay.core.errors import UsageError
+from relay.core.settings.config import Resolved
+from relay.people.crew import Wish
+from relay.people.policy import shipped
+from relay.people.presets import preset as named_preset
+from relay.people.status import View
+from relay.people.zones import is_zone, reader
+from relay.people.zones import zone as known_zone
+
+ZoneOption = Annotated[
+    str | None, typer.Option("--zone", help="Show times in this time zone, e.g. Europe/Berlin.", show_default=False)
+]
+
+
+def next_account(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    account: AccountOption = None,
+    config: ConfigOption = None,
+    zone: ZoneOption = None,
+    redact: RedactOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whose turn it is and why, with the command and a message to send them; who else could, and what bars them."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run, "account": account})
+    view = look(app, resolved)
+    reader = Reader(reader_zone(app, view, resolved.said_account, zone), resolved.said_account, redact)
+    turn = propose(view, resolved.addresses, shipped(), reader)
+    if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
+        say(f"{line}.")
+    emit(as_json, turn.document(), turn.text())
+
+
+def plan(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    preset: Annotated[str | None, typer.Option(help="A plan of no run: guide or h100.", show_default=False)] = None,
+    steps_per_hour: Annotated[
+        float | None,
+        typer.Option(min=0.001, max=1e9, help="Assume this speed where none was measured.", show_default=False),
+    ] = None,
+    startup_minutes: Annotated[
+        float | None, typer.Option(min=0, max=600, help="From machine start to the lease.", show_default=False)
+    ] = None,
+    failure_rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=0.99, help="Share of sessions that die, in place of the history's.", show_default=False
+        ),
+    ] = None,
+    zone: ZoneOption = None,
+    ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw in plain ASCII.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say when the run will be done, as a range over simulated calendars, and what limits it."""
+    app = surroundings(context)
+    _check_finite(steps_per_hour, startup_minutes, failure_rate)
+    startup_s = None if startup_minutes is None else startup_minutes * 60
+    shown = Look(ascii_only or not speaks_utf8(), terminal_width())
+    if preset is not None:
+        chosen = named_preset(preset)
+        course = chosen.course(app.runtime.wall(), steps_per_hour, startup_s, failure_rate)
+        notes = chosen.told(steps_per_hour, startup_s, failure_rate)
+        emit(as_json, *plan_of_preset(preset, chosen, course, notes, reader_zone(app, None, None, zone), shown))
+        return
+    resolved = app.settle(overrides, config, {"run": run})
+    every = resolved.settings.checkpoint
+    wish = Wish(steps_per_hour, startup_s, failure_rate, every.every_steps, every.every_minutes * 60)
+    view = look(app, resolved)
+    emit(as_json, *plan_of(view, shipped(), wish, reader_zone(app, view, resolved.said_account, zone), shown))
+
+
+def _check_finite(*numbers: float | None) -> None:
+    """Raises UsageError (2): the bounds of an option let `nan` through."""
+    if not all(number is None or math.isfinite(number) for number in numbers):
+        raise UsageError("A speed, a duration and a share must be finite numbers.")
+
+
+def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> None:
+    """Tell the webhook who is next; what goes wrong is told here and changes nothing."""
+
+    def words() -> dict[str, Any]:
+        view, me = look(app, resolved), resolved.settings.account
+        reader = Reader(reader_zone(app, view, me, None), redacted=redacted, chat=True)
+        return announcement(view, propose(view, resolved.addresses, shipped(), reader, ends=False), me)
+
+    if trouble := send(url, words, app.runtime):
+        say(f"The webhook was not told of the hand-off: {trouble}. Nothing else depends on it.")
+
+
+def reader_zone(app: App, view: View | None, account: str | None, asked: str | None) -> str:
+    """As asked, else RELAY_ZONE, else the account's own, else the reader's. Raises BadConfig (78) for one asked."""
+    if wanted := asked or app.environ.get("RELAY_ZONE"):
+        known_zone(wanted)
+        return wanted
+    row = next((row for row in view.accounts if row.id == account), None) if view else None
+    return row.zone if row and row.zone and is_zone(row.zone) else reader()

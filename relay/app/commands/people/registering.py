@@ -1,0 +1,154 @@
+"""`register`: add an account, saying what was inferred and what its provider asks; it works unattended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from relay.app.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
+from relay.app.commands.people.fields import (
+    AtProvider,
+    Availability,
+    Contact,
+    Details,
+    Gpu,
+    Hours,
+    Minutes,
+    Owner,
+    Tier,
+    WeekReset,
+    Zone,
+    details,
+)
+from relay.app.commands.stores import writing_accounts
+from relay.app.messages.wording import printable
+from relay.app.redact import redact, secrets_of
+from relay.core.errors import BadConfig
+from relay.core.names import check_letters, check_name
+from relay.people.account import Account, in_team
+from relay.people.accounts import Accounts
+from relay.people.admission import NOTEBOOKS, one_team
+from relay.people.inference import infer_account
+from relay.people.owners import Inference
+from relay.people.policy import shipped
+
+
+def register(
+    context: typer.Context,
+    account: Annotated[str, typer.Argument(metavar="ID", help="e.g. account_1")],
+    label: Annotated[str, typer.Argument(metavar="LABEL", help='What people call it, e.g. "John\'s Colab".')],
+    owner: Owner = None,
+    provider: AtProvider = None,
+    tier: Tier = None,
+    gpu: Gpu = None,
+    session_minutes: Minutes = None,
+    weekly_hours: Hours = None,
+    reset: WeekReset = None,
+    zone: Zone = None,
+    availability: Availability = None,
+    contact: Contact = None,
+    competition: Annotated[
+        str | None,
+        typer.Option(metavar="SLUG", help="Confirm to be of the one team of this competition.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Changes nothing: nothing is asked.")] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Register an account: one person's own account at one provider."""
+    here = surroundings(context)
+    told = details(tier, gpu, session_minutes, weekly_hours, reset, zone, availability, contact)
+    refuse_secrets(here, label, owner, *map(str, told.values()))
+    check_name("account", account)
+    found = inferred(here, label, owner, provider)
+    for line in found.guesses:
+        say(f"inferred: {line}")
+    say_rules(here, found.provider)
+    known = writing_accounts(here, here.settle(config=config))
+    if automatic(known, account, label):
+        say(f"{account} was registered by its first session; now it gets its label, owner and provider.")
+        made, fresh = described(known, account, label, found, told), True
+    else:
+        made, fresh = known.register(account, label, found, **told)
+    if competition:
+        made = join_team(known, account, competition)
+    emit(as_json, document(made, fresh), sentence(made, fresh))
+
+
+def inferred(here: App, label: str, owner: str | None, provider: str | None) -> Inference:
+    """Who and where; a label that names no provider, given on a notebook, means that notebook's."""
+    found = infer_account(label, owner, provider, here.environ, here.runtime)
+    machine = here.machine.provider
+    if found.provider == "unknown" and not provider and machine in NOTEBOOKS:
+        return replace(found, provider=machine, provider_from="this machine")
+    return found
+
+
+def say_rules(here: App, name: str) -> None:
+    """What a participant at that provider must know before the first session."""
+    provider = shipped().named(name)
+    if provider.coauthor:
+        say(f"{provider.title}: {provider.clause} ({provider.cited})")
+        say("Nobody is asked to train a run there before its person has confirmed that, once, with `run --coauthor`.")
+    if line := provider.stale(here.runtime.wall()):
+        say(f"{line}.")
+
+
+def join_team(known: Accounts, account: str, slug: str) -> Account:
+    """Keep the person's word to be of a competition's one team. Raises BadConfig (78) for what is no slug."""
+    check_name("competition", slug)
+    say(one_team(slug))
+    now = known.now()
+    return known.change(account, lambda old: in_team(old, slug, now))
+
+
+def refuse_secrets(app: App, *texts: str | None) -> None:
+    """Raises BadConfig (78) if a text that all participants will see holds a password, a key or what is no text."""
+    for text in texts:
+        check_letters("The text", text or "")
+    hidden = secrets_of(app.environ)
+    if any(text and redact(text, hidden) != text for text in texts):
+        raise BadConfig(
+            "The label or owner holds what looks like a password or a key, and everybody who shares the store would "
+            "see it. Nothing was stored. Use plain words; a key that was ever shared should be replaced."
+        )
+
+
+def described(known: Accounts, account: str, label: str, found: Inference, more: Details) -> Account:
+    """An account that `run` had to register by its bare id, with what is known of it now."""
+    told = {key: value for key, value in {"owner": found.owner, **more}.items() if value is not None}
+    return known.edit(account, label=label, provider=found.provider, **told)
+
+
+def automatic(known: Accounts, account: str, label: str) -> bool:
+    """Whether `run` registered the account by its bare id and a person now says what to call it."""
+    listed = known.find(account)
+    return listed is not None and listed.account is not None and listed.account.label == account != label
+
+
+def document(account: Account, fresh: bool) -> dict[str, object]:
+    """relay.account/1; owner and label are shown, contacts are not."""
+    return {
+        "schema": "relay.account/1",
+        "id": account.id,
+        "label": printable(account.label),
+        "owner": printable(account.owner),
+        "provider": account.provider,
+        "tier": account.tier,
+        "gpu": account.gpu,
+        "session_minutes": account.session_minutes,
+        "weekly_hours": account.weekly_hours,
+        "reset": account.reset,
+        "zone": account.zone,
+        "availability": account.availability,
+        "competitions": sorted(account.competitions),
+        "new": fresh,
+    }
+
+
+def sentence(account: Account, fresh: bool) -> str:
+    """For people."""
+    what = "Registered" if fresh else "Already registered, unchanged:"
+    return f"{what} {account.id} ({printable(account.label)}): {printable(account.owner)} at {account.provider}."

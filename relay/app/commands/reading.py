@@ -1,0 +1,90 @@
+"""Reads what status, report and next show of a run; writes nothing (P1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relay.app.commands.common import App, target_of
+from relay.app.commands.stores import accounts, open_stores
+from relay.app.machine.skew import timed
+from relay.app.messages.trouble import speaking
+from relay.app.redact import redact
+from relay.core.errors import BadData
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.state import Link, RunState
+from relay.core.names import Names
+from relay.core.runs.identity import Pair, open_run
+from relay.core.runs.registered import other_runs, standing
+from relay.core.runs.whereabouts import absent, missing
+from relay.core.settings.config import Resolved
+from relay.people.accounts import Accounts
+from relay.people.standing import Standing, rows
+from relay.people.status import SHORTEST, View, kind_of, without_names
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A run as people see it, and what was read for that."""
+
+    view: View
+    known: Accounts
+    runs: Sequence[Standing]
+    """All runs of the store; the one asked for, if it has begun, first."""
+
+
+def look(app: App, resolved: Resolved[Any], redacted: bool = False) -> View:
+    """The run as it is now, whether or not it or its store exists; other runs are read for what accounts gave them."""
+    return overview(app, resolved, redacted).view
+
+
+def overview(app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
+    """As `look`, with what was read on the way. `redacted`: the view is one that strangers may see."""
+    return overview_in(open_stores(app, resolved, read_only=True), app, resolved, redacted)
+
+
+def overview_in(stores: Pair, app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
+    """The same, through clients that are open already."""
+    settings = resolved.settings
+    names = settings.project, settings.run
+    opened = open_run(stores, *names)
+    known = accounts(stores)
+    others = other_runs(known.registry, Names(*names), app.runtime)
+    with speaking(stores.ledger):
+        now, ahead = timed(stores.ledger, stores.runtime)
+        mine = [standing(opened.view.state, stores.ledger)] if opened else []
+        runs = [*mine, *(standing(state, stores.ledger) for state in others)]
+    run_id = opened.view.state.run_id if opened else None
+    view = View(
+        project=settings.project,
+        run=settings.run,
+        target_steps=target_of(app, resolved, None),
+        now=now,
+        state=opened.view.state if opened else None,
+        sign_of_life=mine[0].heartbeat if mine else None,
+        accounts=tuple(rows(known.all(), runs, known.providers, now, run_id)),
+        clock_is_local=stores.ledger.clock_is_local,
+        skew_s=ahead,
+        store=redact(stores.ledger.address),
+        missing="" if opened else missing(*names, known.registry.runs(), absent(stores.ledger.address)),
+    )
+    return Overview(without_names(view) if redacted else view, known, runs)
+
+
+def names_in(stores: Pair) -> dict[str, str]:
+    """Labels and owners of all accounts, and the stores' addresses, by what stands for them."""
+    names = {store.address: kind_of(store.address) for store in stores.both}
+    for key, listed in accounts(stores).all().items():
+        owner = listed.account.owner if listed.account else key
+        names |= {name: key for name in (listed.label, owner) if len(name) >= SHORTEST and name != key}
+    return names
+
+
+def every_link(ledger: RunLedger, state: RunState) -> tuple[tuple[Link, ...], str]:
+    """All sessions, oldest first, and what to say of those that cannot be read."""
+    try:
+        return (*ledger.archived_links(state), *state.links), ""
+    except BadData as error:
+        lost = state.links_total - len(state.links)
+        return state.links, f"The oldest {lost:,} sessions cannot be listed: {error}"

@@ -1,0 +1,169 @@
+"""`fork`: a new run from a checkpoint of this one, under its settings or others; the parent is only read."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+import relay
+from relay.app.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
+from relay.app.commands.stores import open_stores
+from relay.app.messages.advice import command
+from relay.app.terminal.transfers import showing
+from relay.core.checkpoint.choosing import choose
+from relay.core.checkpoint.outbox import Outbox, outbox_of
+from relay.core.checkpoint.packed import Packed
+from relay.core.errors import BadData
+from relay.core.ledger.state import Checkpoint, Origin, RunState
+from relay.core.names import Names
+from relay.core.runs.fork import Branch, Refitted, copy_checkpoint, copy_kept, copy_unsent, only_here
+from relay.core.runs.identity import Opened, Pair, begin_run, require_run, salvaged_run, taking_name
+from relay.core.runs.pinned import config_hash, difference
+from relay.core.runs.salvage import pinned_config
+from relay.core.settings.config import Resolved, leaves
+from storage.base import Store
+
+
+def fork(
+    context: typer.Context,
+    to: Annotated[str, typer.Option("--to", help="Name of the new run.")],
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    step: Annotated[
+        int | None,
+        typer.Option("--from-step", help="A retained or kept step, or one only this machine has.", show_default=False),
+    ] = None,
+    epoch: Annotated[
+        int | None,
+        typer.Option("--from-epoch", help="Of several checkpoints of that step, this epoch's.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin a new run from a retained checkpoint of this one; nothing is shared with it afterwards."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    settings, stores = resolved.settings, open_stores(app, resolved, read_only=False)
+    parent, before = parent_of(resolved, stores)
+    with taking_name(stores, settings.project, to, "--to") as taken:
+        stores.ensure_tested()
+        new = settled(app, resolved, before)
+        head, origin = copied(app, resolved, parent, stores.checkpoints, to, (step, epoch), new.refitted)
+        made = begin_run(
+            stores, settings.project, to, new.pinned, new=True, ephemeral=True, init=True, origin=origin, head=head
+        )
+        if not made.begun:
+            raise taken
+    document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
+    emit(as_json, document, told(settings.run, to, head.step, new, overrides or ()))
+
+
+@dataclass(frozen=True)
+class New:
+    """The settings of the fork, and what they are to its parent's."""
+
+    pinned: dict[str, Any]
+    said: dict[str, Any]
+    """Those of the training that the command line itself changes."""
+    differing: dict[str, Any]
+    refitted: Refitted | None
+    """None: the state goes on as it is."""
+
+
+def settled(app: App, resolved: Resolved[BaseModel], before: dict[str, Any]) -> New:
+    """The parent's settings with what the command line changes. Raises BadConfig (78) where no state can follow."""
+    own = leaves(app.kind.model)
+    said = {key: value for key, value, where in resolved.values() if where.startswith("command line") and key in own}
+    pinned = app.kind.forked(before, said, resolved.workload, resolved.path(resolved.settings.data_dir))
+    differing = {one.key: one.mine for one in difference(before, pinned)}
+    refit = app.kind.refit(differing, pinned)
+    return New(pinned, said, differing, Refitted(refit, config_hash(pinned)) if refit else None)
+
+
+def told(parent: str, to: str, step: int, new: New, overrides: Sequence[str]) -> str:
+    """What people read: what began, of what, and how to go on."""
+    given = [text for text in overrides if text.lstrip("+").partition("=")[0] in new.said]
+    how = " with its weights and moments and a fresh carry" if new.refitted else ""
+    text = f"Run {to} begins at step {step:,} of {parent}{how}: {command('run', to, *given)}"
+    if any(key.startswith("data.") for key in new.differing):
+        text += f"\nIts validation rows may be rows that {parent} trained on: judge it by its test rows."
+    return text
+
+
+def parent_of(resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict[str, Any]]:
+    """The run to fork from and its pinned settings, though its ledger has lost an entry. Raises BadData (65) else."""
+    settings = resolved.settings
+    try:
+        opened = require_run(stores, settings.project, settings.run)
+        return opened, opened.ledger.genesis().config
+    except BadData as error:
+        found = salvaged_run(stores, settings.project, settings.run)
+        if found is None:
+            raise
+        say(f"{error}\nForking from what slot {found.view.entry.seq} says, the newest entry that can be read.")
+        return found, pinned_config(found.ledger)
+
+
+def copied(
+    app: App,
+    resolved: Resolved[BaseModel],
+    parent: Opened,
+    target: Store,
+    to: str,
+    wanted: tuple[int | None, int | None],
+    change: Refitted | None,
+) -> tuple[Checkpoint, Origin]:
+    """Head and origin of the fork: a checkpoint that the run retains or keeps, or one that only this machine has, also
+    where the store's is damaged.
+
+    `wanted`: its step and epoch, as far as they were asked for. Raises BadData (65) if there is none.
+    """
+    view, (step, epoch) = parent.view, wanted
+    names, run_id = Names(resolved.settings.project, to), app.runtime.token()
+    outbox = outbox_of(resolved.home, view.state.run_id)
+    here = [(box, packed) for box, packed in only_here(outbox, view.state) if epoch in (None, packed.epoch)]
+    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
+        branch = Branch(target, names, run_id, relay.__version__, Path(scratch), show, change)
+        if step is not None and not _retains(view.state, step, epoch):
+            for kept in reversed(view.state.kept):
+                if kept.step == step and epoch in (None, kept.epoch):
+                    return copy_kept(parent.ledger, view, kept, branch)
+            for box, packed in reversed(here):
+                if packed.step == step:
+                    return copy_unsent(view, packed, box, branch)
+        checkpoint = chosen(view.state, step, epoch, here)
+        try:
+            return copy_checkpoint(parent.ledger, view, checkpoint.key, branch)
+        except BadData as error:
+            copy = outbox.copy_of(checkpoint, view.state)
+            if copy is None:
+                raise
+            say(f"{error}\nForking from this machine's own copy of it.")
+            return copy_unsent(view, copy, outbox, branch)
+
+
+def _retains(state: RunState, step: int, epoch: int | None) -> bool:
+    return any(c.step == step and epoch in (None, c.epoch) for c in state.undamaged)
+
+
+def chosen(state: RunState, step: int | None, epoch: int | None, here: Sequence[tuple[Outbox, Packed]]) -> Checkpoint:
+    """The retained checkpoint that was asked for. Raises BadData (65) naming also the steps that are kept or here."""
+    try:
+        return choose(state, step, epoch)
+    except BadData as error:
+        told = [str(error)]
+        if state.kept:
+            told.append(f"It also keeps {_steps(k.step for k in state.kept)}.")
+        if here:
+            told.append(f"This machine alone also has {_steps(packed.step for _, packed in here)}.")
+        raise BadData(" ".join(told)) from error
+
+
+def _steps(steps: Iterable[int]) -> str:
+    return ", ".join(f"{step:,}" for step in sorted(set(steps)))

@@ -1,0 +1,118 @@
+"""`repair`: shows the histories of a run that bad reads have parted, and records which one a person chooses."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from relay.app.checks.verify import intact_by
+from relay.app.commands.common import (
+    App,
+    ConfigOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    say,
+    speaks_utf8,
+    surroundings,
+)
+from relay.app.commands.stores import open_stores, require
+from relay.app.messages.wording import duration
+from relay.app.terminal.paragraphs import terminal_width
+from relay.app.views.repairtext import choices, document, done, text_of
+from relay.core.checkpoint.outbox import outbox_of
+from relay.core.errors import BadData, Exit
+from relay.core.lease.samehost import FileHostLocks, default_folder
+from relay.core.lease.vacancy import Held
+from relay.core.ledger.mark import mark_of
+from relay.core.runs.identity import Opened, Pair, salvaged_run
+from relay.core.runs.repairing import Situation, choose, look
+from relay.core.settings.config import Resolved
+
+
+def repair(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    choice: Annotated[
+        str | None,
+        typer.Option(
+            "--choose", metavar="NAME", help="Go on from this history; asks for no answer.", show_default=False
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the histories of a run whose ledger holds several, or less than was seen of it, and choose one.
+
+    Appends one entry and deletes nothing. Exit 65 while there is something to decide.
+    """
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    asks = choice is None and not as_json and _at_a_terminal()
+    opened, stores = _opened(app, resolved, read_only=choice is None and not asks)
+    run_id, name = opened.view.state.run_id, opened.names.run
+    outbox, mark = outbox_of(resolved.home, run_id), mark_of(resolved.home, run_id)
+    situation = look(
+        opened.ledger,
+        stores.checkpoints,
+        outbox,
+        mark.recall(),
+        intact_by(opened.ledger, stores.checkpoints),
+        say,
+    )
+    shown = text_of(name, situation, terminal_width(), speaks_utf8())
+    if asks and situation.open:
+        emit(False, {}, shown)
+        shown, choice = "Nothing was changed.", _answer(situation)
+    if choice is not None:
+        wanted = situation.named(choice)
+        stores.ensure_tested()
+        opened.ledger.chain.mark = mark
+        choose(
+            situation,
+            wanted,
+            opened.ledger,
+            stores.checkpoints,
+            outbox,
+            FileHostLocks(default_folder()),
+            session=app.session,
+            account=resolved.settings.account,
+            notice=partial(_waiting, name),
+        )
+        shown = done(name, wanted, situation)
+    emit(as_json, document(name, situation, choice), shown)
+    if situation.open and choice is None:
+        raise typer.Exit(int(Exit.BAD_DATA))
+
+
+def _at_a_terminal() -> bool:
+    """Whether a person can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _opened(app: App, resolved: Resolved[BaseModel], read_only: bool) -> tuple[Opened, Pair]:
+    """The run, though its ledger may be shorter than something says that it was."""
+    try:
+        return require(app, resolved, read_only)
+    except BadData:
+        stores, settings = open_stores(app, resolved, read_only), resolved.settings
+        found = salvaged_run(stores, settings.project, settings.run)
+        if found is None:
+            raise
+        return found, stores
+
+
+def _answer(situation: Situation) -> str | None:
+    """What a person at the terminal chooses; None if they leave everything as it is."""
+    names = ", ".join(choices(situation))
+    return str(typer.prompt(f"Your choice ({names}; Enter changes nothing)", default="", show_default=False)) or None
+
+
+def _waiting(run: str, held: Held) -> None:
+    say(f"Run {run}: making sure that {held.holder.account} trains no more ({duration(held.left_s)} at most).")

@@ -1,0 +1,161 @@
+"""`runs`: list what a store holds; archive one, bring it back, delete it (decisions/0013)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from relay.app.commands.common import App, ConfigOption, JsonOption, emit, say, speaks_utf8, surroundings
+from relay.app.commands.stores import open_stores, require
+from relay.app.messages.advice import command
+from relay.app.messages.trouble import speaking
+from relay.app.messages.wording import duration, iso
+from relay.app.redact import redact, secrets_of
+from relay.app.terminal.paragraphs import terminal_width
+from relay.app.views.clearingtext import document_of, grouped, text_of
+from relay.app.views.runstable import document, table
+from relay.core.checkpoint.collect import Surveyor, sweep_signs
+from relay.core.checkpoint.retention import FileVerdict, going
+from relay.core.errors import PolicyRefused, UsageError
+from relay.core.lease.samehost import FileHostLocks, default_folder
+from relay.core.lease.vacancy import Held
+from relay.core.ledger.resting import deletable_at
+from relay.core.runs.archiving import archive as archive_run
+from relay.core.runs.archiving import as_deleted, mark_deleted, refuse_early, shown_at, sweep_reports
+from relay.core.runs.archiving import unarchive as unarchive_run
+from relay.core.runs.clearing import clear, judge
+from relay.core.runs.identity import Opened, Pair, check_expected
+from relay.core.runs.registered import lines_of
+from relay.core.runs.storeid import read_identity
+from relay.core.settings.config import Resolved
+from relay.people.zones import local
+
+RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run; never one that was not named.")]
+
+
+def list_runs(context: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """All runs of the store: state, step, last sign of life, size of the checkpoints. Writes nothing."""
+    app = surroundings(context)
+    stores = open_stores(app, app.settle(config=config), read_only=True)
+    check_expected(stores.ledger, stores.expected, read_identity(stores.ledger))
+    lines = lines_of(stores)
+    with speaking(stores.ledger):
+        now = stores.ledger.now()
+    shown = [document(line, now) for line in lines]
+    text = table(lines, now, terminal_width(), speaks_utf8())
+    emit(as_json, {"schema": "relay.runs/1", "now": iso(now), "runs": shown}, text)
+
+
+def archive(
+    context: typer.Context,
+    name: RunName,
+    config: ConfigOption = None,
+    why: Annotated[str, typer.Option(help="A line for the others.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Let nobody train a run any more. It can be read, and brought back with `runs unarchive`."""
+    app, opened, _ = _opened(context, name, config, read_only=False)
+    locks = FileHostLocks(default_folder())
+    state = archive_run(
+        opened.ledger,
+        app.runtime,
+        locks,
+        session=app.session,
+        why=redact(why, secrets_of(app.environ)),
+        notice=partial(_waiting, name),
+    )
+    text = (
+        f"Run {name} is archived: nobody trains it. `{command(f'runs unarchive {name}')}` brings it back; from "
+        f"{local(deletable_at(state))} on it may be deleted."
+    )
+    ready = iso(deletable_at(state))
+    emit(as_json, {"schema": "relay.archive/1", "run": name, "archived": True, "deletable_at": ready}, text)
+
+
+def unarchive(context: typer.Context, name: RunName, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Let an archived run train again."""
+    app, opened, _ = _opened(context, name, config, read_only=False)
+    unarchive_run(opened.ledger, session=app.session)
+    document = {"schema": "relay.archive/1", "run": name, "archived": False, "deletable_at": None}
+    emit(as_json, document, f"Run {name} may train again.")
+
+
+def delete(
+    context: typer.Context,
+    name: RunName,
+    config: ConfigOption = None,
+    yes_delete: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The run's name once more: delete it.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what deleting an archived run would delete; with --yes-delete NAME do it. A day after `runs archive`."""
+    if yes_delete not in (None, name):
+        raise UsageError(f"--yes-delete says {yes_delete!r}, but the run is {name!r}. Nothing was deleted.")
+    app, opened, stores = _opened(context, name, config, read_only=yes_delete is None)
+    if yes_delete is None:
+        _show(opened, stores, as_json)
+        return
+    mark_deleted(opened.ledger, stores.checkpoints, session=app.session)
+    state, judged = judge(opened, stores, full=True)
+    judged = clear(judged, opened.names, stores, state.epoch + 1)
+    sweep_reports(stores.ledger, opened.names)
+    sweep_signs(stores.ledger, opened.names, state.epoch + 1)
+    text = f"{_told(judged, opened, done=True)}\nThe ledger stays, so that the name {name} cannot begin again at 0."
+    if any(not file.goes and opened.names.parse_checkpoint(file.stat.name) for file in judged):
+        text += f"\nNot everything could go. Run it again later: {command(f'runs delete {name}')} --yes-delete {name}"
+    emit(as_json, _document(judged, opened, done=True), text)
+
+
+def _opened(context: typer.Context, name: str, config: Any, read_only: bool) -> tuple[App, Opened, Pair]:
+    app = surroundings(context)
+    resolved: Resolved[Any] = app.settle(config=config, flags={"run": name})
+    opened, stores = require(app, resolved, read_only=read_only)
+    if not read_only:
+        stores.ensure_tested()
+    return app, opened, stores
+
+
+def _waiting(name: str, held: Held) -> None:
+    say(f"Run {name}: making sure that {held.holder.account} trains no more ({duration(held.left_s)} at most).")
+
+
+def _show(opened: Opened, stores: Pair, as_json: bool) -> None:
+    """What would go, and what has to come before that."""
+    opened.ledger.judge()
+    state = opened.ledger.check_epochs(stores.checkpoints).state
+    with speaking(stores.checkpoints, "Nobody can tell what would go"):
+        now = stores.ledger.now()
+        survey = Surveyor(stores.checkpoints, stores.ledger, opened.names)
+        judged = survey(as_deleted(state, now), short_of_space=True).judged
+    lines = [_told(judged, opened, done=False)]
+    lines.append(f"The ledger ({opened.names.ledger}) and the accounts stay. {_first(opened, now)}")
+    emit(as_json, _document(judged, opened, done=False), "\n".join(lines))
+
+
+def _first(opened: Opened, now: float) -> str:
+    """What has to be done before, or the command."""
+    run, view = opened.names.run, opened.ledger.read()
+    state = view.state
+    try:
+        if state.deleted is None:
+            refuse_early(state, now, shown_at(opened.ledger, view))
+    except PolicyRefused as early:
+        first = f" `{command(f'runs archive {run}')}` does that." if state.archived is None else ""
+        return f"{early}{first}"
+    return f"To delete it: {command(f'runs delete {run}')} --yes-delete {run}"
+
+
+def _told(judged: list[FileVerdict], opened: Opened, done: bool) -> str:
+    return text_of(grouped(judged, opened.names), done=done, local_clock=False)
+
+
+def _document(judged: list[FileVerdict], opened: Opened, done: bool) -> dict[str, Any]:
+    """relay.delete/1; the rest as relay.gc/1."""
+    files = [{"name": file.name, "bytes": file.size} for file in going(judged)]
+    told = document_of(grouped(judged, opened.names), files, done=done)
+    state = opened.ledger.read().state
+    head = {"schema": "relay.delete/1", "run": opened.names.run, "deletable_at": iso(deletable_at(state))}
+    return {**told, **head}

@@ -1,0 +1,147 @@
+"""`init`, `stop`, `resume`: begin and tend a run; each is one deliberate act of a person."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from relay.app.commands.common import (
+    ConfigOption,
+    EphemeralOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    say,
+    surroundings,
+    target_of,
+)
+from relay.app.commands.sessions.opening import without_training
+from relay.app.commands.stores import addresses_of, require
+from relay.app.messages.advice import command
+from relay.app.messages.trouble import speaking
+from relay.app.messages.wording import duration
+from relay.app.redact import redact, secrets_of
+from relay.core.errors import UsageError
+from relay.core.lease.heartbeat import newest_sign, request_stop, sign_of_life
+from relay.core.ledger.changes import Resume
+from relay.core.ledger.resting import refuse_resting
+from relay.core.ledger.state import Holder, RunState
+from relay.core.names import Names
+from relay.core.runs.endpoint import record
+from relay.core.runs.identity import open_run
+from relay.core.settings.config import Resolved
+from storage.base import Store, make_store
+from storage.selftest import self_test
+
+
+def init(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    ephemeral: EphemeralOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin a run, and a store that has not begun; prints the address to give to the others."""
+    app = surroundings(context)
+    flags: dict[str, object] = {"run": run, "ephemeral": True if ephemeral else None}
+    resolved = app.settle(overrides, config, flags)
+    if stores := made(resolved):
+        resolved = app.settle(overrides, config, flags | stores)
+    opening, settings = without_training(app, resolved), resolved.settings
+    open_run(opening.stores, settings.project, settings.run)  # or another store: 78
+    for store in opening.stores.both:
+        self_test(store, token=app.runtime.token, sleep=app.runtime.sleep)
+        record(store)
+    opened = opening.begin(opening.workload(target_of(app, resolved, None)).config(), init=True)
+    state = opened.view.state
+    address, second = addresses_of(resolved, state)
+    say(f"A message to invite somebody with: {command('invite', state.run)}")
+    document = {"schema": "relay.init/1", "run": state.run, "begun": opened.begun, "address": address}
+    emit(as_json, {**document, "checkpoint_address": second}, addresses(address, second))
+
+
+def made(resolved: Resolved[BaseModel]) -> dict[str, object]:
+    """Settings that name the stores which had no address before now; empty where all had one. Raises StoreError."""
+    asked = (resolved.ledger_url, resolved.checkpoint_url)
+    found: dict[str, str] = {}
+    for url in dict.fromkeys(asked):
+        found[url] = make_store(url)
+        if found[url] != url:
+            say(f"Made {found[url]}. If this command fails further on, repeat it with that in place of {url}.")
+    if all(url == address for url, address in found.items()):
+        return {}
+    return {"storage.ledger_url": found[asked[0]], "storage.checkpoint_url": found[asked[1]]}
+
+
+def addresses(ledger: str, checkpoints: str) -> str:
+    """What the others set: one address, or both where there are two stores."""
+    if ledger == checkpoints:
+        return f"Give this address to the others, as RELAY_STORE or storage.url:\n{ledger}"
+    both = f"RELAY_LEDGER_STORE={shlex.quote(ledger)}\nRELAY_CHECKPOINT_STORE={shlex.quote(checkpoints)}"
+    return f"Give both addresses to the others, as these variables:\n{both}"
+
+
+def stop(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    note: Annotated[str, typer.Option(help="A line for whoever is training.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Ask the session that holds the lease to commit and hand off; it reads this with its next heartbeat."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    opened, stores = require(app, resolved, read_only=False)
+    holder = opened.view.state.holder
+    if holder is not None:
+        request_stop(stores.ledger, opened.names, holder.epoch, redact(note, secrets_of(app.environ)))
+    text = asked(holder, opened.names, stores.ledger) if holder else "Nobody is training; nothing to stop."
+    emit(as_json, {"schema": "relay.stop/1", "asked": holder.account if holder else None}, text)
+
+
+def asked(holder: Holder, names: Names, store: Store) -> str:
+    """Who was asked to stop, and whether anybody is there to hear it. Raises StorageUnreachable (69)."""
+    text = f"Asked {holder.account} (epoch {holder.epoch}) to stop."
+    with speaking(store):
+        now = store.now()
+        silent = now - newest_sign(holder.since, sign_of_life(store, names, holder.epoch, holder.beat), now)
+    if silent <= holder.ttl_s:
+        return text
+    return f"{text} It has given no sign of life for {duration(silent)}: if it is gone, the next session takes over."
+
+
+def resume(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Yes, train on although the same failure came twice.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a halted run train again."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run})
+    opened, stores = require(app, resolved, read_only=False)
+    refuse_resting(opened.view.state)
+    halted = opened.view.state.halted
+    if halted is not None:
+        if not anyway:
+            raise UsageError(f"The run is halted: {halted} If you have changed that, say resume --anyway.")
+        stores.ensure_tested()
+        change = Resume(why=f"resume --anyway by {resolved.settings.account}")
+
+        def cleared(state: RunState) -> Resume:
+            refuse_resting(state)  # it may have been put away since it was looked at
+            return change
+
+        opened.ledger.append("resume", cleared, session=app.session, account=None)
+    text = "The run may train again." if halted is not None else "The run is not halted."
+    emit(as_json, {"schema": "relay.resume/1", "was_halted": halted is not None}, text)

@@ -1,0 +1,174 @@
+"""What `run` does where this machine's own earlier session still runs: names it, shows it, or asks it to end."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_text
+
+from relay.app.commands.sessions.here import Choice
+from relay.app.commands.sessions.opening import Opening
+from relay.app.machine.mirror import Onlooker
+from relay.app.messages.advice import command
+from relay.app.messages.wording import duration
+from relay.core.errors import Exit, LeaseHeld, RelayError, UsageError
+from relay.core.lease.earlier import Earlier
+from relay.core.lease.interrupts import Interrupted, heed
+from relay.core.ledger import frozen
+from relay.core.ledger.state import RunState
+from relay.core.runs.identity import open_run
+from relay.core.session.context import Outcome
+from relay.core.session.ends import ENDS, FAILURES
+
+LOOK_S = 0.5
+PATIENCE_S = 900.0
+"""Longest wait for another session's last commit: as long as it may take itself, and some more."""
+CODES = {
+    **{reason: code for code, reason in ENDS.values()},
+    **{reason: code for code, reason in FAILURES.items()},
+    **{frozen.SILENT: Exit.FENCED, frozen.LATE: Exit.FENCED, frozen.CRASHED: Exit.BUG},
+}
+"""The exit code of a session by the reason it left, or by how others found it gone while it still ran."""
+
+
+class Detached(RelayError):
+    """Whoever looked on has seen enough."""
+
+    exit_code = Exit.SIGINT
+
+
+def choice(attach: bool, replace: bool) -> Choice:
+    """What was asked for. Raises UsageError (2) for both at once."""
+    if attach and replace:
+        raise UsageError("--attach looks on and --replace ends what it would look at: give one of them.")
+    return "attach" if attach else "replace" if replace else "refuse"
+
+
+def choices(opening: Opening, other: Earlier) -> str:
+    """Which process it is, and the two ways to go on."""
+    settings = opening.resolved.settings
+    words = ("--account", settings.account)
+    attach, replace = (command("run", settings.run, *words, flag) for flag in ("--attach", "--replace"))
+    now = opening.here.now(other)
+    at = f", at step {now.step:,} of {now.target:,}" if now and now.step else ""
+    return (
+        f"It is this machine's own earlier session of {settings.account}: {process(other)}{at}. See how it goes with "
+        f"`{attach}` (Ctrl-C leaves it running), or have it commit and end and go on here with `{replace}`."
+    )
+
+
+def process(other: Earlier) -> str:
+    """`process 123 (started 5 min ago)`."""
+    if not other.reachable:
+        return f"process {other.who.pid} of another container that shares this home"
+    return f"process {other.who.pid} (started {duration(other.age_s)} ago)"
+
+
+def met(opening: Opening) -> Outcome | None:
+    """What comes of this machine's own earlier session, as was asked for; None: go on and train.
+
+    Raises LeaseHeld (73) with both choices where none was made and nobody wants to wait.
+    """
+    if opening.earlier == "attach":
+        return attached(opening, opening.here.earlier())
+    opening.here.enrol()
+    other = opening.here.earlier()
+    if other is None:
+        return None
+    if opening.earlier == "replace":
+        replace(opening, other)
+    elif opening.wait_minutes > 0:
+        opening.tell(choices(opening, other))
+    else:
+        refuse(opening, other)
+    return None
+
+
+def named(opening: Opening, outcome: Outcome) -> Outcome:
+    """A refusal that the lease is held also says so where it is this machine's own earlier session."""
+    other = opening.here.earlier() if outcome.exit_code is Exit.LEASE_HELD else None
+    return outcome if other is None else with_text(outcome, message=f"{outcome.message} {choices(opening, other)}")
+
+
+def refuse(opening: Opening, other: Earlier) -> None:
+    """Raises LeaseHeld (73) with both choices."""
+    settings = opening.resolved.settings
+    raise LeaseHeld(f"Run {settings.project}/{settings.run} is being trained already. {choices(opening, other)}")
+
+
+def attached(opening: Opening, other: Earlier | None) -> Outcome:
+    """Show the other session's progress until it ends; touch nothing. Raises Detached (130)."""
+    settings, state = opening.resolved.settings, newest(opening)
+    step, epoch = (state.step, state.epoch) if state else (0, 0)
+    if state and state.link and state.link.end != frozen.OPEN:
+        epoch += 1  # it waits for the lease
+    if other is None:
+        text = f"No session of {settings.account} trains {settings.run} on this machine: nothing to look on at."
+        return Outcome(Exit.OK, text, step, step)
+    look_on(opening, other)
+    return ended(opening, other, epoch)
+
+
+def look_on(opening: Opening, other: Earlier) -> None:
+    """Until it has ended. Raises Detached (130)."""
+    here = opening.here
+    opening.shown.tell(f"Looking on at {process(other)}. Ctrl-C leaves it running.")
+    shown = opening.shown
+    onlooker = Onlooker(here.locks.path(other.session, "now"), shown.step, shown.tell, shown.aim)
+    while here.neighbours.lives(other):
+        onlooker.look()
+        try:
+            heed(opening.stop)
+        except Interrupted as interrupted:
+            text = f"Detached. Process {other.who.pid} goes on training {here.settings.run}."
+            raise Detached(text) from interrupted
+        opening.app.runtime.sleep(LOOK_S)
+
+
+def newest(opening: Opening) -> RunState | None:
+    """The run as it stands; None before it began. Raises StorageUnreachable (69)."""
+    settings = opening.resolved.settings
+    known = open_run(opening.stores, settings.project, settings.run)
+    return known.view.state if known else None
+
+
+def ended(opening: Opening, other: Earlier, epoch: int) -> Outcome:
+    """How the session that was looked at ended, by the ledger; `epoch` is the oldest it can have. One that replaced it
+    may have the lease by now."""
+    state = newest(opening)
+    links = state.links if state else ()
+    link = next((link for link in links if link.epoch >= epoch and link.account == other.who.account), None)
+    step = state.step if state else None
+    name = f"The session of process {other.who.pid}"
+    if link is None:
+        return Outcome(Exit.HANDOFF, f"{name} ended before it had the lease.", step, step or 0)
+    if link.end == frozen.OPEN:
+        text = f"{name} is gone without a word. The next `run` here takes over at once and commits what it left."
+        return Outcome(Exit.UPLOAD_FAILED, text, step, link.from_step)
+    return Outcome(code_of(link.end), f"{name} ended: {link.end}.", step, link.from_step)
+
+
+def code_of(end: str) -> Exit:
+    """The exit code of a session whose link ends so."""
+    planned = end.startswith(frozen.SPOT_NOTICE) and not end.endswith(frozen.NOT_SENT)
+    return Exit.HANDOFF if planned else CODES.get(end, Exit.UPLOAD_FAILED)
+
+
+def replace(opening: Opening, other: Earlier) -> None:
+    """Ask the other session to commit and end, and wait for that. Raises LeaseHeld (73) if it does not."""
+    runtime, began = opening.app.runtime, opening.app.runtime.monotonic()
+    if not opening.here.neighbours.ask_to_end(other):
+        if not opening.here.neighbours.lives(other):
+            return
+        raise LeaseHeld(f"{process(other).capitalize()} cannot be asked from here. Stop that container, or wait.")
+    opening.tell(f"Asked {process(other)} to commit and end; going on when it has.")
+    while opening.here.neighbours.lives(other):
+        heed(opening.stop)
+        gone = runtime.monotonic() - began
+        if gone > PATIENCE_S:
+            raise LeaseHeld(
+                f"Process {other.who.pid} was asked to end {duration(gone)} ago and still runs: it may hang. What it "
+                f"committed is safe. End it with `kill -9 {other.who.pid}` and run this again, or run with "
+                f"`--wait 5`, which takes over from one that gives no sign of life."
+            )
+        opening.shown.transfer(f"process {other.who.pid} commits and ends: {duration(gone)} so far")
+        runtime.sleep(LOOK_S)
+    opening.shown.transfer("")

@@ -1,0 +1,158 @@
+"""`import`: begin a run from somebody's file of weights; it continues no training exactly, and says so."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+import relay
+from relay.app.commands.common import (
+    App,
+    ConfigOption,
+    EphemeralOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    say,
+    surroundings,
+    target_of,
+)
+from relay.app.commands.sessions.opening import Opening, without_training
+from relay.app.messages.advice import command
+from relay.app.terminal.transfers import showing
+from relay.core.checkpoint.packed import Packed
+from relay.core.errors import BadConfig
+from relay.core.ledger.frozen import WEIGHTS_ONLY
+from relay.core.ledger.state import Checkpoint, Origin
+from relay.core.names import Names
+from relay.core.runs.fork import Branch, first_of, put_weights
+from relay.core.runs.identity import Opened, begin_run, check_similar, open_run, taking_name
+from relay.core.runs.pinned import config_hash
+from relay.core.settings.config import Resolved
+from relay.core.workload import Workload
+from storage.transfer import file_digest
+
+STEP = re.compile(r"step_(\d{1,15})")
+
+
+def import_weights(
+    context: typer.Context,
+    weights: Annotated[Path, typer.Argument(metavar="FILE", help="step_N of the reference, or safetensors.")],
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    ephemeral: EphemeralOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin a run at step 0 from a file of weights alone: optimizer, averages and schedule start afresh."""
+    app = surroundings(context)
+    resolved = app.settle(overrides, config, {"run": run, "ephemeral": True if ephemeral else None})
+    settings = resolved.settings
+    opening = without_training(app, resolved)
+    origin, notes = begun(opening, app.cwd / weights)
+    document = {"schema": "relay.import/1", "run": settings.run, "file": str(weights), "exact": False, "notes": notes}
+    emit(as_json, {**document, "sha256": origin.entry}, told(resolved, weights, notes, overrides or ()))
+
+
+def begin_or_check(opening: Opening) -> None:
+    """What `load_checkpoint` asks of a session: a new run begins from that file, and an old one must have begun so.
+
+    Of several sessions that ask at once one begins it, and the others find it begun.
+    Raises BadConfig (78) if it began otherwise or its name is one edit away from another run's, PolicyRefused (77) if
+    the account may not train it, BadData (65) if the file does not fit.
+    """
+    settings = opening.resolved.settings
+    if settings.load_checkpoint is None:
+        return
+    weights = opening.resolved.path(settings.load_checkpoint)
+    found = open_run(opening.stores, settings.project, settings.run) or _begin(opening, weights)
+    if found is None:
+        return
+    origin = found.view.state.origin
+    mine = file_digest(weights)[1] if weights.is_file() else None
+    if origin is None or origin.project != WEIGHTS_ONLY or (mine and mine != origin.entry):
+        raise BadConfig(
+            f"Run {settings.run} did not begin from {settings.load_checkpoint}. Leave load_checkpoint out to go on "
+            f"with it, or name another run."
+        )
+
+
+def _begin(opening: Opening, weights: Path) -> Opened | None:
+    """Begin the run from that file; the run as it is where another session has begun it meanwhile. Raises as above."""
+    settings = opening.resolved.settings
+    opening.ask(None)
+    if not opening.new:
+        check_similar(settings.project, settings.run, opening.stores.registry().runs())
+    try:
+        notes = begun(opening, weights)[1]
+    except BadConfig:
+        if found := open_run(opening.stores, settings.project, settings.run):
+            return found
+        raise
+    for note in notes:
+        opening.tell(f"{weights.name}: {note}.")
+    return None
+
+
+def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
+    """A new run that begins from the file; returns where it came from, and lines for people."""
+    app, resolved = opening.app, opening.resolved
+    settings = resolved.settings
+    with taking_name(opening.stores, settings.project, settings.run, "--run") as taken:
+        opening.stores.ensure_tested()
+        workload = opening.workload(target_of(app, resolved, None))
+        notes = list(app.kind.start_from(workload, weights))
+        head, origin = stored(app, resolved, opening, workload, weights)
+        made = begin_run(
+            opening.stores, settings.project, settings.run, workload.config(),
+            new=True, ephemeral=settings.ephemeral, init=True, origin=origin, head=head,
+        )  # fmt: skip
+        if not made.begun:
+            raise taken
+    for note in made.notes:
+        opening.tell(note)
+    return origin, notes
+
+
+def told(resolved: Resolved[BaseModel], weights: Path, notes: list[str], overrides: Any) -> str:
+    """What people read: what began, what it is not, and how to go on."""
+    name = resolved.settings.run
+    lines = [f"Run {name} begins at step 0 with the weights of {weights.name}.", *(f"Note: {note}." for note in notes)]
+    lines.append("Weights only, perhaps averaged ones: optimizer, averages, data position and schedule start afresh.")
+    return "\n".join([*lines, f"Train: {command('run', name, *overrides)}"])
+
+
+def stored(
+    app: App, resolved: Resolved[BaseModel], opening: Opening, workload: Workload, weights: Path
+) -> tuple[Checkpoint, Origin]:
+    """The workload's state as the first checkpoint of the run, in the store. Raises as `put_weights`."""
+    settings, found = resolved.settings, STEP.fullmatch(weights.name)
+    store, names, run_id = opening.stores.checkpoints, Names(settings.project, settings.run), app.runtime.token()
+    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
+        branch = Branch(store, names, run_id, relay.__version__, Path(scratch), show)
+        packed = packed_start(branch, workload)
+        origin = Origin(
+            project=WEIGHTS_ONLY,
+            run=named(weights),
+            entry=file_digest(weights)[1],
+            step=int(found[1]) if found else 0,
+            state_hash=packed.state_hash,
+        )
+        return put_weights(branch, packed, origin), origin
+
+
+def packed_start(branch: Branch, workload: Workload) -> Packed:
+    """Saves the workload's state into the scratch folder."""
+    saved = workload.snapshot().save(branch.scratch)
+    return first_of(branch, saved, branch.scratch, config_hash(workload.config()), dict(workload.fingerprint()))
+
+
+def named(weights: Path) -> str:
+    """The file's name in the letters that the ledger takes for a name."""
+    return re.sub(r"[^a-z0-9_-]", "-", weights.name.lower()).strip("-_")[:60] or "weights"

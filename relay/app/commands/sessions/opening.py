@@ -1,0 +1,268 @@
+"""Puts a session's surroundings together: settings, clocks, stores, run, account, workload; trains nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import BaseModel
+
+import relay
+from relay.app.checks.space import warnings
+from relay.app.commands.common import App
+from relay.app.commands.looking.trackers import of_session
+from relay.app.commands.sessions.desk import desk_of, successor
+from relay.app.commands.sessions.here import Choice, Here, here
+from relay.app.commands.stores import accounts, bare_client, open_stores
+from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
+from relay.app.machine.skew import clock_warning, skew
+from relay.app.redact import redact, secrets_of
+from relay.app.terminal.progress import Display, Lines
+from relay.app.terminal.transfers import through
+from relay.app.trackers.follow import Trackers
+from relay.core.checkpoint.outbox import claimed_outbox
+from relay.core.checkpoint.packing import Facts
+from relay.core.checkpoint.retention import Keep
+from relay.core.checkpoint.warm import WarmStart
+from relay.core.gpus import gpu_name
+from relay.core.lease.signals import StopSignal
+from relay.core.ledger.mark import mark_of
+from relay.core.ledger.state import RunState
+from relay.core.names import nearest
+from relay.core.runs.identity import Opened, Pair, begin_run
+from relay.core.runs.pinned import check_config, config_hash
+from relay.core.runs.registered import other_runs
+from relay.core.runs.storeid import begins_by_itself, parse_address
+from relay.core.session.budget import Limits
+from relay.core.session.context import Context, Listener, Plan
+from relay.core.session.startup import Startup
+from relay.core.settings.config import Resolved
+from relay.core.workload import Workload
+from relay.people.accounts import Accounts
+from relay.people.admission import Visit, admit, enter
+from relay.people.inference import infer_account
+from storage.base import StoreError
+
+LOG = logging.getLogger("relay.session")
+
+
+@dataclass
+class Opening:
+    """What is known before the lease; each method is one step towards it."""
+
+    app: App
+    resolved: Resolved[BaseModel]
+    shown: Display
+    stop: StopSignal
+    wait_minutes: float = 0.0
+    new: bool = False
+    coauthor: bool = False
+    """Whether the person said to be a co-author of the run."""
+    trains: bool = True
+    """Else the workload only checks and sends what is here, for which any machine is good enough."""
+    secret: bytes | None = field(default=None, repr=False)
+    """Signs compiled code, where this machine allows any from the store."""
+    slow: bool = False
+    """Whether people were warned of how this machine trains; then the pace is told too."""
+    gpu: str | None = None
+    """With which the account is registered."""
+    admitted: bool = False
+    """Whether it was asked already if the account may train this run."""
+    earlier: Choice = "refuse"
+    """What is wanted where this machine's own earlier session still runs."""
+    here: Here = field(init=False)
+    stores: Pair = field(init=False)
+    startup: Startup = field(init=False)
+    trackers: Trackers | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.startup = Startup(self.app.started)
+        self.stores = open_stores(self.app, self.resolved, read_only=False)
+        self.here = here(self.app, self.resolved.settings, self.resolved.ledger_url)
+        self.trackers = of_session(self.app, self.resolved, self.stores.ledger, self.tell)
+
+    def tell(self, line: str) -> None:
+        """For people, for the log, and for whoever looks on."""
+        LOG.info(line)
+        told = redact(line, secrets_of(self.app.environ))
+        self.here.mirror.tell(told)
+        self.shown.tell(told)
+
+    def workload(self, target: int) -> Workload:
+        """On its device, with a loud line where that is no match for the task. Raises BadConfig or BadData."""
+        kind, settings = self.app.kind, self.resolved.settings
+        self.shown.phase("starting: loading the program and the data")
+        device = kind.device(settings.device)
+        self.startup.mark("import", self.app.runtime.monotonic())
+        mismatch = kind.slow_here(self.resolved.workload, device) if self.trains else None
+        refuse_without_gpu(mismatch, self.app.machine, meant=settings.device == "cpu")
+        if mismatch:
+            self.tell(f"{mismatch} {UNKNOWN}")
+        config = kind.with_target(self.resolved.workload, target)
+        workload = kind.build(config, device, self.resolved.path(settings.data_dir))
+        remarks = kind.remarks(workload)
+        for remark in remarks:
+            self.tell(remark)
+        self.slow = bool(mismatch or remarks)
+        self.startup.mark("data", self.app.runtime.monotonic())
+        self.startup.inside = lambda: kind.timings(workload)
+        self.shown.phase("starting: reading the run")
+        return workload
+
+    def begin(self, config: dict[str, Any], init: bool = False) -> Opened:
+        """The run, begun if it is new; refuses another pinned configuration (78)."""
+        settings = self.resolved.settings
+        opened = begin_run(
+            self.stores,
+            settings.project,
+            settings.run,
+            config,
+            new=self.new,
+            ephemeral=settings.ephemeral,
+            init=init,
+        )
+        for note in opened.notes:
+            self.tell(note)
+        check_config(opened.ledger, opened.view, config, self.resolved.workload.model_dump(mode="json"))
+        self.warn_of_clocks()
+        for line in warnings(self.resolved, opened, self.stores.checkpoints):
+            self.tell(line)
+        return opened
+
+    def warn_of_clocks(self) -> None:
+        """One line for each store whose clock is far from this machine's; nothing depends on it."""
+        for store in self.stores.both:
+            with suppress(StoreError):  # who does not tell the time now is asked again for the lease
+                if line := clock_warning(skew(store, self.app.runtime)):
+                    self.tell(line)
+
+    def account(self) -> Accounts:
+        """The accounts, the session's among them: a store that begins by itself registers it; else 78."""
+        known, name = accounts(self.stores), self.resolved.settings.account
+        if begins_by_itself(self.stores.ledger) and known.find(name) is None:
+            found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime)
+            found = replace(found, provider_from="this machine")
+            known.register(name, name, found)
+            near = nearest(name, [key for key in known.ids() if key != name])
+            meant = f" (this store also knows {near})" if near else ""
+            self.tell(f"NEW account {name}{meant}: {', '.join(found.lines)}")
+        self.gpu = known.get(name).gpu
+        return known
+
+    def visit(self, run_id: str | None) -> Visit:
+        """The session as its account's provider sees it."""
+        of, machine = self.resolved.settings, self.app.machine.provider
+        return Visit(of.account, machine, of.run, run_id, self.coauthor, of.competition)
+
+    def ask(self, state: RunState | None) -> None:
+        """Refuse (77) what the account's provider or its person's word does not allow, before anything is written."""
+        if not self.admitted:
+            run_id = state.run_id if state else None
+            known, visit = accounts(self.stores), self.visit(run_id)
+            for line in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
+                self.tell(line)
+        self.admitted = True
+
+    def unknown_account(self) -> str:
+        """What to add where nothing is left to train for an account that nobody registered; else empty."""
+        name = self.resolved.settings.account
+        ids = accounts(self.stores).ids()
+        if name in ids:
+            return ""
+        near = nearest(name, ids)
+        return f" No account {name} is registered{f' (did you mean {near}?)' if near else ''}."
+
+    def context(
+        self, opened: Opened, known: Accounts, workload: Workload, config: dict[str, Any], target: int
+    ) -> Context:
+        """Everything run_session needs."""
+        app, settings, run_id = self.app, self.resolved.settings, opened.view.state.run_id
+        opened.ledger.chain.mark = mark_of(self.resolved.home, run_id)
+
+        def others() -> Iterator[RunState]:
+            return other_runs(opened.registry, opened.names, app.runtime)
+
+        enter(self.visit(run_id), run_id, known)
+        fingerprint = workload.fingerprint()
+        if line := another_card(self.gpu, gpu_name(fingerprint)):
+            self.tell(line)
+        plan = self.plan(target)
+        self.shown.ends(plan.limits.deadline)
+        self.shown.phase("")
+        return Context(
+            runtime=app.runtime,
+            ledger=opened.ledger,
+            heartbeat_store=bare_client(app, parse_address(self.resolved.ledger_url).url),
+            checkpoint_store=self.stores.checkpoints,
+            workload=workload,
+            facts=Facts(config_hash(config), fingerprint, relay.__version__),
+            session=app.session,
+            account=settings.account,
+            plan=plan,
+            outbox=claimed_outbox(self.resolved.home, run_id),
+            locks=self.here.locks,
+            signal=self.stop,
+            listener=self._listener(),
+            startup=self.startup,
+            warm=self.warm(workload),
+            trackers=self.trackers,
+            other_runs=others,
+            successor=lambda state: successor(known, state, settings.account),
+            desk=desk_of(app.machine, known, settings.account, others, self.resolved.addresses),
+        )
+
+    def warm(self, workload: Workload) -> WarmStart | None:
+        """The compile cache, where it is allowed; a line where this training compiles nothing."""
+        if self.secret is None:
+            return None
+        kernels = self.app.kind.kernels(workload)
+        if kernels is None:
+            self.tell("Compile cache: not needed, this training compiles nothing here.")
+            return None
+        return WarmStart(self.app.runtime, self.stores.checkpoints, kernels, self.secret, self.tell)
+
+    def plan(self, target: int) -> Plan:
+        """The settings as the session wants them."""
+        settings = self.resolved.settings
+        return Plan(
+            target_steps=target,
+            every_steps=settings.checkpoint.every_steps,
+            every_s=settings.checkpoint.every_minutes * 60,
+            evaluate_every=settings.evaluation.every_commits,
+            evaluate_rows=settings.evaluation.rows,
+            keep=Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every),
+            ttl_s=settings.lease.ttl_s,
+            wait_s=self.wait_minutes * 60,
+            limits=self.limits(),
+            tell_pace=self.slow,
+        )
+
+    def limits(self) -> Limits:
+        """Both clocks. A limit known of the provider that this machine has outlived is wrong, and is dropped."""
+        settings, machine, now = self.resolved.settings, self.app.machine, self.app.runtime.monotonic()
+        limit = settings.session_limit_minutes or machine.limit_minutes
+        if limit and not settings.session_limit_minutes and (machine.age_s or 0.0) > limit * 60:
+            self.tell(
+                f"This machine has outlived the {limit:g} minutes known for {machine.provider}: no limit is assumed."
+            )
+            limit = None
+        return Limits(
+            started=self.app.started,
+            budget_s=settings.budget_minutes * 60 if settings.budget_minutes else None,
+            machine_started=now - machine.age_s if machine.age_s is not None else self.app.started,
+            machine_limit_s=limit * 60 if limit else None,
+        )
+
+    def _listener(self) -> Listener:
+        """The display, and for what is told the log; who is waited for is told by `followed`."""
+        shown = self.shown
+        sending = through(shown.transfer, self.app.runtime)
+        return Listener(self.tell, shown.step, transfer=sending, phase=shown.phase, committed=shown.committed)
+
+
+def without_training(app: App, resolved: Resolved[BaseModel]) -> Opening:
+    """For a command that begins a run and trains nothing in it."""
+    return Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)

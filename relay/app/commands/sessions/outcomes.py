@@ -1,0 +1,82 @@
+"""How a session's end is told: a sentence for people, a document for tools, the exit code; decides none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import typer
+
+from relay.app.commands.common import App, emit
+from relay.app.messages.links import briefly
+from relay.app.messages.wording import counted, duration
+from relay.app.redact import secrets_of
+from relay.app.terminal.mishaps import tell
+from relay.core.errors import Exit
+from relay.core.session.context import Outcome
+from relay.core.session.startup import NOTABLE_S
+
+PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
+"""Ends that are no error."""
+
+
+def finish(app: App, outcome: Outcome, as_json: bool, schema: str) -> None:
+    """Say how it ended, and exit with its code."""
+    if outcome.exit_code in PLANNED:
+        emit(as_json, document(outcome, schema), sentence(outcome))
+    else:
+        tell(int(outcome.exit_code), sentence(outcome), None, as_json, secrets_of(app.environ))
+    raise typer.Exit(int(outcome.exit_code))
+
+
+def document(outcome: Outcome, schema: str) -> dict[str, Any]:
+    """How a session ended; durations in seconds."""
+    return {
+        "schema": schema,
+        "exit_code": int(outcome.exit_code),
+        "message": outcome.message,
+        "from_step": outcome.from_step,
+        "durable_step": outcome.durable_step,
+        "epoch": outcome.epoch,
+        "commits": outcome.commits,
+        "certified": outcome.certified,
+        "why": outcome.why,
+        "commit_interval_s": round(outcome.interval_s, 3),
+        "snapshot_to_commit_s": round(outcome.latency_s, 3),
+        "snapshots_replaced": outcome.replaced,
+        "stall_s": _stalls(outcome.stall_s),
+        "train_s": round(outcome.train_s, 3),
+        "session_s": round(outcome.total_s, 3),
+        "start_s": round(outcome.start_s, 3),
+        "goodput": round(outcome.goodput, 4),
+        "startup": dict(outcome.startup),
+        "unsent": str(outcome.unsent) if outcome.unsent else None,
+    }
+
+
+def _stalls(seconds: Sequence[float]) -> dict[str, float] | None:
+    """By how much checkpoints delayed training; None where no one's delay could be measured."""
+    if not seconds:
+        return None
+    return {"median": round(median(seconds), 4), "most": round(max(seconds), 4), "n": len(seconds)}
+
+
+def sentence(outcome: Outcome) -> str:
+    """For people: what happened, what is durable, and how much a kill could have cost."""
+    if outcome.made_step is None or outcome.exit_code == Exit.FENCED:  # what is durable then may be others' work
+        return f"{outcome.message} Durable step: {_step(outcome)}."
+    link = briefly(outcome.certified, outcome.why)
+    slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # else goodput would not follow from what is told
+    start = f", after {duration(outcome.start_s)} of starting up" if slow else ""
+    return (
+        f"{outcome.message} Steps {outcome.from_step:,} to {outcome.made_step:,} in {duration(outcome.total_s)} "
+        f"({duration(outcome.train_s)} of training{start}, goodput {outcome.goodput:.0%}), "
+        f"{counted(outcome.commits, 'commit')}; a kill could have cost at most "
+        f"{duration(outcome.interval_s + outcome.latency_s)} of work.{f' {link}' if link else ''} "
+        f"Durable step: {_step(outcome)}."
+    )
+
+
+def _step(outcome: Outcome) -> str:
+    return "unknown, the ledger could not be read" if outcome.durable_step is None else f"{outcome.durable_step:,}"

@@ -1,0 +1,245 @@
+"""`run` and `push`: one session on this machine, from its settings to its exit code."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace as with_parts
+
+import typer
+
+from relay.app.commands.common import (
+    AccountOption,
+    App,
+    ConfigOption,
+    EphemeralOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    surroundings,
+    target_of,
+    tell_secrets,
+)
+from relay.app.commands.looking.planning import announce
+from relay.app.commands.sessions.attaching import choice, met, named
+from relay.app.commands.sessions.fields import (
+    Attach,
+    Budget,
+    Coauthor,
+    Cpu,
+    Every,
+    New,
+    ProgressSeconds,
+    Redact,
+    Replace,
+    Target,
+    Track,
+    Wait,
+)
+from relay.app.commands.sessions.here import followed
+from relay.app.commands.sessions.importing import begin_or_check
+from relay.app.commands.sessions.opening import Opening
+from relay.app.commands.sessions.outcomes import finish
+from relay.app.machine.logs import close_log, open_log
+from relay.app.machine.notices import watching
+from relay.app.machine.place import refuse_rerun
+from relay.app.machine.spot import ADDRESS, Look, look_at
+from relay.app.messages.webhook import address_of
+from relay.app.redact import secrets_of
+from relay.app.terminal.mishaps import explain, tell
+from relay.app.terminal.progress import Display, Lines, display
+from relay.core.checkpoint.warm import secret_of
+from relay.core.clock import exit_now
+from relay.core.errors import Exit, RelayError
+from relay.core.lease.interrupts import heed, listening
+from relay.core.lease.signals import StopSignal
+from relay.core.ledger.resting import refuse_halted
+from relay.core.ledger.state import RunState
+from relay.core.runs.identity import open_run, require_run
+from relay.core.runs.storeid import begins_by_itself
+from relay.core.session.context import Context, Outcome
+from relay.core.session.session import push as push_session
+from relay.core.session.session import run_session
+from relay.core.settings.config import Settings
+from relay.core.settings.origins import says_coauthor
+
+WORDS_S = 0.5
+"""Longest that the last words of a process may take."""
+CURSOR, STDERR = b"\x1b[?25h", 2
+"""Shows it again: lines that move hide it."""
+
+
+def run(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    account: AccountOption = None,
+    config: ConfigOption = None,
+    target_steps: Target = None,
+    budget_minutes: Budget = None,
+    checkpoint_every: Every = None,
+    wait: Wait = 0.0,
+    attach: Attach = False,
+    replace: Replace = False,
+    new: New = False,
+    ephemeral: EphemeralOption = False,
+    cpu: Cpu = False,
+    coauthor: Coauthor = False,
+    track: Track = None,
+    progress_seconds: ProgressSeconds = 30.0,
+    redact: Redact = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train: take the lease, continue the newest checkpoint, commit, hand off."""
+    flags = {
+        "run": run,
+        "account": account,
+        "target_steps": target_steps,
+        "budget_minutes": budget_minutes,
+        "checkpoint.every_steps": checkpoint_every,
+        "ephemeral": True if ephemeral else None,
+        "device": "cpu" if cpu else None,
+        "trackers": ",".join(track) if track else None,
+    }
+    app, stop = surroundings(context), StopSignal()
+    app.streams.advisory = True
+    shown = display(0, app.runtime, progress_seconds)
+    heard = (lambda text: None) if attach else shown.tell  # who looks on ends nothing
+    with closing(shown), listening(stop, app.runtime, leaving(app, as_json, shown), heard):
+        resolved = app.settle(overrides, config, flags)
+        tell_secrets(app)
+        webhook = address_of(app.environ)
+        with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
+            said = coauthor or says_coauthor(app.environ)
+            opening = Opening(app, resolved, shown, stop, wait, new, said, earlier=choice(attach, replace))
+            outcome = logged(app, opening, train)
+    try:
+        finish(app, outcome, as_json, "relay.run/1")
+    finally:
+        if webhook and outcome.epoch and outcome.exit_code in (Exit.OK, Exit.HANDOFF):
+            announce(app, resolved, webhook, redact)
+        leave_trackers(opening, outcome)
+
+
+def leave_trackers(opening: Opening, outcome: Outcome) -> None:
+    """The process ends with its exit code, though a tracker's library would wait for what it has not sent."""
+    if opening.trackers and opening.trackers.left:
+        atexit.register(exit_now, int(outcome.exit_code))  # runs before what a library has registered
+
+
+def spot_look(app: App, settings: Settings) -> Look | None:
+    """Whom to ask for notices of a spot machine; None: nobody. RELAY_SPOT_ADDRESS is for tests."""
+    cloud = app.machine.cloud if settings.spot == "auto" else settings.spot
+    if cloud is None or cloud == "off":
+        return None
+    return look_at(cloud, app.runtime, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
+
+
+def push(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    account: AccountOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Commit a checkpoint that an earlier session left on this machine; train nothing."""
+    app, stop = surroundings(context), StopSignal()
+    app.streams.advisory = True
+    with listening(stop, app.runtime, leaving(app, as_json)):
+        resolved = app.settle(overrides, config, {"run": run, "account": account})
+        opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
+        outcome = logged(app, opening, send)
+    finish(app, outcome, as_json, "relay.push/1")
+
+
+def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[RelayError], None]:
+    """How a process ends that a signal could not end: it says why, and is gone, whatever hangs in it."""
+
+    def words(code: int, text: str) -> None:
+        if shown is not None:
+            shown.close()  # else it would go on to draw over what is said
+        tell(code, text, None, as_json, secrets_of(app.environ))
+
+    def leave(error: RelayError) -> None:
+        code, text = explain(error)
+        app.runtime.spawn("last words", lambda: words(code, text)).join(WORDS_S)  # whoever has the stream may hang too
+        app.runtime.spawn("cursor", show_cursor).join(WORDS_S)
+        os._exit(code)
+
+    return leave
+
+
+def show_cursor() -> None:
+    """Past everything that may stand between this process and its terminal."""
+    if os.isatty(STDERR):
+        os.write(STDERR, CURSOR)
+
+
+def train(opening: Opening) -> Outcome:
+    """One session, or a look at one. Raises RelayError for what is refused before the lease is asked for."""
+    refuse_rerun(opening.app.machine)
+    opening.secret = secret_of(opening.app.environ, opening.resolved.settings.cache.allow)
+    if (seen := met(opening)) is not None:
+        return seen
+    begin_or_check(opening)
+    state = found(opening)
+    target = target_of(opening.app, opening.resolved, state)
+    if state and state.head and state.step >= target:
+        text = f"Step {state.step:,} is durable; the target of {target:,} is reached: --target-steps N trains on."
+        text += opening.unknown_account()
+        return Outcome(Exit.OK, text, state.step, state.step)
+    opening.ask(state)
+    return prepared(opening, target, run_session)
+
+
+def send(opening: Opening) -> Outcome:
+    """Commit what is on this machine only. Raises BadConfig (78) for a run that has not begun: it begins none (P3)."""
+    settings = opening.resolved.settings
+    require_run(opening.stores, settings.project, settings.run)
+    return prepared(opening, target_of(opening.app, opening.resolved, found(opening)), push_session)
+
+
+def found(opening: Opening) -> RunState | None:
+    """The run as it stands, before anything is loaded. Raises BadData (65) if it is halted, BadConfig (78) if only
+    `init` could begin it."""
+    settings = opening.resolved.settings
+    opened = open_run if begins_by_itself(opening.stores.ledger) else require_run  # else `init` comes before `register`
+    known = opened(opening.stores, settings.project, settings.run)
+    if known is None:
+        return None
+    refuse_halted(known.view.state)
+    return known.view.state
+
+
+def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -> Outcome:
+    """Load what trains, begin the run, make sure of the account, then act under the lease."""
+    opening.shown.aim(target)
+    if not begins_by_itself(opening.stores.ledger):
+        opening.account()
+    workload = opening.workload(target)
+    config = workload.config()
+    opened = opening.begin(config)
+    known = opening.account()
+    context = opening.context(opened, known, workload, config, target)
+    followed(context.listener, opening.here, opening.shown, known, context.plan.wait_s, target)
+    heed(opening.stop)
+    outcome = act(context)
+    return with_parts(named(opening, outcome), startup=opening.startup.document())
+
+
+def logged(app: App, opening: Opening, act: Callable[[Opening], Outcome]) -> Outcome:
+    """Act with a log file of the session's own."""
+    settings = opening.resolved.settings
+    folder = opening.resolved.path(settings.sync_dir) / "logs"
+    open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), secrets_of(app.environ))
+    app.streams.record()
+    try:
+        return act(opening)
+    finally:
+        opening.shown.close()
+        if not (opening.stop.under_lease or opening.stop.at_once):
+            opening.here.leave()  # else the session has seen to that; where it could not, others here must see it dead
+        close_log()

@@ -1,0 +1,95 @@
+"""Opens the stores that the settings name, for reading or for writing; knows no more of a run than who it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relay.app.commands.common import App, say
+from relay.app.messages.wording import duration
+from relay.core.ledger.passing import Look
+from relay.core.ledger.state import RunState
+from relay.core.runs.endpoint import ensure_tested
+from relay.core.runs.identity import Opened, Pair, require_run
+from relay.core.runs.storeid import Address, begin_store, begins_by_itself, parse_address, read_identity
+from relay.core.settings.config import Resolved
+from relay.people.accounts import Accounts
+from relay.people.policy import shipped
+from storage.base import Store, open_store
+from storage.retry import RetryStore
+
+
+def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
+    """Clients that ask again when a store is silent."""
+    ledger, checkpoints = parse_address(resolved.ledger_url), parse_address(resolved.checkpoint_url)
+    first = connect(app, ledger.url, read_only)
+    return Pair(
+        first,
+        first if ledger.url == checkpoints.url else connect(app, checkpoints.url, read_only),
+        app.runtime,
+        app.session,
+        ledger.id,
+        checkpoints.id,
+        resolved.settings.lease.ttl_s,
+        _Waiting(),
+    )
+
+
+class _Waiting:
+    """Tells once why a command waits while a slot of a log is read again."""
+
+    def __init__(self) -> None:
+        self._told = -1
+
+    def __call__(self, look: Look) -> None:
+        if look.last != self._told:
+            self._told = look.last
+            say(
+                f"Slot {look.last} of the log cannot be read. Reading it again for {duration(look.left_s)} before "
+                f"passing over it."
+            )
+
+
+def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[Opened, Pair]:
+    """The run, its identity checked, and its stores. Raises BadConfig (78) if it has not begun."""
+    stores, settings = open_stores(app, resolved, read_only), resolved.settings
+    opened = require_run(stores, settings.project, settings.run)
+    return opened, stores
+
+
+def accounts(stores: Pair) -> Accounts:
+    """The registered accounts."""
+    return Accounts(stores.registry(), shipped())
+
+
+def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
+    """The accounts, for adding to them; a store that begins by itself begins now."""
+    stores = open_stores(app, resolved, read_only=False)
+    known = accounts(stores)
+    ensure_tested(stores.ledger, app.runtime)
+    if begins_by_itself(stores.ledger):
+        known.registry.begin(begin_store(stores.ledger, app.runtime))
+    return known
+
+
+def addresses_of(resolved: Resolved[Any], state: RunState) -> tuple[str, str]:
+    """Where others find a run's ledger and its checkpoints; each address says which store it must be."""
+    ledger, checkpoints = (parse_address(url).url for url in (resolved.ledger_url, resolved.checkpoint_url))
+    return str(Address(ledger, state.ledger_store)), str(Address(checkpoints, state.checkpoint_store))
+
+
+def connect(app: App, url: str, read_only: bool = False) -> Store:
+    """A client that asks again when the store is silent."""
+    return patient(app, open_store(url, read_only=read_only))
+
+
+def bare_client(app: App, url: str) -> Store:
+    """A client without retries. It looks at the store now, patiently: its first write could come while a share is
+    unmounted, and a client that has never seen the store would make another one in its place."""
+    store = open_store(url)
+    read_identity(patient(app, store))
+    return store
+
+
+def patient(app: App, store: Store) -> Store:
+    """The store, asked again when it is silent; the back-off is spread by the runtime's chance."""
+    return RetryStore(store, sleep=app.runtime.sleep, jitter=lambda: int(app.runtime.token()[:8], 16) / 2**32)

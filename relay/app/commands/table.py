@@ -1,0 +1,75 @@
+"""Which words call which command; knows no other thing about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from relay.app.commands import demonstration, settings
+from relay.app.commands.looking import checks, dashboard, planning, plotting, reports, trackers
+from relay.app.commands.people import changing, inviting, listing, registering, words
+from relay.app.commands.runs import clearing, forking, repairing, shelf, upkeep
+from relay.app.commands.sessions import importing, running
+from relay.app.commands.weights import evaluating, exporting, preparing, showing
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "register": registering.register,
+    "report": reports.report,
+    "status": reports.status,
+    "next": planning.next_account,
+    "plan": planning.plan,
+    "dashboard": dashboard.dashboard,
+    "plot": plotting.plot,
+    "prepare": preparing.prepare,
+    "run": running.run,
+    "push": running.push,
+    "stop": upkeep.stop,
+    "resume": upkeep.resume,
+    "verify": checks.verify,
+    "doctor": checks.doctor,
+    "repair": repairing.repair,
+    "evaluate": evaluating.evaluate,
+    "examples": showing.examples,
+    "export": exporting.export,
+    "init": upkeep.init,
+    "invite": inviting.invite,
+    "fork": forking.fork,
+    "import": importing.import_weights,
+    "gc": clearing.gc,
+    "track": trackers.track,
+    "demo": demonstration.demo,
+}
+RUNS: dict[str, Callable[..., None]] = {
+    "list": shelf.list_runs,
+    "archive": shelf.archive,
+    "unarchive": shelf.unarchive,
+    "delete": shelf.delete,
+}
+ACCOUNTS: dict[str, Callable[..., None]] = {
+    "list": listing.list_accounts,
+    "show": listing.show,
+    "edit": changing.edit,
+    "rename": changing.rename,
+    "mark": changing.mark,
+    "pause": changing.pause,
+    "retire": changing.retire,
+    "quota": words.quota,
+    "confirm": words.confirm,
+    "forget": changing.forget,
+}
+
+
+def attach(app: typer.Typer) -> None:
+    """Give `app` every command."""
+    for name, command in COMMANDS.items():
+        app.command(name)(command)
+    of_runs = typer.Typer(no_args_is_help=True, help="Look at all runs of a store; archive or delete one.")
+    for name, command in RUNS.items():
+        of_runs.command(name)(command)
+    app.add_typer(of_runs, name="runs")
+    of_accounts = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
+    for name, command in ACCOUNTS.items():
+        of_accounts.command(name)(command)
+    app.add_typer(of_accounts, name="accounts")
+    app.add_typer(settings.app, name="config")

@@ -1,0 +1,87 @@
+"""`evaluate`: the accuracy of a checkpoint or a file of weights, and first how long that will take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from relay.app.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
+from relay.app.commands.weights.subject import SPLITS, StepOption, WeightsOption, of_file, of_run
+from relay.app.messages.wording import counted, duration, metric
+from relay.core.errors import BadData, UsageError
+from relay.core.workload import Workload
+
+SAMPLE, GROWTH, LONG_ENOUGH_S = 2, 4, 2.0
+"""Rows timed first to foretell the rest, how many times more are timed next, and the seconds that are believed."""
+
+
+def evaluate(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Only the first rows.", show_default=False)] = None,
+    split: Annotated[str, typer.Option(help="test (reported) or valid (chooses the best).")] = "test",
+    step: StepOption = None,
+    weights: WeightsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""
+    if split not in SPLITS:
+        raise UsageError(f"--split is one of {', '.join(SPLITS)}, not {split!r}.")
+    app = surroundings(context)
+    subject = of_file(app, overrides, config, weights) if weights else of_run(app, overrides, config, run, step)
+    metrics = measure(app, subject.workload, split, rows)
+    _show({"schema": "relay.evaluate/1", **subject.about}, subject.whose, split, metrics, as_json)
+
+
+def _show(document: Mapping[str, Any], whose: str, split: str, metrics: Mapping[str, float], as_json: bool) -> None:
+    shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
+    numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+    emit(as_json, {**document, "split": split, "metrics": numbers}, f"{whose}, {split}: {shown}")
+
+
+def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[str, float]:
+    """Metrics of the first rows; before that, the time that all rows would take goes to stderr.
+
+    A sample that was all of them is not evaluated once more.
+    """
+    total = app.kind.rows(workload, split)
+    if not total:
+        raise BadData(f"There are no {split} rows.")
+    count = min(rows or total, total)
+    done = dict[int, Mapping[str, float]]()
+
+    def sample(number: int) -> None:
+        done[number] = workload.evaluate(split, number)
+
+    each = foretell(sample, count, app.runtime.monotonic)
+    rest = f"; {counted(count, 'row')} {about(each, count)}" if count < total else ""
+    say(f"All {counted(total, 'row')} would take {about(each, total)}{rest}.")
+    return dict(done[count] if count in done else workload.evaluate(split, count))
+
+
+def foretell(evaluate: Callable[[int], object], rows: int, monotonic: Callable[[], float]) -> tuple[float, float]:
+    """Seconds a row takes at least and at most: by what more rows added, and by all that a sample took.
+
+    The first rows warm up and do not count; samples grow until one is long enough to be believed.
+    """
+    size, timed = min(SAMPLE, rows), list[tuple[int, float]]()
+    evaluate(size)
+    while not timed or (timed[-1][1] < LONG_ENOUGH_S and timed[-1][0] < rows):
+        size = min(rows, GROWTH * size) if timed else size
+        began = monotonic()
+        evaluate(size)
+        timed.append((size, monotonic() - began))
+    (before, quick), (size, took) = timed[-2] if len(timed) > 1 else (0, 0.0), timed[-1]
+    each, more = took / size, (took - quick) / (size - before)
+    return min(each, max(more, each / 2)), max(each, min(more, 2 * each))
+
+
+def about(each: tuple[float, float], rows: int) -> str:
+    """The time of that many rows."""
+    least, most = (duration(seconds * rows) for seconds in each)
+    return f"about {least}" if least == most else f"{least} to {most}"

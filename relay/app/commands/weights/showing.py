@@ -1,0 +1,134 @@
+"""`examples`: what a checkpoint answers to a few puzzles, step by step, as text, as a picture, as a document."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from relay.app.commands.common import (
+    App,
+    ConfigOption,
+    JsonOption,
+    Overrides,
+    RunOption,
+    emit,
+    say,
+    speaks_utf8,
+    surroundings,
+)
+from relay.app.commands.weights.subject import SPLITS, RawOption, StepOption, Subject, WeightsOption, of_file, of_run
+from relay.app.plots import paper
+from relay.app.terminal.paragraphs import terminal_width
+from relay.app.views.puzzles import Examples, document
+from relay.core.errors import BadData, UsageError
+
+FEW, MOST = 2, 100
+"""Puzzles that are shown if nobody says, and at most."""
+WIDTH = 80
+"""Columns where no terminal says."""
+
+
+def examples(
+    context: typer.Context,
+    overrides: Overrides = None,
+    run: RunOption = None,
+    config: ConfigOption = None,
+    first: Annotated[int, typer.Option(min=1, max=MOST, help="The first rows.")] = FEW,
+    rows: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="Those rows instead, from 1: 3,17 or 5-8.", show_default=False)
+    ] = None,
+    split: Annotated[str, typer.Option(help="test or valid.")] = "test",
+    step: StepOption = None,
+    weights: WeightsOption = None,
+    raw: RawOption = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also a picture, as .png or .svg.", show_default=False)
+    ] = None,
+    dark: Annotated[bool, typer.Option("--dark", help="Dark colours, of the picture.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a checkpoint answers to some puzzles after each step of its recursion. Needs no GPU."""
+    _check(split, weights, raw, step, out)
+    app = surroundings(context)
+    subject = of_file(app, overrides, config, weights) if weights else of_run(app, overrides, config, run, step)
+    found = app.kind.examples(subject.workload, split, chosen(app, subject, split, rows, first), raw)
+    called = subject.whose if weights else f"{subject.whose}, {found.weights} weights"
+    told: dict[str, Any] = {
+        "schema": "relay.examples/1",
+        **subject.about,
+        "weights": None if weights else found.weights,
+        "split": split,
+        "puzzles": [document(one) for one in found.puzzles],
+    }
+    if out:
+        told["picture"] = draw(found, app.cwd / out, f"{called}, {split} rows", dark)
+    if as_json:
+        emit(True, told, "")
+    else:
+        show(found, f"{called}, {split} rows")
+        if out:
+            say(f"{told['picture']['path']}: {told['picture']['bytes']:,} bytes.")
+
+
+def _check(split: str, weights: Path | None, raw: bool, step: int | None, out: Path | None) -> None:
+    """What can be refused before anything is read. Raises UsageError (2), BadConfig (78)."""
+    if split not in SPLITS:
+        raise UsageError(f"--split is one of {', '.join(SPLITS)}, not {split!r}.")
+    if weights and (raw or step is not None):
+        raise UsageError("--weights names a file, which holds one kind of weights: --raw and --step belong to a run.")
+    if out:
+        paper.check(out)
+        paper.require_matplotlib()
+
+
+def chosen(app: App, subject: Subject, split: str, rows: str | None, first: int) -> list[int]:
+    """Numbers of rows, from 1, that there are. Raises UsageError (2), BadData (65)."""
+    total = app.kind.rows(subject.workload, split)
+    if not total:
+        raise BadData(f"There are no {split} rows.")
+    if rows is None:
+        return list(range(1, min(first, total) + 1))
+    wanted = numbers(rows)
+    if odd := [row for row in wanted if not 1 <= row <= total]:
+        raise UsageError(f"There is no {split} row {odd[0]:,}: there are rows 1 to {total:,}.")
+    return wanted
+
+
+def numbers(text: str) -> list[int]:
+    """3,17 or 5-8 as numbers, in the order given. Raises UsageError (2)."""
+    found: list[int] = []
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        ends = [low, high if dash else low]
+        if not all(end.isascii() and end.isdigit() and len(end) < 10 for end in ends):
+            raise UsageError(f"--rows takes numbers as 3,17 or 5-8, not {text[:60]!r}.")
+        found += range(int(low), min(int(ends[1]), int(low) + MOST) + 1)
+    if not 0 < len(found) <= MOST:
+        raise UsageError(f"--rows {text[:60]} names {len(found) or 'no'} rows; at most {MOST} are shown at once.")
+    return found
+
+
+def show(found: Examples, title: str) -> None:
+    """On stdout, coloured where that is a terminal which wants colours."""
+    from rich.console import Console
+
+    from relay.app.views.puzzletext import page, plain, printed
+
+    lines = page(found.puzzles, terminal_width() or WIDTH, speaks_utf8())
+    emit(False, {}, title)
+    if sys.stdout.isatty():
+        printed(lines, Console(file=sys.stdout))
+    else:
+        emit(False, {}, plain(lines))
+
+
+def draw(found: Examples, path: Path, title: str, dark: bool) -> dict[str, Any]:
+    """The picture as a file. Raises BadConfig (78)."""
+    from relay.app.plots.puzzles import draw_puzzles
+
+    colours = paper.palette(dark)
+    with paper.drawing(colours):
+        return paper.save(draw_puzzles(found.puzzles, title, colours), path, title)

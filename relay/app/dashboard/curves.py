@@ -1,0 +1,155 @@
+"""Commits and what was told between them as curves: one line through everybody's sessions, what was trained again
+apart, few enough points to draw."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from relay.app.dashboard.history import Committed, Event, WentBack
+from relay.app.dashboard.sessions import hours_before
+from relay.core.ledger.samples import about_itself
+from relay.core.ledger.state import Link
+
+MOST_POINTS = 4_000
+MOST_EXPANDED = 20_000
+"""Points between commits that are looked at: of a longer run fewer a commit."""
+MOST_SERIES = 8
+DRAWN = 1e100
+VALIDATION = "validation"
+"""The share of validation puzzles solved, which checkpoints carry themselves."""
+FIRST = ("lm_loss", "loss", "exact_accuracy", VALIDATION, "accuracy", "lr", "q_halt_loss", "q_halt_accuracy")
+"""What people look at first, where there are more series than room."""
+TWICE = ("steps", "valid/exact_accuracy")
+"""Told under another name too."""
+TITLES = {
+    "lm_loss": "loss",
+    "q_halt_loss": "halting loss",
+    "exact_accuracy": "training, exactly right",
+    "accuracy": "training, cells right",
+    "q_halt_accuracy": "halting right",
+    VALIDATION: "validation, exactly right",
+    "valid/cell_accuracy": "validation, cells right",
+    "lr": "learning rate",
+}
+
+
+def fold(events: Iterable[Event]) -> tuple[list[Committed], list[Committed]]:
+    """(the line that stands, what was trained again): steps of the first only grow, so none is there twice.
+
+    What comes back from a copy brings back all that led to it, each where and by whom it was trained, from then on
+    by the word of the entry that brought it back.
+    """
+    line: list[Committed] = []
+    redone: list[Committed] = []
+    left: list[Committed] = []
+    for event in events:
+        keep = event.step if isinstance(event, WentBack) else event.step - 1
+        back = came_back(event, left)
+        redone += left[len(back) :]
+        first = bisect(line, keep, key=lambda one: one.step)
+        left = line[first:]
+        del line[first:]
+        if isinstance(event, Committed):
+            line += [replace(one, slot=event.slot) for one in back] or [event]
+    return line, sorted([*redone, *left], key=lambda one: one.slot)
+
+
+def came_back(event: Event, left: Sequence[Committed]) -> list[Committed]:
+    """Of what the rewind just before had left, what this commit brings back: up to the very same state."""
+    if isinstance(event, WentBack) or not event.again:
+        return []
+    same = [n for n, one in enumerate(left, 1) if (one.step, one.state_hash) == (event.step, event.state_hash)]
+    return list(left[: same[0]]) if same else []
+
+
+def curves(events: Iterable[Event], links: Sequence[Link]) -> dict[str, Any]:
+    """Columns for both lines over step, time (unix seconds) and hours of lease, and where sessions began."""
+    line, redone = fold(events)
+    before = hours_before(links)
+    names = chosen(line or redone)
+    return {
+        "series": [{"name": name, "title": TITLES.get(name, name), "group": group_of(name)} for name in names],
+        "line": columns(expanded(line), names, before),
+        "redone": columns(expanded(redone), names, before),
+        "commits": len(line),
+    }
+
+
+def expanded(commits: Sequence[Committed]) -> list[Committed]:
+    """Each commit, and before it what was told since the one before, as if that had been committed too."""
+    each = MOST_EXPANDED // max(1, len(commits))
+    if each == 0 or all(one.samples is None for one in commits):
+        return list(commits)
+    return [point for one in commits for point in _points(one, each)]
+
+
+def _points(commit: Committed, most: int) -> Iterator[Committed]:
+    """At most so many before its own step, which keeps what only a commit knows."""
+    *before, own = commit.rows()
+    for told in before[:: -(-len(before) // most) or 1]:
+        where: dict[str, Any] = {"step": told.step, "at": told.at, "seconds": told.seconds, "metrics": told.metrics}
+        yield replace(commit, **where, validation=None, samples=None)
+    yield replace(commit, at=own.at, seconds=own.seconds)
+
+
+def chosen(commits: Sequence[Committed]) -> list[str]:
+    """Names of the series, the best known first."""
+    every = set().union(*(one.metrics for one in commits)).difference(TWICE)
+    told = {name for name in every if not about_itself(name)}
+    if any(one.validation is not None for one in commits):
+        told.add(VALIDATION)
+    return [name for name in (*FIRST, *sorted(told - set(FIRST))) if name in told][:MOST_SERIES]
+
+
+def group_of(name: str) -> str:
+    """Which plot it is drawn in."""
+    if name == "lr":
+        return "rate"
+    if "loss" in name:
+        return "loss"
+    return "accuracy" if "accuracy" in name or name == VALIDATION else "other"
+
+
+def columns(commits: Sequence[Committed], names: Sequence[str], before: Mapping[int, float]) -> dict[str, Any]:
+    """At most MOST_POINTS of the commits, in their order along the line."""
+    values = {name: values_of(commits, name) for name in names}
+    kept = thinned(list(values.values()), len(commits), MOST_POINTS)
+    points = [commits[i] for i in kept]
+    return {
+        "step": [one.step for one in points],
+        "epoch": [one.epoch for one in points],
+        "time": [round(one.at) for one in points],
+        "hours": [round(before.get(one.epoch, 0.0) + one.seconds / 3600, 3) for one in points],
+        "values": [[_short(values[name][i]) for i in kept] for name in names],
+    }
+
+
+def values_of(commits: Sequence[Committed], name: str) -> list[float | None]:
+    """None where a commit did not tell it."""
+    if name == VALIDATION:
+        return [one.validation for one in commits]
+    return [one.metrics.get(name) for one in commits]
+
+
+def thinned(series: Sequence[Sequence[float | None]], count: int, limit: int) -> list[int]:
+    """Places to keep of `count`: the ends, and each series' lowest and highest within each of equal stretches."""
+    if count <= limit:
+        return list(range(count))
+    stretches = max(1, (limit - 2) // max(2, 2 * len(series)))
+    kept = {0, count - 1}
+    for number in range(stretches):
+        places = range(number * count // stretches, (number + 1) * count // stretches)
+        if not series:
+            kept.add(places[0])
+        for values in series:
+            known = [(value, place) for place in places if (value := values[place]) is not None]
+            kept |= {min(known)[1], max(known)[1]} if known else set()
+    return sorted(kept)
+
+
+def _short(value: float | None) -> float | None:
+    """Six digits: what a plot can show. Beyond DRAWN the span of an axis would be infinite."""
+    return None if value is None or abs(value) > DRAWN else float(f"{value:.6g}")

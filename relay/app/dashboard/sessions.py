@@ -1,0 +1,137 @@
+"""Sessions of a run as rows for the page: how each ended, which of its steps still stand, where its minutes went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from relay.app.dashboard.history import Committed
+from relay.app.messages.wording import printable
+from relay.app.views.sessionstable import totals
+from relay.core.ledger.frozen import FENCED, FIRST_SESSION, GONE, NOT_SENT, OPEN, SENT_AGAIN, SIGNALED, TARGET_REACHED
+from relay.core.ledger.sessionreport import SessionReport, per_hour
+from relay.core.ledger.state import Link
+from relay.people.history import DIED
+
+MOST_SESSIONS = 500
+
+
+def kind_of_end(link: Link) -> str:
+    """open, reached, planned, stopped, killed, fenced or failed: one colour each."""
+    if link.end == OPEN:
+        return "open"
+    if link.end == TARGET_REACHED:
+        return "reached"
+    if link.end in GONE:
+        return "killed"
+    if link.end == FENCED:
+        return "fenced"
+    if link.end in DIED or link.end.endswith(NOT_SENT):
+        return "failed"
+    return "stopped" if link.end.startswith(SIGNALED) else "planned"
+
+
+def standing_steps(links: Sequence[Link]) -> dict[int, int]:
+    """By epoch: the session's steps that no later session has trained again. They add up to the durable step."""
+    found: dict[int, int] = {}
+    least: int | None = None
+    for link, begins in reversed([*zip(links, trained_from(links), strict=True)]):
+        ends = link.to_step if least is None else min(link.to_step, least)
+        found[link.epoch] = max(0, ends - begins)
+        least = begins if least is None else min(begins, least)
+    return found
+
+
+def trained_from(links: Sequence[Link]) -> list[int]:
+    """Where each session's own steps began: with what it sent again from a copy it trained nothing."""
+    before = [0, *(link.to_step for link in links)]
+    return [
+        max(link.from_step, min(left, link.to_step)) if link.why == SENT_AGAIN else link.from_step
+        for left, link in zip(before, links, strict=False)
+    ]
+
+
+def redone_steps(links: Sequence[Link]) -> int:
+    """Trained, lost to damage and trained again by a later session."""
+    made = sum(link.to_step - begins for link, begins in zip(links, trained_from(links), strict=True))
+    return made - sum(standing_steps(links).values())
+
+
+def session_rows(links: Sequence[Link], reports: Mapping[int, SessionReport]) -> list[dict[str, Any]]:
+    """The newest MOST_SESSIONS, oldest first. Times are unix seconds, durations seconds."""
+    stands, before = standing_steps(links), hours_before(links)
+    made = {link.epoch: link.to_step - begins for link, begins in zip(links, trained_from(links), strict=True)}
+    return [
+        _row(link, made[link.epoch], reports.get(link.epoch))
+        | {"hours": round(before[link.epoch], 3), "stands": stands[link.epoch]}
+        for link in links[-MOST_SESSIONS:]
+    ]
+
+
+def hours_before(links: Sequence[Link]) -> dict[int, float]:
+    """By epoch: hours of lease that all sessions before it have used."""
+    sums = accumulate((link.seconds / 3600 for link in links), initial=0.0)
+    return {link.epoch: before for link, before in zip(links, sums, strict=False)}
+
+
+def _row(link: Link, made: int, report: SessionReport | None) -> dict[str, Any]:
+    pace = per_hour(made, link.seconds)
+    return {
+        "epoch": link.epoch,
+        "account": link.account,
+        "gpu": link.gpu,
+        "started": round(link.started),
+        "seconds": round(link.seconds),
+        "from_step": link.from_step,
+        "to_step": link.to_step,
+        "steps_per_hour": None if pace is None else round(pace, 1),
+        "commits": link.commits,
+        "kind": kind_of_end(link),
+        "end": printable(link.end),
+        "certified": link.certified,
+        "why": printable(link.why) or None,
+        "goodput": report.goodput if report else None,
+        "phases": {name: round(s, 1) for name, s in report.phases.items() if s >= 0.05} if report else None,
+    }
+
+
+def gpu_rows(links: Sequence[Link]) -> list[dict[str, Any]]:
+    """What each kind of GPU gave; `name` None where sessions did not tell it."""
+    return [
+        {
+            "name": total.name or None,
+            "sessions": total.sessions,
+            "steps": total.steps,
+            "seconds": round(total.seconds),
+            "steps_per_hour": None if total.per_hour is None else round(total.per_hour, 1),
+        }
+        for total in totals(links, lambda link: link.gpu or "")
+    ]
+
+
+def handoff_rows(links: Sequence[Link], commits: Iterable[Committed]) -> list[dict[str, Any]]:
+    """Each session that went on from another's checkpoint, newest first, with that checkpoint's hash if it is known."""
+    made: dict[int, list[Committed]] = {link.from_step: [] for link in links}
+    for one in commits:
+        if one.step in made:
+            made[one.step].append(one)
+    committed = [link for link in links if link.commits or link.certified != "unknown"]
+    pairs = list(pairwise(committed))[-MOST_SESSIONS:]
+    return [
+        {
+            "epoch": link.epoch,
+            "after": earlier.account,
+            "account": link.account,
+            "step": link.from_step,
+            "state_hash": _hash(made.get(link.from_step, ()), link.epoch),
+            "certified": link.certified,
+            "why": None if link.why in ("", FIRST_SESSION) else printable(link.why),
+        }
+        for earlier, link in reversed(pairs)
+    ]
+
+
+def _hash(commits: Sequence[Committed], before: int) -> str | None:
+    """Of the newest of these commits that is of an earlier epoch."""
+    return next((one.state_hash for one in reversed(commits) if one.epoch < before), None)

@@ -1,0 +1,77 @@
+"""One log file a session under sync/, bounded in number and size, secrets masked; knows no events."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from relay.app.redact import RedactingFormatter
+
+LOGGERS = ("relay", "storage", "trm")
+KEEP = 20
+"""Sessions whose logs stay; of each the file and, where that was full, the one before it."""
+MAX_BYTES = 5_000_000
+FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class LogFile(logging.handlers.RotatingFileHandler):
+    """A log on a disk that may be full or gone: lines that cannot be written are lost, and nothing else."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
+def open_log(folder: Path, label: str, wall: float, secrets: Iterable[str] = ()) -> Path | None:
+    """Send our log lines to a fresh file; None where the folder cannot be written.
+
+    `wall` is unix seconds, for the name only. The newest 20 sessions' stay, of each at most 10 MB: a file that is full
+    becomes `….log.1`, in the place of the one before.
+    """
+    stamp = datetime.fromtimestamp(wall, UTC).strftime("%Y%m%dT%H%M%SZ")
+    file = folder / f"{stamp}_{label}.log"
+    written = True
+    handlers: list[logging.Handler] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handlers.append(LogFile(file, maxBytes=MAX_BYTES, backupCount=1, encoding="utf-8", delay=True))
+        _forget_old(folder)
+    except OSError:
+        written = False
+    for handler in handlers:
+        handler.setFormatter(RedactingFormatter(FORMAT, secrets))
+    for name in LOGGERS:
+        _replace_handlers(logging.getLogger(name), handlers)
+    return file if written else None
+
+
+def close_log() -> None:
+    """Flush and detach our handlers."""
+    for name in LOGGERS:
+        _replace_handlers(logging.getLogger(name), [])
+
+
+def _replace_handlers(logger: logging.Logger, handlers: list[logging.Handler]) -> None:
+    for old in list(logger.handlers):
+        logger.removeHandler(old)
+        old.close()
+    for new in handlers or [logging.NullHandler()]:
+        logger.addHandler(new)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def _forget_old(folder: Path) -> None:
+    sessions = sorted({name.with_suffix("") if name.suffix == ".1" else name for name in folder.glob("*.log*")})
+    for old in sessions[:-KEEP]:
+        for part in (old, old.with_name(f"{old.name}.1")):
+            part.unlink(missing_ok=True)

@@ -1,0 +1,243 @@
+"""Asks a notebook's own secrets (Colab, Kaggle) for what the environment lacks; shows names and never a value.
+
+Order: the environment, then these, then the storage libraries' own chains, which know nothing of this module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from relay.app.machine.env import Provider
+from relay.app.messages.advice import in_a_cell
+
+ADDRESSES = ("RELAY_STORE", "RELAY_LEDGER_STORE", "RELAY_CHECKPOINT_STORE")
+OWNER, CACHE_KEY, WANDB_KEY = "RELAY_OWNER", "RELAY_CACHE_KEY", "WANDB_API_KEY"
+ASKED = "RELAY_NOTEBOOK"
+"""Set for the commands of a notebook's cells: its own process has asked, and handed on what there is."""
+
+NO_KERNEL: tuple[type[Exception], ...] = (AttributeError, RuntimeError, OSError)
+"""What Colab's library raises where nobody answers; versions differ."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Credentials that belong together and come from one place."""
+
+    needed: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
+    """Variables that make them unnecessary."""
+
+
+GROUPS: dict[str, tuple[Group, ...]] = {
+    "s3": (
+        Group(
+            ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+            ("AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"),
+            ("AWS_PROFILE",),
+        ),
+    ),
+    "dropbox": (
+        Group(("DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY"), ("DROPBOX_APP_SECRET",)),
+        Group(("DROPBOX_ACCESS_TOKEN",)),
+    ),
+    "drive": (Group(("RELAY_DRIVE_TOKEN",), ("RELAY_DRIVE_OWN_ACCOUNT",), ("RELAY_DRIVE_TOKEN_FILE",)),),
+}
+"""By the scheme of a store's address: what may let a session in, the best first."""
+
+
+class Refused(Exception):
+    """A secret cannot be had."""
+
+    def __init__(self, advice: str, *, silent: bool = False, over: bool = False) -> None:
+        """`silent`: it is not there, which may be as it should; `over`: the next one cannot be had either."""
+        super().__init__(advice)
+        self.advice, self.silent, self.over = advice, silent, over
+
+
+class Vault(Protocol):
+    """A notebook's secrets."""
+
+    title: str
+
+    def get(self, name: str) -> str:
+        """The value. Raises Refused."""
+        ...
+
+
+class Colab:
+    """`google.colab.userdata`, which only the notebook's own process can ask."""
+
+    title = "Colab's secrets"
+
+    def get(self, name: str) -> str:
+        """The value. Raises Refused with what to click."""
+        if not _in_notebook():
+            raise Refused(
+                f"Colab's secrets answer the notebook only, not a command behind `!`: run "
+                f"`{in_a_cell('config show')}` in a cell first, which hands them on.",
+                over=True,
+            )
+        from google.colab import userdata
+
+        try:
+            return _text(userdata.get(name))
+        except _errors(userdata, "SecretNotFoundError") as error:
+            text = f"Colab has no secret {name}. Add it under the key in the left margin, or set the variable {name}."
+            raise Refused(text, silent=True) from error
+        except _errors(userdata, "NotebookAccessError") as error:
+            text = f"This notebook has no access to the secret {name}: switch it on under the key in the left margin."
+            raise Refused(text) from error
+        except _errors(userdata, "TimeoutException") + NO_KERNEL as error:
+            text = (
+                "Colab's secrets do not answer: they do so only in a notebook that is open in Colab's own page, not in "
+                "another editor or a scheduled copy. Set the variables in a cell instead (os.environ)."
+            )
+            raise Refused(text, over=True) from error
+
+
+class Kaggle:
+    """`kaggle_secrets.UserSecretsClient`, which asks Kaggle over the internet."""
+
+    title = "Kaggle's secrets"
+
+    def get(self, name: str) -> str:
+        """The value. Raises Refused with what to click."""
+        try:
+            import kaggle_secrets
+        except ImportError as error:
+            raise Refused("This Python has no kaggle_secrets: use the notebook's own.", over=True) from error
+        try:
+            return _text(kaggle_secrets.UserSecretsClient().get_secret(name))
+        except _errors(kaggle_secrets, "BackendError", "NotFoundError") as error:
+            text = (
+                f"No secret {name} is attached to this notebook. Tick it in the editor under Add-ons > Secrets; a copy "
+                "or a pushed version of a notebook has none attached."
+            )
+            raise Refused(text, silent=True) from error
+        except _errors(kaggle_secrets, "CredentialError") as error:
+            text = "Kaggle lets this session read no secrets. Open the notebook in the editor and start it there."
+            raise Refused(text, over=True) from error
+        except OSError as error:
+            text = "Kaggle's secrets do not answer. Switch the internet on: Settings > Internet (needs a phone number)."
+            raise Refused(text, over=True) from error
+        except ValueError as error:
+            raise Refused("Kaggle's secrets answer with something else. Try again later.", over=True) from error
+
+
+def vault_of(provider: Provider) -> Vault | None:
+    """Where a machine of this kind keeps its user's secrets."""
+    vaults: dict[Provider, Vault] = {"colab": Colab(), "kaggle": Kaggle()}
+    return vaults.get(provider)
+
+
+@dataclass
+class Chain:
+    """What one process has asked for and found; each name is asked for once."""
+
+    vault: Vault | None
+    found: dict[str, str] = field(default_factory=dict, repr=False)
+    problems: list[str] = field(default_factory=list)
+    """What to do about the secrets that could not be had, one sentence or two each."""
+    absent: list[str] = field(default_factory=list)
+    """The same about those that are simply not there."""
+    _asked: set[str] = field(default_factory=set)
+    _over: bool = False
+
+    def addresses(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The store's address, where nobody named one; new names only."""
+        return self._taken(lambda: [name for name in ADDRESSES if not environ.get(name) and self._take(name)])
+
+    def credentials(self, environ: Mapping[str, str], urls: Iterable[str], extras: Iterable[str]) -> dict[str, str]:
+        """What the stores at these addresses need and the environment lacks, and any extras; new names only."""
+        schemes = sorted({urlsplit(url).scheme for url in urls} & set(GROUPS))
+
+        def take() -> None:
+            for scheme in schemes:
+                self._let_in(environ, GROUPS[scheme])
+            for name in extras if schemes else ():
+                if not environ.get(name):
+                    self._take(name, wanted=False)
+
+        return self._taken(take)
+
+    @property
+    def advice(self) -> list[str]:
+        """What a person can do about what is missing."""
+        return [*self.problems, *self.absent]
+
+    @property
+    def title(self) -> str:
+        """Whose secrets they are."""
+        return self.vault.title if self.vault else ""
+
+    def _let_in(self, environ: Mapping[str, str], groups: Iterable[Group]) -> None:
+        """The first group that is there whole; none where the environment has a part of any."""
+        if any(environ.get(name) for group in groups for name in (*group.needed, *group.instead)):
+            return
+        absent: list[str] = []
+        for group in groups:
+            if all(self._take(name, absent) for name in group.needed):
+                for name in group.optional:
+                    self._take(name)
+                return
+            for name in group.needed:
+                self.found.pop(name, None)  # half a pair lets nobody in, and hides the libraries' own chains
+        self.absent += absent
+
+    def _taken(self, take: Callable[[], object]) -> dict[str, str]:
+        before = set(self.found)
+        if self.vault is not None:
+            take()
+        return {name: value for name, value in self.found.items() if name not in before}
+
+    def _take(self, name: str, absent: list[str] | None = None, wanted: bool = True) -> bool:
+        """Ask for one; whether it is had now. One that is not `wanted` would be welcome: its lack is told to nobody."""
+        if name in self._asked or self._over or self.vault is None:
+            return name in self.found
+        self._asked.add(name)
+        try:
+            value = self.vault.get(name).strip()
+        except Refused as refused:
+            self._over = refused.over
+            heap = self.problems if not refused.silent else absent
+            if heap is not None and wanted:
+                heap.append(refused.advice)
+            return False
+        if not value or "\0" in value or not _encodable(value):
+            self.problems.append(f"The secret {name} is empty or no text. Enter it again.")
+            return False
+        self.found[name] = value
+        return True
+
+
+def _text(value: object) -> str:
+    """What a service answered; nothing for a secret that was made and never filled, which is no word "None"."""
+    return "" if value is None else str(value)
+
+
+def _encodable(value: str) -> bool:
+    """Whether an environment can hold it: half of a surrogate pair is no character."""
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _in_notebook() -> bool:
+    """Whether this very process is the notebook's kernel."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
+    return shell() is not None
+
+
+def _errors(module: ModuleType, *names: str) -> tuple[type[Exception], ...]:
+    """Exception classes of a module that has them: versions differ."""
+    found = (getattr(module, name, None) for name in names)
+    return tuple(item for item in found if isinstance(item, type) and issubclass(item, Exception))

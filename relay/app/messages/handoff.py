@@ -1,0 +1,247 @@
+"""Whose turn it is and what to send them; proposes only, and knows no provider rules."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+from relay.app.messages.advice import command
+from relay.app.messages.webhook import LONGEST
+from relay.app.messages.wording import counted, duration, iso, printable
+from relay.app.redact import nameless, redact
+from relay.core.ledger.resting import rest_of
+from relay.people.crew import Crew
+from relay.people.owners import is_unnamed
+from relay.people.plan import finish_range
+from relay.people.policy import Providers
+from relay.people.status import AccountRow, View, names_of
+from relay.people.turns import Candidate, Order, order
+from relay.people.zones import wall
+
+RUNNERS = 10
+"""Runners-up that are told in a line each."""
+_CALLS = re.compile(r"[<>@&`*_~|\[\]()]")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who asks: in which zone, as which account if they said so, and whether names may be shown."""
+
+    zone: str = "UTC"
+    account: str | None = None
+    redacted: bool = False
+    chat: bool = False
+    """Whether the text goes to a chat, where marks in a label could call people or draw links."""
+
+    def name(self, row: AccountRow) -> str:
+        """What to call an account."""
+        return ("" if self.redacted else self.harmless(row.label)) or row.id
+
+    def person(self, row: AccountRow) -> str:
+        """Whose account it is; "" where no name is known or may be shown."""
+        return "" if self.redacted or is_unnamed(row.owner) else self.harmless(row.owner)
+
+    def harmless(self, text: str) -> str:
+        """What somebody wrote, as it may be shown here."""
+        line = printable(text)
+        return _CALLS.sub(" ", line).strip() if self.chat else line
+
+    def zone_of(self, row: AccountRow) -> str | None:
+        """In which zone to tell that person times: where somebody lives is told to nobody else."""
+        return self.zone if self.redacted else row.zone
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A proposal."""
+
+    account: AccountRow | None
+    """None if nobody can begin now."""
+    why: str
+    command: str
+    message: str
+    others: tuple[Candidate, ...] = ()
+    """Everybody else, in order."""
+    first: Candidate | None = None
+    """Who can begin first, where nobody can now."""
+    free_until: float = math.inf
+    reader: Reader = Reader()
+
+    @property
+    def you(self) -> bool | None:
+        """Whether the proposed account is the reader's; None if they did not say which is."""
+        return None if self.reader.account is None else bool(self.account and self.account.id == self.reader.account)
+
+    def document(self) -> dict[str, Any]:
+        """relay.next/2, which has every key of relay.next/1."""
+        row = self.account
+        return {
+            "schema": "relay.next/2",
+            "account": row.id if row else None,
+            "label": self.reader.name(row) if row else None,
+            "why": self.why,
+            "command": self.command or None,
+            "message": self.message,
+            "free_until": iso(self.free_until) if self.free_until < math.inf else None,
+            "left_s": round(row.quota.left_s) if row and row.quota else None,
+            "resets_at": iso(row.quota.resets_at) if row and row.quota else None,
+            "first": self._candidate(self.first) if self.first else None,
+            "others": [self._candidate(one) for one in self.others],
+            "you": self.you,
+        }
+
+    def _candidate(self, one: Candidate) -> dict[str, Any]:
+        return {
+            "account": one.row.id,
+            "label": self.reader.name(one.row),
+            "can_at": iso(one.at),
+            "why_not": one.why_not or None,
+        }
+
+    def text(self) -> str:
+        """For people: whose turn, the message to send, then the others."""
+        lines = [f"Next: {self.account.id} ({self.why})"] if self.account else []
+        if self.you is not None:
+            lines.append(f"That is {'you' if self.you else 'not you'}, {self.reader.account}.")
+        lines.append(self.message)
+        lines += [f"  {one.row.id}: {_runner(one)}" for one in self.others[:RUNNERS]]
+        if len(self.others) > RUNNERS:
+            lines.append(f"  and {len(self.others) - RUNNERS:,} more (--json lists all)")
+        return "\n".join(lines)
+
+
+def propose(
+    view: View, stores: Mapping[str, str], providers: Providers, reader: Reader | None = None, ends: bool = True
+) -> Turn:
+    """The first who can begin now; `stores` by variable are what others must set. `ends`: tell when the run may end."""
+    reader = reader or Reader()
+    stores = {} if reader.redacted else stores
+    if rest := rest_of(view.state):
+        return Turn(None, f"the run is {view.phase}", "", f"Run {view.run}: {rest}", reader=reader)
+    if view.phase == "halted":
+        why = (view.state and view.state.halted) or ""
+        why = str(nameless(why, names_of(view.accounts))) if reader.redacted else why
+        text = f"Run {view.run} is halted: {reader.harmless(why)}"
+        return Turn(None, "the run is halted", "", text, reader=reader)
+    if view.step >= view.target > 0:
+        text = f"Run {view.run} has reached its target of {view.target:,} steps."
+        return Turn(None, "the target is reached", "", text, reader=reader)
+    crew = Crew(view, providers)
+    found = order(crew, partial(wall, name=reader.zone))
+    if not found.now:
+        return _nobody(view, found, stores, reader)
+    chosen, *others = found.all
+    words = command_for(chosen.row.id, view.run, stores)
+    return Turn(
+        account=chosen.row,
+        why=_why(chosen, found.now),
+        command=words,
+        message=_message(view, chosen, words, reader, crew if ends else None),
+        others=tuple(others),
+        free_until=chosen.free_until,
+        reader=reader,
+    )
+
+
+def _nobody(view: View, found: Order, stores: Mapping[str, str], reader: Reader) -> Turn:
+    """Who can first, and when; or what has to be done."""
+    if not found.all:
+        why = "no account is registered"
+        return Turn(None, why, "", f"{why.capitalize()}: {command('register account_1 LABEL')}", reader=reader)
+    first = next(iter(found.later), None)
+    if first is None or first.at is None:
+        why = "no account is ready"
+        text = f"{why.capitalize()}, and none becomes so by itself. Another person can: {command('register ID LABEL')}"
+        return Turn(None, why, "", text, others=found.never, reader=reader)
+    why = f"nobody can begin now; {first.row.id} can first, {wall(first.at, reader.zone)}"
+    hello = _greeting(view, first, reader, when=True)
+    words = command_for(first.row.id, view.run, stores)
+    text = f"{why[0].upper()}{why[1:]} ({first.why_not}). To send them:\n{hello} In the project's folder:\n  {words}"
+    return Turn(None, why, "", text, others=found.later[1:] + found.never, first=first, reader=reader)
+
+
+def _why(chosen: Candidate, now: Sequence[Candidate]) -> str:
+    """What decided, in words that the others accept."""
+    row, second = chosen.row, now[1] if len(now) > 1 else None
+    given = f"{duration(row.seconds)} given so far"
+    if second is None:
+        return f"{given}, the only account that can begin now"
+    if chosen.rank.saves and not second.rank.saves:
+        return f"{duration(chosen.saved_s)} of its hours would be lost at the reset within a day; {given}"
+    if chosen.rank.hours < second.rank.hours:
+        return f"{given}, the least of {len(now):,} accounts that can begin now"
+    if chosen.rank.speed > second.rank.speed:
+        machine = "the fastest machine" if second.speed else "a machine whose speed was"
+        return f"{given}, within the hour as much as others, and on {machine} measured"
+    if chosen.rank.seconds < second.rank.seconds:
+        return f"{given}, the least of {len(now):,} accounts that can begin now"
+    return f"{given}, as much as others; it has had the fewest sessions, or comes first by its id"
+
+
+def _runner(one: Candidate) -> str:
+    return one.why_not or f"can begin now too; {duration(one.row.seconds)} given so far"
+
+
+def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:
+    """What the person types in the project's folder. Secrets in an address are masked, never passed on."""
+    where = "".join(f"{name}={shlex.quote(redact(address))} " for name, address in stores.items())
+    return f"ACCOUNT_ID={account} RUN_NAME={run} {where}bash multi_account_workflow.sh"
+
+
+def _message(view: View, chosen: Candidate, words: str, reader: Reader, crew: Crew | None) -> str:
+    """Plain text to send; times are in the person's own zone."""
+    parts = [_greeting(view, chosen, reader)]
+    if view.training and view.holder:
+        parts.append(f"{view.holder.account} is training right now; start when that ends.")
+    zone, quota = reader.zone_of(chosen.row), chosen.row.quota
+    if chosen.free_until < view.now + 7 * 86400:
+        parts.append(f"Your time for it ends {wall(chosen.free_until, zone)}.")
+    if quota is not None:
+        until = f" until {wall(quota.resets_at, zone)}" if quota.resets_at else ""
+        parts.append(f"{duration(quota.left_s)} of your hours are left{until} ({quota.source}).")
+    if crew and (end := _end(crew, zone)):
+        parts.append(end)
+    return f"{' '.join(parts)} In the project's folder:\n  {words}"
+
+
+def _end(crew: Crew, zone: str | None) -> str:
+    """When the run may end, and what of that is no training; "" where nobody can tell."""
+    course = crew.course()
+    ends = finish_range(course)
+    if ends is None or ends.p50 == math.inf:
+        return ""
+    assumed = " (assumed)" if crew.assumes_gaps else ""
+    between = f" with {duration(median(course.gaps))}{assumed} between two" if ends.sessions > 1 else ""
+    how = f"after {counted(ends.sessions, 'more session')}{between}"
+    return f"As planned, the run will be done around {wall(ends.p50, zone)}, {how}."
+
+
+def _greeting(view: View, one: Candidate, reader: Reader, when: bool = False) -> str:
+    percent = 100.0 * view.step / view.target if view.target else 0.0
+    turn = f"your turn comes {wall(one.at or view.now, reader.zone_of(one.row))}" if when else "it is your turn"
+    who, label = reader.person(one.row), reader.name(one.row)
+    return (
+        f"Hello {who or label}: run {view.run} stands at step {view.step:,} of {view.target:,} ({percent:.1f}%) and "
+        f"{turn}{f' with {label}' if who else ''}."
+    )
+
+
+def announcement(view: View, turn: Turn, account: str) -> dict[str, Any]:
+    """What a chat is told as a session of `account` has ended: Slack reads `text`, Discord `content`."""
+    text = f"{account} has handed off run {view.run}.\n{turn.message}"[:LONGEST]
+    return {
+        "text": text,
+        "content": text,
+        "allowed_mentions": {"parse": []},
+        "run": view.run,
+        "step": view.step,
+        "target": view.target,
+        "next": turn.account.id if turn.account else None,
+        "state": view.phase,
+    }

@@ -1,0 +1,104 @@
+"""Runs a command of this checkout for a notebook's cell: lines as they come, one Ctrl-C handed on; imports no package.
+
+The command writes to files, not to a pipe: it outlives a kernel that is restarted, and is looked on at again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from relay.core.clock import Runtime
+
+LOOK_S = 0.2
+CHUNK = 1 << 16
+
+
+@dataclass
+class Tail:
+    """The lines of a file that grows."""
+
+    file: IO[bytes]
+    _at: int = 0
+    _rest: bytes = field(default=b"", repr=False)
+
+    def lines(self, last: bool = False) -> Iterator[str]:
+        """Complete ones since the last look; with `last` also one that has no end."""
+        while data := os.pread(self.file.fileno(), CHUNK, self._at):  # leaves the writer's place in it alone
+            self._at += len(data)
+            *whole, self._rest = (self._rest + data).split(b"\n")
+            yield from (line.decode(errors="replace") for line in whole)
+        if last and self._rest:
+            yield self._rest.decode(errors="replace")
+
+
+def follow(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    folder: Path,
+    line: Callable[[str], None],
+    runtime: Runtime,
+    document: bool = False,
+) -> tuple[int, str]:
+    """Run to the end; its exit code (128 + N for signal N) and, with `document`, its standard output, which is else
+    told like the rest. Raises OSError where it cannot be started."""
+    with TemporaryFile() as out, TemporaryFile() as err:
+        said: IO[Any] = out if document else err
+        tail = Tail(err)
+        with handing_on() as started:
+            child = subprocess.Popen(
+                words,
+                cwd=folder,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=err,
+                start_new_session=True,
+            )
+            started(child)
+            while child.poll() is None:
+                for text in tail.lines():
+                    line(text)
+                runtime.sleep(LOOK_S)
+        for text in tail.lines(last=True):
+            line(text)
+        code = child.returncode if child.returncode >= 0 else 128 - child.returncode
+        return code, "\n".join(Tail(out).lines(last=True))
+
+
+@contextmanager
+def handing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """An interrupt of the kernel is the command's, which is a process group of its own: it comes there exactly once.
+
+    Yields what is to be told the command as soon as it runs: an interrupt that came before is handed on then.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+    early: list[bool] = []
+
+    def heard(*_: object) -> None:
+        if not running:
+            early.append(True)
+        elif running[0].poll() is None:
+            os.killpg(running[0].pid, signal.SIGINT)
+
+    def started(child: subprocess.Popen[bytes]) -> None:
+        running.append(child)
+        if early:
+            heard()
+
+    try:
+        before = signal.signal(signal.SIGINT, heard)
+    except ValueError:  # no main thread: nothing can be interrupted here
+        yield started
+        return
+    try:
+        yield started
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,152 @@
+"""Finds a notebook's store and settings inside the kernel, the only process that may ask its secrets."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel
+
+from relay.app.cli import Trm
+from relay.app.commands.common import App
+from relay.app.commands.stores import open_stores
+from relay.app.machine.env import Machine
+from relay.app.machine.secretchain import Refused
+from relay.app.messages.wording import printable
+from relay.app.redact import redact, secrets_of
+from relay.app.terminal.mishaps import explain
+from relay.core.checkpoint.outbox import outbox_of
+from relay.core.errors import BadConfig, RelayError
+from relay.core.lease.earlier import Neighbours
+from relay.core.lease.samehost import FileHostLocks, default_folder
+from relay.core.ledger.state import RunState
+from relay.core.runs.identity import Pair, open_run
+from relay.core.settings.config import Resolved
+from storage.base import StoreError
+from storage.mounts import evaporates
+
+NEEDS = {"s3": "boto3", "dropbox": "dropbox", "drive": "googleapiclient"}
+"""What a store's address needs to be installed, by its scheme."""
+
+
+@dataclass
+class Opened:
+    """A store that answered, and the settings."""
+
+    app: App
+    resolved: Resolved[BaseModel]
+    stores: Pair
+    state: RunState | None
+    """Of the run when it was looked at; None: it has not begun."""
+
+    @property
+    def machine(self) -> Machine:
+        """Where this notebook runs."""
+        return self.app.machine
+
+    def text(self) -> str:
+        """What was found, for people; names of secrets, never a value."""
+        settings, state = self.resolved.settings, self.state
+        where = self.resolved.origins.get("storage.url", "no setting: a folder here")
+        found = ", ".join(sorted(set(self.app.chain.found) - {"RELAY_STORE"}))
+        stands = f"at step {state.step:,} of {state.target_steps:,}" if state else "not begun: this session begins it"
+        lines = [
+            f"Account: {settings.account}",
+            f"Run: {settings.run}, {stands}",
+            f"Store: {self.stores.ledger.address} ({where})",
+        ]
+        lines += [f"Secrets: {found} ({self.app.chain.title})"] if found else []
+        return "\n".join([*map(printable, lines), *self.app.chain.advice])
+
+    def unsent(self) -> list[str]:
+        """What would be gone with this machine: a store on its own disk, what the store may not hold of checkpoints of
+        any run here, a session that still runs.
+
+        Where the store cannot tell, that is one. Reads every file of a checkpoint that may be unsent.
+        """
+        return [*self._vanishing(), *self._running(), *self._waiting()]
+
+    def _vanishing(self) -> Iterator[str]:
+        for address in sorted({self.stores.ledger.address, self.stores.checkpoints.address}):
+            parts = urlsplit(address)
+            if parts.scheme == "file" and evaporates(unquote(parts.path)):
+                yield f"the store is a folder of this machine, {unquote(parts.path)}, and would be gone with it."
+
+    def _running(self) -> Iterator[str]:
+        for other in Neighbours(FileHostLocks(default_folder()), self.app.root).living():
+            yield f"a session still runs here (process {other.who.pid})."
+
+    def _waiting(self) -> Iterator[str]:
+        sync = self.resolved.path(self.resolved.settings.sync_dir)
+        for home in sorted(path for path in sync.glob("*/*") if any(path.rglob("step_*.json"))):
+            try:
+                packed = self._pushable(home)
+            except (RelayError, StoreError) as error:
+                yield f"what lies in {home} cannot be compared with the store: {explain(error)[1]}"
+                continue
+            if packed:
+                yield f"{packed}; run the training cell again, or push, to send it."
+
+    def _pushable(self, home: Path) -> str:
+        project, run = home.parent.name, home.name
+        opened = open_run(self.stores, project, run)
+        if opened is None:
+            return f"checkpoints of {project}/{run}, which this store does not hold, are in {home} only"
+        state = opened.view.state
+        packed = outbox_of(home, state.run_id).pushable(state)
+        return f"step {packed.step:,} of {run} is in {home} only" if packed else ""
+
+
+def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, install: Callable[[], None]) -> Opened:
+    """Merge settings, ask the secrets, look at the store; what was found goes into `environ`, for the commands.
+
+    `install` is called where the store's own library is missing. Raises RelayError with what to click or type.
+    """
+    app = App(kind=Trm(), environ=dict(environ), cwd=folder, export=environ.update)
+    try:
+        resolved: Resolved[Any] = app.settle()
+        if not resolved.addresses and not trial:
+            raise BadConfig(_nowhere(app))
+        if lacks(resolved):
+            install()
+            importlib.invalidate_caches()
+        stores = open_stores(app, resolved, read_only=True)
+        settings = resolved.settings
+        opened = open_run(stores, settings.project, settings.run)
+    except (RelayError, StoreError) as error:
+        raise _told(app, error) from error
+    return Opened(app, resolved, stores, opened.view.state if opened else None)
+
+
+def lacks(resolved: Resolved[Any]) -> bool:
+    """Whether a store's library is not installed."""
+    schemes = {urlsplit(url).scheme for url in (resolved.ledger_url, resolved.checkpoint_url)}
+    return any(find_spec(NEEDS[scheme]) is None for scheme in schemes & set(NEEDS))
+
+
+def _nowhere(app: App) -> str:
+    how = "" if app.chain.advice else f" {_where_to_put_it(app)}"
+    return f"No store is named, so nothing would outlive this machine.{how} To try without one: TRIAL (trial=True)."
+
+
+def _where_to_put_it(app: App) -> str:
+    """As the notebook's secrets say it; the chain is silent where an address is simply not there."""
+    if app.chain.vault is None:
+        return "Set RELAY_STORE, or give store='…'."
+    try:
+        app.chain.vault.get("RELAY_STORE")
+    except Refused as refused:
+        return refused.advice
+    return "The secret RELAY_STORE has come meanwhile: run this cell again."
+
+
+def _told(app: App, error: RelayError | StoreError) -> RelayError:
+    """The error with what can be done about secrets that could not be had."""
+    text = explain(error)[1]
+    missing = [line for line in dict.fromkeys(app.chain.advice) if line not in text]
+    return RelayError(printable(redact(" ".join([text, *missing]), secrets_of(app.environ))))

@@ -1,0 +1,178 @@
+"""What a notebook's cells call: set up, settings with their secrets, one session, the curves, letting the machine go.
+
+Until `set_up` has run only Python's own library is there, so packages are imported where they are used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from relay.app.machine.secretchain import ASKED
+from relay.app.notebooks.cellrun import follow
+from relay.app.notebooks.cellview import CellView, displays, page
+from relay.app.notebooks.releasing import release, why_kept
+from relay.core.clock import RealRuntime, Runtime
+from relay.core.errors import Exit, RelayError
+
+if TYPE_CHECKING:
+    from relay.app.notebooks.cellstore import Opened
+
+CHECKOUT = Path(__file__).parents[3]
+ENDED = (Exit.OK, Exit.HANDOFF)
+"""Exit codes after which everything is where others find it."""
+GO_ON: dict[int, str] = {
+    Exit.LEASE_HELD: "Run this cell again later.",
+    Exit.UPLOAD_FAILED: "Do not delete this machine: run this cell again, which sends the checkpoint first.",
+    Exit.SIGINT: "Run this cell again to go on from there.",
+    Exit.SIGTERM: "Run this cell again to go on from there.",
+}
+"""What to do in the notebook, by exit code."""
+OURS = "Choose EARLIER in this cell, 'attach' or 'replace', and run it again."
+"""The same where it is this machine's own earlier session."""
+
+
+class Stopped(Exception):
+    """A cell that cannot go on; the ones below it do not run. One paragraph instead of a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        """As IPython asks for it."""
+        return [str(self)]
+
+
+@dataclass
+class Notebook:
+    """One person's notebook, from the first cell to the last."""
+
+    folder: Path = CHECKOUT
+    environ: MutableMapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    runtime: Runtime = field(default_factory=RealRuntime)
+    opened: Opened | None = field(default=None, repr=False)
+    """The store and the settings, once they were found to fit."""
+    ended: dict[str, Any] | None = None
+    """How this notebook's newest session ended (relay.run/1)."""
+    typed: dict[str, str] = field(default_factory=dict, repr=False)
+    """Variables that the settings' cell set when it ran last."""
+
+    def set_up(self) -> None:
+        """Install what is missing and make the data; keeps the torch and numpy that are there. Raises Stopped."""
+        bash = shutil.which("bash") or "bash"
+        code, _ = self._follow([bash, str(self.folder / "multi_account_workflow.sh"), "setup"])
+        if code:
+            raise Stopped(f"Setting up ended with {code}: the lines above say why. Correct that, then run it again.")
+
+    def settings(
+        self, account: str, *, store: str = "", run: str = "", trial: bool = False, coauthor: bool = False
+    ) -> None:
+        """Who trains what, and where: settings are handed on as variables, secrets are asked for here.
+
+        `store`: an address, else RELAY_STORE of the secrets; `trial`: it may vanish with this machine; `coauthor`:
+        the person's word that Kaggle's terms ask for. Raises Stopped with what to click or type.
+        """
+        named = {"ACCOUNT_ID": account, "RELAY_STORE": store, "RUN_NAME": run}
+        named |= {"RELAY_EPHEMERAL": "1" if trial else "", "RELAY_COAUTHOR": "1" if coauthor else ""}
+        self._hand_on({name: value.strip() for name, value in named.items() if value.strip()})
+        from relay.app.notebooks.cellstore import open_here
+
+        try:
+            self.opened = open_here(self.folder, self.environ, trial, self.set_up)
+        except RelayError as error:
+            raise Stopped(str(error)) from error
+        print(self.opened.text())
+
+    def train(
+        self,
+        *,
+        wait_minutes: float = 5,
+        minutes: float | None = None,
+        earlier: Literal["", "attach", "replace"] = "",
+        target_steps: int | None = None,
+    ) -> None:
+        """One session, until shortly before the machine's limit, or `minutes`. Interrupt the cell to end it sooner: it
+        commits first, and the cell run again goes on. Raises Stopped where it did not end as planned."""
+        self._opened()
+        self.ended = None
+        words = ["run", "--json", "--progress-seconds", "5", "--wait", str(wait_minutes)]
+        words += [f"--{earlier}"] if earlier else []
+        words += ["--budget-minutes", str(minutes)] if minutes else []
+        words += ["--target-steps", str(target_steps)] if target_steps else []
+        code, out = self._relay(*words, document=True)
+        document = read(out)
+        if code not in ENDED:
+            raise Stopped(f"{reason(code, document)} {advice(code, document)}".strip())
+        self.ended = document
+        print(document.get("message", ""))
+        if code == Exit.HANDOFF:
+            self._relay("next")
+
+    def curves(self, height: int = 900) -> None:
+        """The run as a page inside the cell: loss and accuracy through everybody's sessions. Serves nothing."""
+        self._opened()
+        file = Path("sync") / "run.html"
+        (self.folder / "sync").mkdir(exist_ok=True)
+        code, out = self._relay("dashboard", "--export", str(file), "--json", document=True)
+        if code:
+            raise Stopped(f"The page could not be made. {reason(code, read(out))}")
+        display = displays()
+        if display is None:
+            print(self.folder / file)
+        else:
+            display(page((self.folder / file).read_text(encoding="utf-8"), height), raw=True)
+
+    def release_runtime(self, wanted: bool) -> None:
+        """On Colab: give the machine back, which saves its hours; only if `wanted` and everything is in the store."""
+        opened = self._opened()
+        kept = "as chosen." if not wanted else why_kept(self.ended, opened.machine, opened.unsent())
+        if kept:
+            print(f"The machine is kept: {kept}")
+        else:
+            release(self.runtime, print)
+
+    def _hand_on(self, variables: dict[str, str]) -> None:
+        """What was typed before and is no more does not stay."""
+        for name in self.typed:
+            self.environ.pop(name, None)
+        self.environ.update(variables)
+        self.typed = variables
+
+    def _opened(self) -> Opened:
+        if self.opened is None:
+            raise Stopped("Run the cell with the settings first: it finds the store and its secrets.")
+        return self.opened
+
+    def _relay(self, *words: str, document: bool = False) -> tuple[int, str]:
+        return self._follow([sys.executable, str(self.folder / "rotate_accounts.py"), *words], document)
+
+    def _follow(self, words: list[str], document: bool = False) -> tuple[int, str]:
+        environ = {**self.environ, ASKED: "1", "PYTHONUNBUFFERED": "1"}
+        return follow(words, environ, self.folder, CellView(displays()).line, self.runtime, document)
+
+
+def reason(code: int, document: Mapping[str, Any]) -> str:
+    """Why a command ended, unless it has told that itself, as it does for every error (relay.error/1)."""
+    if document.get("schema") == "relay.error/1":
+        return f"It ended with {code}; the reason is above."
+    return str(document.get("message") or f"It ended with {code}.")
+
+
+def advice(code: int, document: Mapping[str, Any]) -> str:
+    """What to do in the notebook."""
+    message = str(document.get("message"))
+    if message.startswith("Detached"):
+        return "Choose 'attach' again to look on."
+    return OURS if code == Exit.LEASE_HELD and "--attach" in message else GO_ON.get(code, "")
+
+
+def read(out: str) -> dict[str, Any]:
+    """The one document on standard output; empty where there is none."""
+    try:
+        found = json.loads(out)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,159 @@
+"""Writes notebooks/colab.ipynb and kaggle.ipynb from one source (python -m relay.app.notebooks.writing); runs
+neither."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[3] / "notebooks"
+CODE = "https://github.com/YOUR-TEAM/trm-relay"
+"""Whoever keeps a copy puts its address here and writes the notebooks again."""
+INTRO = """# Train one model in turns: {place}
+One person, one account, one notebook that you start yourself. {rules}
+
+1. {machine}
+2. {secrets}
+3. Run the cells in order. Interrupting the third ends the session with a commit; run again, it goes on.
+
+[What each step does, and what its messages mean]({code}/blob/main/docs/how-to/{page}.md)"""
+SET_UP = """#@title 1. Set up: needs no GPU, some minutes the first time
+CODE = "{code}"  #@param {{type:"string"}}
+!test -d {folder} || git clone --depth 1 {{CODE}} {folder}
+%cd -q {folder}
+from relay.app.notebooks.notebook import Notebook
+notebook = Notebook()
+notebook.set_up()"""
+SETTINGS = """#@title 2. Who trains, and where (STORE empty: the secret RELAY_STORE; TRIAL: it may vanish)
+ACCOUNT = "account_1"  #@param {{type:"string"}}
+STORE = ""  #@param {{type:"string"}}
+TRIAL = False  #@param {{type:"boolean"}}
+{choice}notebook.settings(ACCOUNT, store=STORE, trial=TRIAL{word})"""
+TRAIN = """#@title 3. Train one session. If one still runs here: EARLIER = "attach" looks on, "replace" ends it first
+EARLIER = ""  #@param ["", "attach", "replace"]
+notebook.train(wait_minutes=5, earlier=EARLIER)"""
+CURVES = """#@title 4. The curve through everybody's sessions{title}
+{choice}notebook.curves(){release}"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What differs from one service to the other."""
+
+    page: str
+    name: str
+    folder: str
+    rules: str
+    machine: str
+    secrets: str
+    metadata: dict[str, Any]
+    coauthor: bool = False
+    releases: bool = False
+
+
+COLAB = Place(
+    page="colab",
+    name="Google Colab",
+    folder="/content/trm-relay",
+    rules="Several accounts to get round limits are disallowed "
+    "([FAQ](https://research.google.com/colaboratory/faq.html)).",
+    machine="*Runtime > Change runtime type*: T4 GPU or better.",
+    secrets="The key in the left margin: add the secret RELAY_STORE and your store's credentials, and switch on "
+    "*Notebook access* for each.",
+    metadata={"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": []}},
+    releases=True,
+)
+KAGGLE = Place(
+    page="kaggle",
+    name="Kaggle",
+    folder="/kaggle/working/trm-relay",
+    rules="Kaggle allows one account a person, and no work on behalf of others "
+    "([terms](https://www.kaggle.com/terms)).",
+    machine="*Settings*: Accelerator GPU T4 x2 (not P100), Internet on.",
+    secrets="*Add-ons > Secrets*: add RELAY_STORE and your store's credentials, and tick each for this notebook.",
+    metadata={
+        "kaggle": {
+            "accelerator": "nvidiaTeslaT4",
+            "isGpuEnabled": True,
+            "isInternetEnabled": True,
+            "language": "python",
+            "sourceType": "notebook",
+        }
+    },
+    coauthor=True,
+)
+PLACES = (COLAB, KAGGLE)
+
+
+def notebook(place: Place) -> str:
+    """The whole file, nbformat 4.5: five cells, no outputs."""
+    document = {
+        "cells": [
+            _cell("intro", _intro(place), markdown=True),
+            _cell("set-up", SET_UP.format(code=CODE, folder=place.folder)),
+            _cell("settings", _settings(place)),
+            _cell("train", TRAIN),
+            _cell("curves", _curves(place)),
+        ],
+        "metadata": {
+            **place.metadata,
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def _intro(place: Place) -> str:
+    return INTRO.format(
+        place=place.name,
+        rules=place.rules,
+        machine=place.machine,
+        secrets=place.secrets,
+        code=CODE,
+        page=place.page,
+    )
+
+
+def _settings(place: Place) -> str:
+    word = "I_CO_AUTHOR_THIS_RUN"
+    choice = f'{word} = False  #@param {{type:"boolean"}}\n' if place.coauthor else ""
+    return SETTINGS.format(choice=choice, word=f", coauthor={word}" if place.coauthor else "")
+
+
+def _curves(place: Place) -> str:
+    if not place.releases:
+        return CURVES.format(title="", choice="", release="")
+    choice = 'RELEASE_RUNTIME = False  #@param {type:"boolean"}\n'
+    release = "\nnotebook.release_runtime(RELEASE_RUNTIME)"
+    return CURVES.format(title="; RELEASE_RUNTIME: then give the machine back", choice=choice, release=release)
+
+
+def _cell(name: str, text: str, markdown: bool = False) -> dict[str, Any]:
+    lines = text.splitlines(keepends=True)
+    if markdown:
+        return {"cell_type": "markdown", "id": name, "metadata": {}, "source": lines}
+    return {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": name,
+        "metadata": {"cellView": "form"},
+        "outputs": [],
+        "source": lines,
+    }
+
+
+def main() -> None:
+    """Write them."""
+    FOLDER.mkdir(exist_ok=True)
+    for place in PLACES:
+        (FOLDER / f"{place.page}.ipynb").write_text(notebook(place), encoding="utf-8")
+        print(FOLDER / f"{place.page}.ipynb")
+
+
+if __name__ == "__main__":
+    main()

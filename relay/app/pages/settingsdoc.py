@@ -1,0 +1,139 @@
+"""Writes docs/reference/settings.md: what each setting is, and what it may do to a run that has begun."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from relay.app.kind import Kind
+from relay.core.settings.config import DEFAULT_TASK, Settings, flat, leaves
+from relay.core.settings.origins import variable
+from relay.core.settings.validating import submodel
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "settings.md"
+TITLE = """# Every setting: what it is, and whether it may change
+*This page is written by `python -m relay.app.pages.settingsdoc`; a test fails while it is out of date, and others try
+every row.*
+
+Before it trains, a session compares its settings with those that the run pinned. If one differs it writes nothing, ends
+with 78, and prints the difference and the `fork` command that begins another run from the newest checkpoint under the
+new settings. Everything else may differ from session to session and from person to person. `config show --origin`
+prints all values and where each came from.
+
+A setting is written `key: value` in the file (groups as nested lines), `key=value` on the command line, and in the
+environment as the variable below its name."""
+
+
+class Change(Enum):
+    """What a changed setting means to a run that has begun."""
+
+    FREE = "may change at any time"
+    RUN = "names another run"
+    STORE = "must lead to the same store (its identity is checked)"
+    BEGIN = "only as the run began"
+    CARRIED = "refused; `fork` keeps all"
+    FRESH = "refused; `fork` keeps all but the carry"
+
+
+CLASSES: dict[str, tuple[Change, str]] = {
+    "project": (Change.RUN, ""),
+    "run": (Change.RUN, "a name one letter away from an existing one is refused unless `--new`"),
+    "account": (Change.FREE, ""),
+    "storage.url": (Change.STORE, "the address of the folder may be written otherwise"),
+    "storage.ledger_url": (Change.STORE, ""),
+    "storage.checkpoint_url": (Change.STORE, ""),
+    "target_steps": (Change.FREE, "the newest one counts for everybody; of a decaying rate see `total_steps`"),
+    "budget_minutes": (Change.FREE, ""),
+    "session_limit_minutes": (Change.FREE, ""),
+    "checkpoint.every_steps": (Change.FREE, ""),
+    "checkpoint.every_minutes": (Change.FREE, ""),
+    "checkpoint.keep_last": (Change.FREE, "fewer: the next session retires the others"),
+    "checkpoint.keep_every": (Change.FREE, "what was retired does not come back"),
+    "evaluation.every_commits": (Change.FREE, ""),
+    "evaluation.rows": (Change.FREE, "accuracies on other numbers of rows compare badly"),
+    "lease.ttl_s": (Change.FREE, "of the leases taken from then on"),
+    "cache.allow": (Change.FREE, "this machine's alone"),
+    "device": (Change.FREE, "another kind of device labels the link `not-exact` or `unknown`"),
+    "ephemeral": (Change.FREE, ""),
+    "spot": (Change.FREE, ""),
+    "competition": (Change.FREE, "accounts outside its team are refused (77)"),
+    "load_checkpoint": (Change.BEGIN, "the same file again is no change"),
+    "trackers": (Change.FREE, "each session's own; a tracker never stops training"),
+    "tensorboard_dir": (Change.FREE, ""),
+    "data_dir": (Change.FREE, "the same data at another place"),
+    "sync_dir": (Change.FREE, "what waits in the old one is not seen from the new one"),
+}
+"""Every setting of the relay. A workload's settings are pinned, all of them."""
+NOTES = {
+    "task": "another task is another data set and seldom fits",
+    "seed": "of own puzzles it draws other rows: then *all but the carry*, as with other data",
+    "data.train": "pinned by content: another path to the same rows is no change",
+    "data.test": "pinned by content",
+    "total_steps": "pinned only while `lr_min_ratio` is below 1; then also what a new `target_steps` implies",
+}
+PRESET = """Defaults are those of `task=sudoku4`, the default task; `config show task=sudoku` prints the published
+model's, and so for the other tasks. In the environment only the task can be set (`RELAY_TASK`). *Keeps all*: weights,
+averages, moments, carry and step; *all but the carry*: the puzzles at hand begin afresh."""
+ARCH = "only where all shapes stay the same; another network is a new run"
+
+
+def page(kind: Kind) -> str:
+    """The whole page, Markdown."""
+    head = ["| setting | what it is | default | a run that has begun |", "|---|---|---|---|"]
+    session, training = Settings(), kind.preset(DEFAULT_TASK)
+    ours = [_row(f"`{key}`<br>`{variable(key)}`", is_, value, *CLASSES[key]) for key, is_, value in _told(session)]
+    theirs = [_row(f"`{key}`", is_, value, changed(kind, key), _note(key)) for key, is_, value in _told(training)]
+    first = [TITLE, "", "## Settings of the session", *head, *ours]
+    return "\n".join([*first, "", "## Settings of the training, pinned by the run", PRESET, "", *head, *theirs]) + "\n"
+
+
+def _told(values: BaseModel) -> list[tuple[str, str, object]]:
+    """(dotted key, what it is, value) of each setting."""
+    meaning, value = meanings(type(values)), dict(flat(values.model_dump(mode="json")))
+    return [(key, meaning[key], value[key]) for key in leaves(type(values))]
+
+
+def meanings(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
+    """The sentence behind each plain field of a model, by dotted key; a field without one is absent."""
+    (definition,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, after in pairwise(definition.body):
+        match field, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[prefix + name] = " ".join(text.split())
+    for name, info in model.model_fields.items():
+        nested = submodel(info.annotation)
+        found |= meanings(nested, f"{prefix}{name}.") if nested else {}
+    return found
+
+
+def changed(kind: Kind, key: str) -> Change:
+    """What a change of a workload's setting means."""
+    return Change.FRESH if kind.refit({key: None}, {}) else Change.CARRIED
+
+
+def _note(key: str) -> str:
+    return ARCH if key.startswith("arch.") else NOTES.get(key, "")
+
+
+def _row(names: str, meaning: str, default: object, change: Change, note: str) -> str:
+    usual = "" if default is None or default in ("", [], ()) else f"`{str(default).lower()}`"
+    return f"| {names} | {meaning} | {usual} | {change.value}{note and f'. {note[0].upper()}{note[1:]}'} |"
+
+
+def main() -> None:
+    """Write the page."""
+    from relay.app.cli import Trm
+
+    PAGE.write_text(page(Trm()), encoding="utf-8")
+    print(PAGE)
+
+
+if __name__ == "__main__":
+    main()

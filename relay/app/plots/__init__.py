@@ -1,0 +1,1 @@
+"""A run as pictures in files: curves, a timeline, solved puzzles; matplotlib is imported only here."""

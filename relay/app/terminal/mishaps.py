@@ -1,0 +1,57 @@
+"""Turns what went wrong into an exit code and one paragraph, for people or as relay.error/1; recovers nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from relay.app.machine.logs import close_log, open_log
+from relay.app.messages.trouble import explained
+from relay.app.messages.wording import printable
+from relay.app.redact import redact
+from relay.app.terminal.paragraphs import folded_for
+from relay.core.errors import KINDS, Exit, RelayError
+from storage.base import StoreError
+
+LOG_FOLDER = Path("sync") / "logs"
+
+
+def explain(error: BaseException) -> tuple[int, str]:
+    """(exit code, one paragraph) of an error a person can act on; anything else is a bug (1)."""
+    if isinstance(error, RelayError):
+        return int(error.exit_code), _one_line(error)
+    if isinstance(error, StoreError):
+        return explain(explained(error))
+    return int(Exit.BUG), f"Unexpected {type(error).__name__}: {_one_line(error)}. This is a bug in trm-relay."
+
+
+def log_bug(error: BaseException, cwd: Path, wall: float, secrets: Iterable[str]) -> Path | None:
+    """Write the traceback (never its locals) to a log file; the path, or None where none can be written."""
+    path = open_log(cwd / LOG_FOLDER, "error", wall, secrets)
+    logging.getLogger("relay.cli").error("unexpected", exc_info=error)
+    close_log()
+    return path
+
+
+def tell(code: int, message: str, log: Path | None, as_json: bool, secrets: Iterable[str]) -> None:
+    """The paragraph on stderr; under --json also one relay.error/1 document on stdout."""
+    message = printable(redact(message, secrets))
+    shown = f"{message} Traceback: {log}" if log else message
+    print(folded_for(sys.stderr, shown), file=sys.stderr, flush=True)
+    if as_json:
+        document: dict[str, Any] = {
+            "schema": "relay.error/1",
+            "exit_code": code,
+            "error": KINDS[code],
+            "message": message,
+            "log": str(log) if log else None,
+        }
+        print(json.dumps(document), flush=True)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

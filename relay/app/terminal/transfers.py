@@ -1,0 +1,145 @@
+"""Shows how far a long transfer is and how fast: a line that moves on a terminal, else a line now and then.
+
+Knows nothing of stores; the bytes are told to it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from relay.app.messages.wording import duration, size
+from relay.app.terminal.terminal import moves
+from relay.core.clock import Runtime
+
+LONG_S = 3.0
+"""A transfer that takes no longer is not worth a line."""
+EVERY_S = 15.0
+"""Seconds between plain lines."""
+
+Count = Callable[[int], None]
+Show = Callable[[str, int], Count]
+"""Begin to show a transfer, `what` in words and its bytes; what comes back is told each number of bytes done."""
+
+
+def silent(what: str, total: int) -> Count:
+    """Shows nothing."""
+    return lambda count: None
+
+
+class Meter:
+    """Bytes done and the time since the first look."""
+
+    def __init__(self, what: str, total: int, runtime: Runtime) -> None:
+        self._what, self._total, self._runtime = what, total, runtime
+        self._began = runtime.monotonic()
+        self._done = 0
+
+    def add(self, count: int) -> float:
+        """Seconds since it began. What is sent again counts once more, but never beyond the whole."""
+        self._done = min(self._total, self._done + count)
+        return self._runtime.monotonic() - self._began
+
+    @property
+    def over(self) -> bool:
+        """Whether every byte has gone."""
+        return self._done >= self._total
+
+    def text(self) -> str:
+        """`sending step 500: 45% of 85.0 MB, 1.2 MB/s, 40 s left`."""
+        spent = max(self._runtime.monotonic() - self._began, 1e-6)
+        pace = self._done / spent
+        left = f", {duration((self._total - self._done) / pace)} left" if 0 < self._done < self._total else ""
+        share = 100 * self._done // max(1, self._total)
+        return f"{self._what}: {share}% of {size(self._total)}, {size(pace)}/s{left}"
+
+
+def lines(tell: Callable[[str], None], runtime: Runtime) -> Show:
+    """Plain lines, the first after `LONG_S` at the earliest, so that a short transfer shows nothing."""
+
+    def show(what: str, total: int) -> Count:
+        meter, told = Meter(what, total, runtime), [-EVERY_S]
+
+        def count(more: int) -> None:
+            spent = meter.add(more)
+            if spent >= LONG_S and spent - told[0] >= EVERY_S:
+                told[0] = spent
+                tell(meter.text())
+
+        return count
+
+    return show
+
+
+def through(transfer: Callable[[str], None], runtime: Runtime) -> Show:
+    """Into a session's display, which decides when there is room for it; an empty text at the end."""
+
+    def show(what: str, total: int) -> Count:
+        meter = Meter(what, total, runtime)
+
+        def count(more: int) -> None:
+            if meter.add(more) >= LONG_S:
+                transfer("" if meter.over else meter.text())
+
+        return count
+
+    return show
+
+
+class Moving:
+    """Bars at the bottom of a terminal, one a transfer, which leave nothing behind. `with` it."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(compact=True),
+            console=console or Console(stderr=True),
+            transient=True,
+            expand=False,
+        )
+        self._shown = False
+
+    def __call__(self, what: str, total: int) -> Count:
+        """As `Show`."""
+        task = self._bars.add_task(what, total=total)
+        if not self._shown:
+            self._shown = True
+            self._bars.start()
+        return lambda count: self._advance(task, count, total)
+
+    def _advance(self, task: TaskID, count: int, total: int) -> None:
+        self._bars.advance(task, count)
+        if self._bars.tasks[task].completed >= total:
+            self._bars.update(task, completed=total)
+
+    def __enter__(self) -> Moving:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+
+@contextmanager
+def showing(tell: Callable[[str], None], runtime: Runtime) -> Iterator[Show]:
+    """Bars on a terminal, else lines."""
+    if moves(os.environ, sys.stderr.isatty()):
+        with Moving() as bars:
+            yield bars
+    else:
+        yield lines(tell, runtime)

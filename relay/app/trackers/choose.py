@@ -1,0 +1,78 @@
+"""Which trackers settings ask for, and where each keeps what it must remember; starts none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from relay.app.trackers.base import Sink, SinkOff, installed
+from relay.app.trackers.feed import Feed
+from relay.app.trackers.follow import Wanted
+from relay.core.ledger.ledger import RunLedger
+from storage.packages import install
+
+TITLES = {"wandb": "W&B", "tensorboard": "TensorBoard", "trackio": "trackio"}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Of one run on this machine."""
+
+    memory: Path
+    """Folder for what must be remembered."""
+    tensorboard: Path
+    environ: Mapping[str, str]
+
+    def sink(self, key: str, own: int | None) -> Sink:
+        """The tracker itself; its library is imported here. Raises SinkOff."""
+        marks = self.memory / f"{key}.mark.json"
+        if key == "tensorboard":
+            from relay.app.trackers.tensorboard import TensorBoard
+
+            return TensorBoard(self.tensorboard)
+        if key == "trackio":
+            from relay.app.trackers.trackio import Trackio
+
+            return Trackio(marks)
+        from relay.app.trackers.wandb import Wandb
+
+        return Wandb(self.environ, marks, own)
+
+    def wanted(self, keys: Sequence[str], ledger: Callable[[], RunLedger]) -> list[Wanted]:
+        """One for each key, in their order; `ledger` makes a reader for each thread."""
+
+        def feed(key: str, go_on: Callable[[], bool]) -> Feed:
+            return Feed(ledger(), self.memory / f"{key}.json", go_on)
+
+        return [Wanted(TITLES[key], key, partial(self.sink, key), partial(feed, key)) for key in dict.fromkeys(keys)]
+
+
+def described(keys: Sequence[str], places: Places) -> Iterator[tuple[str, str, str]]:
+    """(title, where it writes, what stands in the way) of each, without starting any."""
+    for key in dict.fromkeys(keys):
+        yield TITLES[key], _where(key, places), _trouble(key, places.environ)
+
+
+def _where(key: str, places: Places) -> str:
+    if key == "tensorboard":
+        return f"event files in {places.tensorboard}"
+    if key == "trackio":
+        return f"SQLite in {places.environ.get('TRACKIO_DIR') or '~/.cache/huggingface/trackio'}"
+    if places.environ.get("WANDB_MODE") in ("offline", "dryrun"):
+        return f"W&B's folder below {places.environ.get('WANDB_DIR') or 'the present folder'}, to be synced later"
+    return places.environ.get("WANDB_BASE_URL") or "https://wandb.ai"
+
+
+def _trouble(key: str, environ: Mapping[str, str]) -> str:
+    if not installed(key):
+        return f"it is not installed: `{install(key)}`"
+    if key == "wandb":
+        from relay.app.trackers.wandb import refuse
+
+        try:
+            refuse(environ)
+        except SinkOff as off:
+            return str(off)
+    return ""

@@ -1,0 +1,70 @@
+"""trackio: rows in its SQLite file on this machine (TRACKIO_DIR), without its server; knows no ledger.
+
+Each row carries an id made of run, slot and step, which trackio keeps unique: what is written twice is there once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relay.app.trackers.base import NOTHING, Mark, keep_mark, read_mark, require
+from relay.app.trackers.line import Line, Point
+
+if TYPE_CHECKING:
+    from trackio.sqlite_storage import SQLiteStorage
+
+
+class Trackio:
+    """The trackio project of the run's project; one of its runs for each line."""
+
+    def __init__(self, marks: Path) -> None:
+        """`marks`: a file of this machine that says what was written, so that a long run is not written anew."""
+        require("trackio")
+        from trackio.sqlite_storage import SQLiteStorage
+
+        self._storage: type[SQLiteStorage] = SQLiteStorage
+        self._marks = marks
+        self._line: Line | None = None
+        self._step = 0
+
+    def begin(self, line: Line) -> int:
+        """The mark counts if trackio's newest step is the mark's: the file may have been emptied since."""
+        self._line, self._step = line, 0
+        mark = read_mark(self._marks)
+        if mark is None or (mark.run_id, mark.rewinds) != (line.run_id, line.rewinds):
+            return NOTHING
+        if self._storage.get_last_step(line.project, run_id=line.key) != mark.step:
+            return NOTHING
+        self._step = mark.step
+        return mark.slot
+
+    def write(self, points: Sequence[Point], slot: int) -> None:
+        """In one transaction of its database."""
+        line = self._line
+        assert line is not None, "begin comes first"
+        self._storage.bulk_log(
+            line.project,
+            line.name,
+            [dict(point.values) for point in points],
+            steps=[point.step for point in points],
+            timestamps=[datetime.fromtimestamp(point.at, UTC).isoformat() for point in points],
+            config={
+                **line.config,
+                "_Group": line.run,
+                "_Created": datetime.fromtimestamp(line.created, UTC).isoformat(),
+            },
+            log_ids=[f"{line.key}:{point.slot}:{point.step}" for point in points],
+            run_id=line.key,
+        )
+        self._step = points[-1].step if points else self._step
+        keep_mark(self._marks, Mark(run_id=line.run_id, rewinds=line.rewinds, slot=slot, step=self._step))
+
+    def close(self) -> None:
+        """Each write was complete."""
+
+    def where(self) -> str:
+        """The command that shows it."""
+        return f"trackio show --project {self._line.project}" if self._line else "trackio show"

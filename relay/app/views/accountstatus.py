@@ -1,0 +1,172 @@
+"""One account as it stands: state, hours left, what it gave by run and GPU, whether it trains; reads no store.
+
+What a run's state no longer holds, or was never told, is said to be unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relay.app.messages.wording import counted, duration, iso, printable
+from relay.app.views import accounttable
+from relay.app.views.accounttable import facts, hours_left
+from relay.core.ledger import usage
+from relay.core.ledger.state import Link, RunState
+from relay.core.ledger.usage import OnGpu
+from relay.people.standing import Standing
+from relay.people.status import AccountRow, View
+from relay.people.zones import local
+
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Told:
+    """One account among all runs of a store."""
+
+    row: AccountRow
+    view: View
+    runs: Sequence[Standing]
+
+    @property
+    def states(self) -> list[RunState]:
+        """Of all runs."""
+        return [standing.state for standing in self.runs]
+
+    @property
+    def training(self) -> Standing | None:
+        """The run it trains at this moment."""
+        return next((one for one in self.runs if one.training(self.view.now) == self.row.id), None)
+
+    @property
+    def by_gpu(self) -> dict[str, OnGpu]:
+        """What ended sessions gave on each kind, most steps first."""
+        found = usage.by_gpu(self.states, self.row.id)
+        return dict(sorted(found.items(), key=lambda item: (-item[1].steps, item[0])))
+
+    @property
+    def untold_steps(self) -> int:
+        """Steps whose GPU nobody told."""
+        return max(0, self.row.steps - sum(one.steps for one in self.by_gpu.values()))
+
+    @property
+    def steps_here(self) -> int:
+        """Its steps in the run asked for."""
+        mine = self.view.state.usage.get(self.row.id) if self.view.state else None
+        return mine.steps if mine else 0
+
+    def newest(self, most: int) -> list[tuple[RunState, Link]]:
+        """Its newest sessions over all runs, newest first, as far as the states still hold them."""
+        mine = [(state, link) for state in self.states for link in state.links if link.account == self.row.id]
+        return sorted(mine, key=lambda pair: pair[1].started, reverse=True)[:most]
+
+    @property
+    def share(self) -> float | None:
+        """Its part of the run's steps; None before anybody gave one."""
+        whole = sum(one.steps for one in self.view.state.usage.values()) if self.view.state else 0
+        return self.steps_here / whole if whole > 0 else None
+
+
+def account_document(told: Told) -> dict[str, Any]:
+    """relay.account-status/1. Durations are seconds, times ISO-8601 UTC."""
+    row, busy = told.row, told.training
+    holder = busy.state.holder if busy else None
+    return {
+        "schema": "relay.account-status/1",
+        "project": told.view.project,
+        "run": told.view.run,
+        "now": iso(told.view.now),
+        **accounttable.document(row, told.view.now),
+        "steps_in_run": told.steps_here,
+        "share_of_run": None if told.share is None else round(told.share, 4),
+        **work_document(told, SHOWN),
+        "steps_on_unknown_gpu": told.untold_steps,
+        "training": busy
+        and holder
+        and {
+            "run": f"{busy.state.project}/{busy.state.run}",
+            "epoch": holder.epoch,
+            "since": iso(holder.since),
+            "ends_by": iso(holder.latest_end),
+        },
+    }
+
+
+def account_text(told: Told, width: int | None = None) -> str:
+    """For people, in a terminal of that width; times in the reader's own zone."""
+    row, now = told.row, told.view.now
+    pairs = [
+        ("state", state_words(row)),
+        ("trains now", _training(told)),
+        ("hours left", hours_left(row.quota, now)),
+        ("given", given_words(row)),
+        ("this run", _part(told)),
+        *work_pairs(told, SHOWN),
+    ]
+    label = f": {printable(row.label)}" if row.label != row.id else ""
+    return "\n".join([f"{printable(row.id)}{label}", *facts(pairs, width)])
+
+
+def state_words(row: AccountRow) -> str:
+    """The state, until when, and why."""
+    until = f" until {local(row.until)}" if row.until else ""
+    return f"{row.state}{until}{f' ({row.why})' if row.why else ''}"
+
+
+def given_words(row: AccountRow) -> str:
+    """What it gave to all runs."""
+    return f"{counted(row.sessions, 'session')}, {row.steps:,} steps, {duration(row.seconds)} in all runs"
+
+
+def work_document(told: Told, most: int) -> dict[str, Any]:
+    """What it gave by GPU, and its newest sessions."""
+    return {
+        "by_gpu": {gpu: {"seconds": on.seconds, "steps": on.steps} for gpu, on in told.by_gpu.items()},
+        "recent_sessions": [_session_document(state, link) for state, link in told.newest(most)],
+    }
+
+
+def work_pairs(told: Told, most: int) -> Iterator[tuple[str, str]]:
+    """The same for people."""
+    yield from (("GPU", f"{gpu}: {on.steps:,} steps, {duration(on.seconds)}") for gpu, on in told.by_gpu.items())
+    if told.untold_steps:
+        yield "GPU", f"unknown: {told.untold_steps:,} steps"
+    yield from (("session", _session_line(state, link)) for state, link in told.newest(most))
+
+
+def _session_document(state: RunState, link: Link) -> dict[str, Any]:
+    return {
+        "run": f"{state.project}/{state.run}",
+        "epoch": link.epoch,
+        "started_at": iso(link.started),
+        "seconds": round(link.seconds, 1),
+        "from_step": link.from_step,
+        "to_step": link.to_step,
+        "gpu": link.gpu,
+        "end": printable(link.end),
+    }
+
+
+def _session_line(state: RunState, link: Link) -> str:
+    on = f" on {link.gpu}" if link.gpu else ""
+    return (
+        f"{local(link.started)}, {state.run}: steps {link.from_step:,} to {link.to_step:,} in "
+        f"{duration(link.seconds)}{on}, {printable(link.end)}"
+    )
+
+
+def _training(told: Told) -> str:
+    busy = told.training
+    holder = busy.state.holder if busy else None
+    if busy is None or holder is None:
+        return "no"
+    end = f"until {local(holder.latest_end)} at the latest" if holder.latest_end is not None else "with no known end"
+    return f"yes, run {busy.state.run} since {local(holder.since)}, {end}"
+
+
+def _part(told: Told) -> str:
+    if told.share is None:
+        return "nobody has given it a step yet"
+    return f"{told.steps_here:,} steps, {told.share:.1%} of all that were given to it"

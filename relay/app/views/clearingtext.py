@@ -1,0 +1,70 @@
+"""Says which stored checkpoint files may go, which stay, and why; knows the words of the rules, deletes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from relay.core.checkpoint.retention import FileVerdict
+from relay.core.names import Names
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files of one folder that one rule keeps or lets go."""
+
+    name: str
+    goes: bool
+    rule: str
+    files: int
+    bytes: int
+
+    def document(self) -> dict[str, Any]:
+        """One row of relay.gc/1."""
+        return {"name": self.name, "files": self.files, "bytes": self.bytes, "why": self.rule}
+
+
+def grouped(judged: Iterable[FileVerdict], names: Names) -> list[Group]:
+    """One group for each folder and rule: what goes before what stays, each by step and epoch."""
+    found: dict[tuple[bool, tuple[int, int], str, str], list[FileVerdict]] = {}
+    for file in judged:
+        place = names.parse_checkpoint(file.stat.name)
+        key = place[:2] if place else (-1, -1)
+        folder = place.folder if place else file.stat.name.removeprefix(names.checkpoints)
+        found.setdefault((not file.goes, key, folder, file.rule), []).append(file)
+    return [
+        Group(folder, not stays, rule, len(files), sum(file.stat.size for file in files))
+        for (stays, _, folder, rule), files in sorted(found.items(), key=lambda item: item[0][:3])
+    ]
+
+
+def text_of(groups: list[Group], *, done: bool, local_clock: bool) -> str:
+    """One line a group, and a sum."""
+    wide = max((len(group.name) for group in groups), default=0)
+    going = [group for group in groups if group.goes]
+    lines = [f"{_verb(group, done)}  {group.name:{wide}}  {_amount([group])}  {group.rule}" for group in groups]
+    total = f"{_amount(going)} {'deleted' if done else 'would be deleted'}" if going else "Nothing may be deleted now"
+    clock = ", judged by this machine's clock" if local_clock else ""
+    return "\n".join([*lines, f"{total}{clock}; {_amount([group for group in groups if not group.goes])} stay."])
+
+
+def document_of(groups: list[Group], going: list[dict[str, Any]], *, done: bool) -> dict[str, Any]:
+    """relay.gc/1: every file that goes, and every group with its rule."""
+    return {
+        "schema": "relay.gc/1",
+        "deleted": done,
+        "files": going,
+        "bytes": sum(row["bytes"] for row in going),
+        "goes": [group.document() for group in groups if group.goes],
+        "stays": [group.document() for group in groups if not group.goes],
+    }
+
+
+def _verb(group: Group, done: bool) -> str:
+    return ("gone  " if done else "goes  ") if group.goes else "stays "
+
+
+def _amount(groups: list[Group]) -> str:
+    files, size = sum(group.files for group in groups), sum(group.bytes for group in groups)
+    return f"{files} {'file' if files == 1 else 'files'}, {size / 1e6:.1f} MB"

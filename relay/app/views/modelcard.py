@@ -1,0 +1,162 @@
+"""The model card of exported weights: what the ledger says of a checkpoint, as a hub reads it; invents no number.
+
+It names no account, no address and no path: who publishes it knows its people, and others need not.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from relay.app.messages.links import counts
+from relay.app.messages.wording import counted, duration, metric, printable
+from relay.core.ledger.state import Checkpoint, RunState
+
+CARD = "README.md"
+PREFIX = "valid/"
+"""Before a metric that was measured on validation rows."""
+LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of a checkpoint."""
+
+    state: RunState
+    checkpoint: Checkpoint
+    role: str
+    """Which of the run's checkpoints it is."""
+    pinned: Mapping[str, Any]
+    averaged: bool
+    """Whether the weights are the averaged ones, which are those that are evaluated."""
+    metrics: Mapping[str, float]
+    """Of the checkpoint's manifest."""
+    overrides: Sequence[str]
+    """Settings that build the same network."""
+
+    @property
+    def task(self) -> str:
+        return str(self.pinned.get("task", "unknown"))
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """By name, on validation rows; {} where these very weights were not measured."""
+        found = {key.removeprefix(PREFIX): value for key, value in self.metrics.items() if key.startswith(PREFIX)}
+        return found if self.averaged else {}
+
+
+def card(told: Told) -> str:
+    """The whole file: YAML between two lines of dashes, then Markdown."""
+    head = yaml.safe_dump(_metadata(told), sort_keys=False, allow_unicode=False, width=1000)
+    note = f"# license: choose one of {LICENSES} and write it here\n"
+    return f"---\n{note}{head}---\n\n{_body(told)}\n"
+
+
+def _metadata(told: Told) -> dict[str, Any]:
+    """As the hub's documentation of model cards names the fields."""
+    weights = "ema" if told.averaged else "raw-weights"
+    found: dict[str, Any] = {
+        "library_name": "trm-relay",
+        "pipeline_tag": "other",
+        "tags": ["tiny-recursive-model", "trm", told.task, "safetensors", weights],
+    }
+    measured = dict(told.measured)
+    rows = measured.pop("n", None)
+    if not measured or rows is None:
+        return found
+    result = {
+        "task": {"type": "other", "name": told.task},
+        "dataset": {"type": told.task, "name": f"{told.task}, {rows:,.0f} validation rows", "split": "validation"},
+        "metrics": [{"type": name, "name": name, "value": round(value, 6)} for name, value in measured.items()],
+    }
+    return found | {"model-index": [{"name": told.state.run, "results": [result]}]}
+
+
+def _body(told: Told) -> str:
+    state, step = told.state, told.checkpoint.step
+    settings = " ".join(shlex.quote(printable(text)) for text in told.overrides)
+    return f"""# {state.run}
+
+Weights of a tiny recursive model for {_code(told.task)}, trained to step {step:,} in turns over one shared folder with
+trm-relay. They are the {_kind(told)}.
+
+| | |
+|---|---|
+{_table(_facts(told))}
+
+## What was measured
+{_measured(told)}
+
+## Use
+`model.safetensors` holds the tensors under the names of the TRM reference implementation, `config.json` the settings.
+```text
+python rotate_accounts.py evaluate --weights model.safetensors {settings}
+```
+
+## Limits
+Weights only: optimizer, carry and position in the data are left out, so training cannot go on exactly from these files.
+Nobody but the run's own machines has checked these numbers.
+
+## Settings
+```json
+{json.dumps(told.pinned, indent=1, sort_keys=True)}
+```"""
+
+
+def _kind(told: Told) -> str:
+    if told.averaged:
+        return "exponential moving average (EMA) of the trained weights; the puzzle table is as trained"
+    return "raw trained weights, not their moving average"
+
+
+def _facts(told: Told) -> list[tuple[str, str]]:
+    state, batch = told.state, told.pinned.get("batch_size")
+    used = state.usage.values()
+    seconds = sum(one.seconds for one in used)
+    data = told.pinned.get("data")
+    rows = [
+        ("step", f"{told.checkpoint.step:,}, the run's {told.role}"),
+        ("batch", f"{batch:,} sequences a step" if isinstance(batch, int) else ""),
+        ("data", ", ".join(f"{_code(k)}: {_code(v)}" for k, v in data.items()) if isinstance(data, Mapping) else ""),
+        ("weights", "EMA" if told.averaged else "raw"),
+        ("trained by", f"{counted(len(state.usage), 'account')} in {counted(state.links_total, 'session')}"),
+        ("time under a lease", duration(seconds) if seconds else ""),
+        ("on", ", ".join(state.gpus)),
+        ("bit-exact hand-offs", counts(state.links, state.links_total)),
+        ("begun from", _origin(state)),
+        ("state hash", f"`{told.checkpoint.state_hash}`"),
+        ("settings hash", f"`{state.config_hash}`"),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
+def _origin(state: RunState) -> str:
+    origin = state.origin
+    return f"step {origin.step:,} of run {origin.run}" if origin else ""
+
+
+def _code(text: object) -> str:
+    """Somebody else's text between backticks, also in a table: it is shown, and is neither link nor markup."""
+    return "`" + printable(str(text)).replace("`", "'").replace("|", r"\|") + "`"
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"| {name} | {text} |" for name, text in rows)
+
+
+def _measured(told: Told) -> str:
+    measured = dict(told.measured)
+    rows = measured.pop("n", None)
+    if not measured or rows is None:
+        why = "The run measures its averaged weights, not these." if not told.averaged else ""
+        return f"Nothing was measured of these weights. {why}".strip()
+    table = _table([(_code(name), metric(name, value)) for name, value in measured.items()])
+    return (
+        f"On the first {rows:,.0f} validation rows, which also choose the run's best checkpoint; no test row was "
+        f"looked at.\n\n| metric | value |\n|---|---|\n{table}"
+    )

@@ -1,1 +1,0 @@
-"""Checkpoints from snapshot to deletion: written, sent, restored, kept, retired; knows no session and no account."""

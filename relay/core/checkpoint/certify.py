@@ -1,0 +1,49 @@
+"""P9's judgement of a session's first step: exact, not-exact or unknown, and why; reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relay.core.checkpoint.packing import Facts
+from relay.core.checkpoint.restore import Restored
+from relay.core.ledger.fields import Certified
+from relay.core.ledger.frozen import FIRST_SESSION
+from relay.core.workload import StepDigest
+
+
+@dataclass
+class Verdict:
+    """P9's judgement of this session's first step; goes with its first commit."""
+
+    certified: Certified = "unknown"
+    why: str = ""
+
+
+def judge(verdict: Verdict, restored: Restored | None, mine: StepDigest, facts: Facts) -> None:
+    """Compare the first step with what the checkpoint promised and write the result into `verdict`."""
+    if restored is None:
+        verdict.why = verdict.why or FIRST_SESSION
+        return
+    promised = restored.checkpoint.next
+    if promised is None or promised.step != mine.step:
+        verdict.certified, verdict.why = "unknown", "the predecessor left no digest of this step"
+    elif restored.manifest.config_hash != facts.config_hash:
+        verdict.certified, verdict.why = "unknown", "the configuration is another one"
+    elif promised.path != mine.path[:200]:
+        verdict.certified, verdict.why = "unknown", f"another path: {promised.path} then, {mine.path} now"
+    elif promised.digest == mine.digest:
+        verdict.certified, verdict.why = "exact", ""
+    else:
+        verdict.certified, verdict.why = "not-exact", difference(restored.manifest.fingerprint, facts.fingerprint)
+    verdict.why = verdict.why[:200]
+
+
+def difference(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """What changed between two fingerprints, in one line."""
+    changed = [
+        f"{name} {then.get(name, 'absent')} -> {now.get(name, 'absent')}"
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
+    return "; ".join(changed) or "same environment: damage in memory, or an operation that is not deterministic"

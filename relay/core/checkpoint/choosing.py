@@ -1,0 +1,31 @@
+"""Which retained checkpoint is meant, and what it is to its run; pure, knows no store."""
+
+from __future__ import annotations
+
+from relay.app.messages.advice import command
+from relay.core.errors import BadData
+from relay.core.ledger.resting import refuse_deleted
+from relay.core.ledger.state import Checkpoint, RunState
+
+
+def choose(state: RunState, step: int | None, epoch: int | None = None) -> Checkpoint:
+    """The head, or the newest undamaged retained checkpoint of a step, or that of an epoch. Raises BadData naming the
+    steps there are."""
+    refuse_deleted(state)
+    if state.head is None:
+        raise BadData(f"Run {state.run} has no checkpoint yet. Train first: {command('run', state.run)}")
+    if step is None and epoch is None:
+        return state.head
+    found = [c for c in state.undamaged if step in (None, c.step) and epoch in (None, c.epoch)]
+    if not found:
+        steps = ", ".join(f"{c.step:,}" for c in state.undamaged)
+        of = ([f"step {step:,}"] if step is not None else []) + ([f"epoch {epoch}"] if epoch is not None else [])
+        raise BadData(f"Run {state.run} retains no checkpoint of {' and '.join(of)}; it retains {steps}.")
+    return found[-1]
+
+
+def role(state: RunState, checkpoint: Checkpoint) -> str:
+    """Which checkpoint of the run this is: the final one, the best on validation, or another retained one."""
+    if state.head and checkpoint.key == state.head.key:
+        return "newest checkpoint"
+    return "best on validation" if checkpoint.key == state.best else "retained checkpoint"

@@ -1,0 +1,195 @@
+"""Retires checkpoints and deletes what retention allows, on the holder's behalf; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from relay.core.checkpoint import retention
+from relay.core.checkpoint.manifest import Manifest
+from relay.core.checkpoint.restore import Damaged, read_manifest
+from relay.core.checkpoint.retention import GRACE_S, ROOM, FileVerdict, Keep, going, to_retire
+from relay.core.errors import RelayError
+from relay.core.lease.lease import Lease
+from relay.core.ledger.changes import Key, Retire
+from relay.core.ledger.state import RunState
+from relay.core.names import Names
+from storage.base import Stat, Store, StoreError
+from storage.leftovers import give_up, unfinished
+
+EVERY_S = 600.0
+"""Seconds between two listings of the store."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a listing shows, judged by one view."""
+
+    judged: list[FileVerdict]
+    now: float
+    """Store time, or somewhat less."""
+
+
+@dataclass
+class Surveyor:
+    """Looks over the checkpoints of a run; remembers the manifests that it has verified."""
+
+    store: Store
+    """Holds the checkpoints."""
+    ledger_store: Store
+    names: Names
+    _manifests: dict[Key, Manifest] = field(default_factory=dict)
+
+    def __call__(self, state: RunState, short_of_space: bool) -> Survey:
+        """Every checkpoint file in the store. Raises StoreError."""
+        self._manifests = verified_manifests(state, self.store, self.names, self._manifests)
+        listed = list(self.store.list(self.names.checkpoints))
+        now = _known_time(state, listed) if short_of_space else self._now()
+        judged = retention.judge_files(state, self.names, listed, self._manifests, now, short_of_space=short_of_space)
+        return Survey(judged, now)
+
+    def _now(self) -> float:
+        """Store time; of two stores the one that is behind: files are dated by the one, entries by the other."""
+        stores = [self.store] if self.ledger_store is self.store else [self.store, self.ledger_store]
+        return min(store.now() for store in stores)
+
+
+@dataclass
+class Housekeeper:
+    """Called after each commit, on the committing thread. Trouble is told and tried again after a later commit."""
+
+    monotonic: Callable[[], float]
+    store: Store
+    """Holds the checkpoints."""
+    ledger_store: Store
+    names: Names
+    lease: Lease
+    keep: Keep
+    still_ours: Callable[[], bool]
+    """Whether the lease is ours, looked up afresh after a silence (P5); asked before each delete."""
+    tell: Callable[[str], None]
+    over: bool = False
+    """The session is ending: touch nothing more."""
+    _collected: set[Key] = field(default_factory=set)
+    _last: float | None = None
+
+    def __post_init__(self) -> None:
+        self._survey = Surveyor(self.store, self.ledger_store, self.names)
+
+    def __call__(self, short_of_space: bool = False) -> None:
+        """Retire, then delete at most every ten minutes, or at once and without waiting if space is short.
+
+        A store that is short of space may refuse the entry of `retire` too, so there deletion comes first as well.
+        """
+        if self.over:
+            return
+        try:
+            if short_of_space:
+                self._collect(short_of_space)
+            self._retire()
+            now = self.monotonic()
+            if short_of_space or self._last is None or now - self._last >= EVERY_S:
+                self._last = now
+                self._collect(short_of_space)
+                sweep_signs(self.ledger_store, self.names, self.lease.epoch)
+                sweep_parts(self.store, self.names, self.lease.epoch)
+        except (StoreError, RelayError) as error:
+            self.tell(f"Cleaning up has to wait: {error}")
+
+    def make_room(self) -> None:
+        """Before a commit: a full list of retained checkpoints would refuse it. Raises what `Lease.append` raises."""
+        if len(self.lease.state.retained) >= ROOM:
+            self._retire()
+
+    def _retire(self) -> None:
+        going = to_retire(self.lease.state, self.keep)
+        if not going:
+            return
+        gone = tuple(sorted(self._collected))
+
+        def build(state: RunState) -> Retire:
+            known = {r.key for r in state.retired}
+            return Retire(retire=to_retire(state, self.keep), collected=tuple(key for key in gone if key in known))
+
+        self.lease.append("retire", build)
+        self._collected -= set(gone)
+
+    def _collect(self, short_of_space: bool) -> None:
+        state = self.lease.refresh()
+        found = self._survey(state, short_of_space)
+        gone = delete(going(found.judged), self.store, self.names, self._may_delete)
+        self._collected |= gone & {r.key for r in state.retired}  # another folder of a retained key may go before it
+        shown = {place[:2] for file in found.judged if (place := self.names.parse_checkpoint(file.stat.name))}
+        self._collected |= {r.key for r in state.retired if r.key not in shown and found.now - r.at >= GRACE_S}
+
+    def _may_delete(self) -> bool:
+        return not self.over and self.still_ours()
+
+
+def _known_time(state: RunState, listed: list[Stat]) -> float:
+    """Store time, or somewhat less: asking for it would write."""
+    return max([*(stat.modified for stat in listed), *(retired.at for retired in state.retired)], default=0.0)
+
+
+def sweep_signs(store: Store, names: Names, epoch: int) -> None:
+    """Delete heartbeats and stop requests of epochs below `epoch`. Nobody needs them; one that stays is harmless."""
+    with suppress(StoreError):
+        for prefix in names.signs:
+            for stat in store.list(prefix):
+                number = names.parse_sign(stat.name)
+                if number is not None and number < epoch:
+                    store.delete(stat.ref)
+
+
+def sweep_parts(store: Store, names: Names, epoch: int) -> None:
+    """Have the server forget the parts of files that killed sessions of epochs below `epoch` were sending (P8)."""
+    with suppress(StoreError):
+        for name in unfinished(store, names.checkpoints):
+            place = names.parse_checkpoint(name)
+            if place and place[1] < epoch:
+                give_up(store, name)
+
+
+def verified_manifests(
+    state: RunState, store: Store, names: Names, known: dict[Key, Manifest] | None = None
+) -> dict[Key, Manifest]:
+    """Manifests of retained checkpoints by key; those that do not verify are left out. Raises StoreError."""
+    found = {}
+    for checkpoint in state.retained:
+        manifest = (known or {}).get(checkpoint.key)
+        if manifest is None:
+            try:
+                manifest = read_manifest(checkpoint, state, store, names)
+            except Damaged:
+                continue
+        found[checkpoint.key] = manifest
+    return found
+
+
+def delete(
+    going: list[Stat],
+    store: Store,
+    names: Names,
+    may: Callable[[], bool],
+    gone: Callable[[Stat], None] = lambda _: None,
+) -> set[Key]:
+    """Delete in the given order (manifests last); a folder whose file could not go keeps its manifest.
+
+    `gone` hears of each file that went. Returns the keys whose listed files are all gone.
+    """
+    keys, stuck = set(), set()
+    for stat in going:
+        place = names.parse_checkpoint(stat.name)
+        if place is None or place[:2] in stuck:
+            continue
+        keys.add(place[:2])
+        if not may():
+            return set()
+        try:
+            store.delete(stat.ref)
+        except StoreError:
+            stuck.add(place[:2])
+        else:
+            gone(stat)
+    return keys - stuck

@@ -1,0 +1,106 @@
+"""A checkpoint's list of files, validated as if a stranger wrote it; knows nothing of transfer or of the ledger."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from relay.core.ledger.canonical import NotCanonical, loads
+from relay.core.ledger.fields import Digest, Epoch, Metrics, Name, Step, Strict, Text
+from relay.core.ledger.state import NextDigest
+from relay.core.names import MANIFEST, Names
+
+MAX_BYTES = 1_000_000
+MAX_FILES = 1_000
+
+FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+Place = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,400}$")]
+"""A key or a Ref: never changed, refused if it is too long or not printable ASCII."""
+
+
+class BadManifest(ValueError):
+    """The bytes are not a manifest of this checkpoint; one line saying why."""
+
+
+class FileEntry(Strict):
+    """One file of a checkpoint."""
+
+    name: FileName
+    ref: Place
+    """The store's Ref."""
+    key: Place
+    """Full name in the store."""
+    size: Annotated[int, Field(ge=0, lt=2**50)]
+    sha256: Digest
+
+
+class Manifest(Strict):
+    """Everything a reader needs to fetch and check a checkpoint (P6, P11)."""
+
+    format: Literal[1] = 1
+    project: Name
+    run: Name
+    step: Step
+    epoch: Epoch
+    state_hash: Digest
+    files: Annotated[tuple[FileEntry, ...], Field(max_length=MAX_FILES)]
+    config_hash: Digest
+    fingerprint: dict[Annotated[str, Field(max_length=60)], Text]
+    code_version: Text
+    next: NextDigest | None = None
+    metrics: Metrics = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names_are_ours(self) -> Manifest:
+        folded = [entry.name.casefold() for entry in self.files]
+        if len(set(folded)) != len(folded) or MANIFEST in folded:
+            raise ValueError("file names are not unique")
+        names = Names(self.project, self.run)
+        for entry in self.files:
+            place = names.parse_checkpoint(entry.key)
+            if place is None or place[2] != entry.name:
+                raise ValueError(f"{entry.key!r} is not a file of run {self.project}/{self.run}")
+        return self
+
+    def owns(self, entry: FileEntry) -> bool:
+        """Whether a file is of this checkpoint; else of an earlier one of this run."""
+        place = Names(self.project, self.run).parse_checkpoint(entry.key)
+        return place is not None and place[:2] == (self.step, self.epoch)
+
+    def borrowed(self) -> tuple[FileEntry, ...]:
+        """Files of an earlier checkpoint."""
+        return tuple(entry for entry in self.files if not self.owns(entry))
+
+
+def encode(manifest: Manifest) -> bytes:
+    """JSON bytes, at most `MAX_BYTES`; ValueError beyond."""
+    data = manifest.model_dump_json(indent=1).encode()
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"manifest of {len(data)} bytes, at most {MAX_BYTES} are allowed")
+    return data
+
+
+def decode(
+    data: bytes, *, project: str, run: str, step: int, epoch: int, folder: str, lender: str | None = None
+) -> Manifest:
+    """Parse and check that it is the manifest of exactly this checkpoint. Raises BadManifest.
+
+    folder: prefix of the checkpoint's own files, those beside the manifest.
+    lender: that of the checkpoint that it may borrow files from, as the ledger says.
+    """
+    try:
+        loads(data, MAX_BYTES)
+        manifest = Manifest.model_validate_json(data)
+    except NotCanonical as error:
+        raise BadManifest(f"manifest: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadManifest(f"manifest is not valid: {'.'.join(map(str, first['loc']))} {first['msg']}") from error
+    if (manifest.project, manifest.run, manifest.step, manifest.epoch) != (project, run, step, epoch):
+        raise BadManifest(f"manifest is of {manifest.project}/{manifest.run} step_{manifest.step}.e{manifest.epoch}")
+    for entry in manifest.files:
+        place = folder if manifest.owns(entry) else lender
+        if place is None or not entry.key.startswith(place):
+            raise BadManifest(f"manifest names {entry.key}, a file of another checkpoint")
+    return manifest

@@ -1,0 +1,130 @@
+"""A snapshot as a folder on this machine, and that as a manifest in the store (P6); appends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relay.core.checkpoint.committer import Item, Told
+from relay.core.checkpoint.lending import Lending, local
+from relay.core.checkpoint.manifest import FileEntry, Manifest, encode
+from relay.core.checkpoint.outbox import Outbox, fsync_folder, hashed
+from relay.core.checkpoint.packed import LocalFile, Packed
+from relay.core.errors import BadConfig
+from relay.core.lease.lease import Lease
+from relay.core.ledger.canonical import digest
+from relay.core.ledger.samples import finite, on_clock, table
+from relay.core.ledger.state import Checkpoint, NextDigest
+from relay.core.names import Names
+from relay.core.workload import StepDigest
+from storage.base import Corrupt, Store
+from storage.transfer import Uploaded, create
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What every checkpoint of this session says about where it was made."""
+
+    config_hash: str
+    fingerprint: Mapping[str, str]
+    code_version: str
+
+
+def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts, lending: Lending) -> Packed:
+    """Save a snapshot under this epoch into the outbox, durably and hashed. Raises OSError."""
+    if item.snapshot is None:
+        raise ValueError("the snapshot has been let go")
+    key = (item.snapshot.step, lease.epoch)
+    folder = outbox.fresh(key)
+    saved = item.snapshot.save(folder)
+    found = {name: hashed(folder / name) for name in saved.files}
+    missing = [name for name, seen in found.items() if seen is None]
+    if missing or saved.step != key[0]:
+        raise BadConfig(f"The training loop saved step {saved.step} without {missing}: it breaks its contract.")
+    base, borrowed = lending.borrow(saved, folder)
+    if saved.lends:
+        base = lending.sending = key
+    fsync_folder(folder)
+    state = lease.state
+    packed = Packed(
+        project=state.project,
+        run=state.run,
+        run_id=state.run_id,
+        step=key[0],
+        epoch=key[1],
+        parent=state.head.key if state.head else None,
+        state_hash=saved.state_hash,
+        files=(*local(borrowed), *(LocalFile(name=n, size=at[0], sha256=at[1]) for n, at in found.items() if at)),
+        config_hash=facts.config_hash,
+        fingerprint=dict(facts.fingerprint),
+        metrics=finite(item.metrics),
+        samples=table(on_clock(item.rows, lease.taken_at), state.step, key[0]),
+        base=base,
+        borrowed=borrowed,
+        lends=saved.lends,
+    )
+    outbox.seal(packed)
+    return packed
+
+
+def put_manifest(
+    store: Store, names: Names, told: Told, files: list[Uploaded], code_version: str, token: str = ""
+) -> Checkpoint:
+    """Create and verify the manifest of uploaded files; what the ledger will say of this checkpoint.
+
+    token: of the folder that they are in. Raises Exists if another manifest is there, which stays; Corrupt if they are
+    not the files that were packed: this disk may have changed them since.
+    """
+    packed = told.packed
+    _refuse_changed(packed, files)
+    after = _next(told.next, packed.step)
+    data = encode(_manifest(packed, files, after, code_version))
+    key = names.manifest(*packed.key, token)
+    ref = create(store, key, data)
+    return Checkpoint(
+        step=packed.step,
+        epoch=packed.epoch,
+        manifest=key,
+        ref=ref,
+        sha256=digest(data),
+        state_hash=packed.state_hash,
+        bytes=packed.sent_bytes + len(data),
+        next=after,
+        metric=told.metric,
+        base=packed.base,
+    )
+
+
+def _refuse_changed(packed: Packed, files: list[Uploaded]) -> None:
+    was, sent = {f.name: f.sha256 for f in packed.own}, {f.name: f.sha256 for f in files}
+    if changed := sorted(name for name in was if sent.get(name) != was[name]):
+        raise Corrupt(
+            f"{', '.join(changed)} of step {packed.step:,} changed on this machine's disk after it was written; what "
+            f"was sent is not used. Check that disk; the next commit does not depend on these files."
+        )
+
+
+def _manifest(packed: Packed, files: list[Uploaded], after: NextDigest | None, code_version: str) -> Manifest:
+    return Manifest(
+        project=packed.project,
+        run=packed.run,
+        step=packed.step,
+        epoch=packed.epoch,
+        state_hash=packed.state_hash,
+        files=(*entries(files), *packed.borrowed),
+        config_hash=packed.config_hash,
+        fingerprint=packed.fingerprint,
+        code_version=code_version,
+        next=after,
+        metrics=packed.metrics,
+    )
+
+
+def entries(files: list[Uploaded]) -> tuple[FileEntry, ...]:
+    return tuple(FileEntry(name=f.name, key=f.key, ref=f.ref, size=f.size, sha256=f.sha256) for f in files)
+
+
+def _next(following: StepDigest | None, step: int) -> NextDigest | None:
+    if following is None or following.step != step + 1:
+        return None
+    return NextDigest(step=following.step, path=following.path[:200], digest=following.digest)

@@ -1,0 +1,81 @@
+"""Finds the checkpoints that slots of the ledger may have committed before these are passed over (P4, P8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from relay.app.messages.trouble import speaking
+from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, decode
+from relay.core.ledger.canonical import digest
+from relay.core.ledger.frozen import MAX_KEPT
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.passed import Kept
+from relay.core.ledger.state import RunState
+from relay.core.names import MANIFEST, Names
+from storage.base import Missing, Stat, Store, TooLong
+
+
+def guard(ledger: RunLedger, checkpoints: Store) -> None:
+    """Before an entry of this ledger passes over slots, keep what they may have committed, and make sure that none of
+    them began an epoch of which there is a file (65)."""
+    ledger.chain.prover.keep = keeping(ledger, checkpoints)
+
+
+def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range], tuple[Kept, ...]]:
+    """What `guard` asks for. Raises BadData (65) for a file of a later epoch, StorageUnreachable (69)."""
+
+    def keep(state: RunState, slots: range) -> tuple[Kept, ...]:
+        ledger.refuse_later_epochs(state, checkpoints)
+        with speaking(checkpoints, "Nobody can tell which checkpoints the unreadable slots committed"):
+            found = (_kept(checkpoints, state, stat, slots) for stat in _unknown(ledger, checkpoints, state))
+            kept = sorted((one for one in found if one), key=lambda one: one.key)
+        return tuple(kept[-MAX_KEPT:])
+
+    return keep
+
+
+def _unknown(ledger: RunLedger, checkpoints: Store, state: RunState) -> list[Stat]:
+    """Manifests of the newest epoch that the state does not know: no other epoch can have committed in those slots.
+
+    Their step may be below the state's, where one of the slots held a rewind.
+    """
+    known = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
+    found = []
+    for stat in checkpoints.list(ledger.names.checkpoints):
+        place = ledger.names.parse_checkpoint(stat.name)
+        if place and place.file == MANIFEST and place.epoch == state.epoch and place[:2] not in known:
+            found.append(stat)
+    return found
+
+
+def _kept(checkpoints: Store, state: RunState, stat: Stat, slots: range) -> Kept | None:
+    """The checkpoint that a manifest describes; None if it describes none that this run can have committed."""
+    try:
+        data = checkpoints.get(stat.ref, limit=MAX_BYTES)
+    except (Missing, TooLong):
+        return None
+    place = Names(state.project, state.run).parse_checkpoint(stat.name)
+    assert place is not None
+    folder = stat.name.removesuffix(MANIFEST)
+    for lender in (None, *(c for c in state.retained if c.key in state.bases)):
+        with suppress(BadManifest):
+            decode(
+                data,
+                project=state.project,
+                run=state.run,
+                step=place.step,
+                epoch=place.epoch,
+                folder=folder,
+                lender=lender.folder if lender else None,
+            )
+            return Kept(
+                slot=slots[-1],
+                step=place.step,
+                epoch=place.epoch,
+                manifest=stat.name,
+                ref=stat.ref,
+                sha256=digest(data),
+                base=lender.key if lender else None,
+            )
+    return None

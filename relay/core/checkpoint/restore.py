@@ -1,0 +1,286 @@
+"""Finds the newest retained checkpoint that is intact and loads it (P7); deletes and appends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.app.messages.advice import command
+from relay.app.messages.trouble import LOOK, speaking, telling_room
+from relay.app.terminal.transfers import Show, silent
+from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, Manifest, decode
+from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.packed import LocalFile, Packed
+from relay.core.errors import BadData
+from relay.core.ledger.changes import Key
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.resting import refuse_deleted
+from relay.core.ledger.state import Checkpoint, RunState
+from relay.core.names import Names
+from relay.core.workload import Workload
+from storage.base import Corrupt, Missing, Ref, Store, TooLong
+from storage.evidence import Arrived, settled
+from storage.oserrors import os_errors
+from storage.transfer import Wanted, download
+
+
+class Damaged(Exception):
+    """Evidence against one checkpoint: wrong bytes that the store holds, a missing file, or another state.
+
+    One line made of names in the store and fixed phrases, for it may be stored (P4).
+    """
+
+    def __init__(self, text: str, file: str = "") -> None:
+        """file: the key of the one that was found damaged, if it is none of the manifest."""
+        super().__init__(text)
+        self.file = file
+
+
+class Unfit(BadData):
+    """This program cannot read a checkpoint whose every hash is right: no damage and no reason to go back (P7)."""
+
+    def __init__(self, run: str, checkpoint: Checkpoint, why: str) -> None:
+        super().__init__(
+            f"Checkpoint {folder_of(checkpoint)} is intact, but this program cannot continue it: {why}. Nothing was "
+            f"changed. Most likely a newer version wrote it: upgrade trm-relay and run again. Otherwise begin a new "
+            f"run from an older one: {command('fork', run, '--to', f'{run[:60]}_2', '--from-step', 'STEP')}"
+        )
+        self.why = why
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What was loaded, and what was found damaged on the way to it (newest first)."""
+
+    checkpoint: Checkpoint
+    manifest: Manifest
+    damaged: tuple[Key, ...] = ()
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class Route:
+    """By which checkpoints come to this machine."""
+
+    store: Store
+    names: Names
+    outbox: Outbox
+    workers: int = 4
+    """Parallel transfers."""
+    go_on: Callable[[], None] = lambda: None
+    """Asked after each piece that has arrived; raises to end it."""
+    show: Show = silent
+
+
+def restore(state: RunState, route: Route, workload: Workload) -> Restored:
+    """Load the newest sound checkpoint into the workload.
+
+    Reading another session's checkpoint in full is itself the proof, asked for by P7, that a Missing is no denial.
+    Raises BadData (65) if none is sound: a run that has committed never restarts at 0; StorageUnreachable (69); and
+    what the route's `go_on` raises.
+    """
+    found: list[tuple[Key, str]] = []
+    bad: dict[str, str] = {}
+    for checkpoint in reversed(state.undamaged):
+        name = folder_of(checkpoint)
+        with speaking(route.store, f"Checkpoint {name} could not be read, which proves no damage"):
+            try:
+                route.go_on()
+                manifest = fetch(checkpoint, state, route, bad)
+                load(state.run, workload, route.outbox.folder(checkpoint.key), checkpoint)
+            except Damaged as evidence:
+                found.append((checkpoint.key, f"{name}: {evidence}"))
+                bad |= {evidence.file: str(evidence)} if evidence.file else {}
+                continue
+        text = "; ".join(line for _, line in found)
+        return Restored(checkpoint, manifest, tuple(key for key, _ in found), text[:500])
+    lines = "\n".join(f"  {line}" for _, line in found)
+    raise BadData(
+        f"No retained checkpoint of run {state.project}/{state.run} can be loaded, and a run that has committed never "
+        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore what is missing or changed from a backup of the "
+        f"storage. {LOOK}"
+    )
+
+
+def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[str, str] | None = None) -> Manifest:
+    """Bring a checkpoint's files, verified, from the store into the outbox's folder of it.
+
+    Every byte is read from the store, whatever is on this machine: else damage there would be seen only by others,
+    later. A copy that is here stays until the store's has arrived. bad: keys of files found damaged just now, which
+    checkpoints may share, and what was found. Raises Damaged, or StoreError where nothing is proved.
+    """
+    store, outbox = route.store, route.outbox
+    manifest = read_manifest(checkpoint, state, store, route.names)
+    for file in manifest.files:
+        if bad and file.key in bad:
+            raise Damaged(bad[file.key], file.key)
+    needed = sum(file.size for file in manifest.files)
+    arrived = route.show(f"fetching step {checkpoint.step:,}", needed)
+
+    def piece(count: int) -> None:
+        arrived(count)
+        route.go_on()
+
+    with telling_room(outbox.root, needed), os_errors(outbox.root, reading=False, here=True):
+        incoming = outbox.incoming()
+        try:
+            wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
+            download(store, wanted, incoming, workers=route.workers, progress=piece)
+        except (Missing, Corrupt) as error:
+            raise _damaged(manifest, error) from error
+        else:
+            outbox.arrived(as_packed(state, manifest, checkpoint.base))
+        finally:
+            outbox.drop_incoming()
+    return manifest
+
+
+def fetch_unheld(
+    checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Show = silent
+) -> Manifest:
+    """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
+
+    Raises BadData (65) that says whether it is damaged or was retired meanwhile, PolicyRefused (77) if its run was
+    deleted meanwhile, StorageUnreachable (69).
+    """
+    what = f"Step {checkpoint.step:,} of run {state.run}"
+    try:
+        with speaking(store, f"{what} could not be read"):
+            return fetch(checkpoint, state, Route(store, ledger.names, outbox, show=show))
+    except Damaged as evidence:
+        if retained(ledger, checkpoint):
+            others = ", ".join(f"{c.step:,}" for c in state.undamaged if c.key != checkpoint.key) or "none"
+            raise BadData(f"{what} is damaged: {evidence}. Other retained steps: {others}. {LOOK}") from evidence
+    now = ledger.read().state
+    refuse_deleted(now)
+    steps = ", ".join(f"{c.step:,}" for c in now.undamaged)
+    raise BadData(f"{what} was retired meanwhile, which is no damage. Choose one of those retained now: {steps}.")
+
+
+def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
+    """Whether the run still retains or keeps it, by a fresh reading: readers hold no lock (P8).
+
+    Where the ledger has lost an entry nothing can be retired, so what was retained is.
+    """
+    try:
+        state = ledger.read().state
+        return checkpoint.key in {c.key for c in state.retained} | {k.key for k in state.kept}
+    except BadData:
+        return True
+
+
+def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: Names) -> Manifest:
+    """The verified manifest of a checkpoint. Raises Damaged, or StoreError where nothing is proved."""
+    if not names.is_manifest(checkpoint.manifest, *checkpoint.key):
+        raise Damaged("its manifest lies outside its own folder")
+    ref = own_ref(store, checkpoint.manifest, checkpoint.ref)
+
+    def read(source: Store, block: int | None) -> Arrived:
+        try:
+            return Arrived.of(source.get(ref, limit=MAX_BYTES), block)
+        except TooLong:
+            return Arrived(MAX_BYTES + 1, "unread")
+
+    try:
+        found = settled(store, ref, read, lambda arrived: arrived.sha256 == checkpoint.sha256, MAX_BYTES)
+    except Missing as error:
+        raise Damaged(f"{checkpoint.manifest} is missing") from error
+    if found.size > MAX_BYTES:
+        raise Damaged(f"{checkpoint.manifest} is longer than a manifest may be")
+    if found.sha256 != checkpoint.sha256:
+        raise Damaged(
+            f"{checkpoint.manifest}, read twice, has SHA-256 {found.sha256[:16]}… and not {checkpoint.sha256[:16]}…"
+        )
+    try:
+        base = state.checkpoint(checkpoint.base) if checkpoint.base else None
+        manifest = decode(
+            found.data,
+            project=state.project,
+            run=state.run,
+            step=checkpoint.step,
+            epoch=checkpoint.epoch,
+            folder=checkpoint.folder,
+            lender=base.folder if base else None,
+        )
+    except BadManifest as error:
+        raise Damaged(f"{checkpoint.manifest} is no manifest of this checkpoint") from error
+    if manifest.state_hash != checkpoint.state_hash:
+        raise Damaged("manifest and ledger name different states")
+    return manifest
+
+
+def load(run: str, workload: Workload, folder: Path, checkpoint: Checkpoint) -> None:
+    """Load a checkpoint's verified files, and compare the state with the one that the ledger names (P9).
+
+    Raises Damaged if it is another one, twice the same: every file is as it was stored, so whoever stored them was
+    wrong or forged them. Raises Unfit if this program cannot read the files, BadData if each load gives another state.
+    """
+    found = _hash_of(run, workload, folder, checkpoint)
+    if found == checkpoint.state_hash:
+        return
+    again = _hash_of(run, workload, folder, checkpoint)
+    if again != found:
+        raise BadData(
+            f"This machine read two different states from the same files of {folder_of(checkpoint)} ({found[:12]}… and "
+            f"{again[:12]}…), so its memory or its device is at fault. Nothing was changed. Use another machine."
+        )
+    raise Damaged(
+        f"its files are as they were stored, but hold the state {found[:16]}… and not {checkpoint.state_hash[:16]}…, "
+        f"which the ledger names"
+    )
+
+
+def _hash_of(run: str, workload: Workload, folder: Path, checkpoint: Checkpoint) -> str:
+    try:
+        workload.load(folder)
+    except ValueError as error:
+        raise Unfit(run, checkpoint, _line(error)) from error
+    if workload.step != checkpoint.step:
+        raise Unfit(run, checkpoint, f"its files hold step {workload.step}")
+    return workload.digest().digest
+
+
+def folder_of(checkpoint: Checkpoint) -> str:
+    """The name of its folder in the store."""
+    return checkpoint.folder.rstrip("/").rpartition("/")[2]
+
+
+def own_ref(store: Store, key: str, ref: str) -> Ref:
+    """The Ref to read; where names are unique it must be that of the key, so that no entry can point elsewhere."""
+    if store.unique_names and store.ref(key) != ref:
+        raise Damaged(f"{key} is said to lie somewhere else")
+    return Ref(ref)
+
+
+def as_packed(state: RunState, manifest: Manifest, base: Key | None) -> Packed:
+    """The checkpoint as this machine's backup describes it."""
+    return Packed(
+        project=state.project,
+        run=state.run,
+        run_id=state.run_id,
+        step=manifest.step,
+        epoch=manifest.epoch,
+        parent=None,
+        state_hash=manifest.state_hash,
+        files=tuple(LocalFile(name=f.name, size=f.size, sha256=f.sha256) for f in manifest.files),
+        config_hash=manifest.config_hash,
+        fingerprint=manifest.fingerprint,
+        next=manifest.next,
+        metrics=manifest.metrics,
+        base=base,
+        borrowed=manifest.borrowed(),
+        committed=True,
+    )
+
+
+def _damaged(manifest: Manifest, error: Missing | Corrupt) -> Damaged:
+    """Which file, and a fixed phrase: evidence is stored, and an error's own text may hold addresses and paths (P4)."""
+    key = next((f.key for f in manifest.files if f.key in str(error) or f.ref in str(error)), "")
+    what = key or "one of its files"
+    text = f"{what} is missing" if isinstance(error, Missing) else f"{what}, read twice, is not what was stored"
+    return Damaged(text, key)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

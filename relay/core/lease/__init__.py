@@ -1,0 +1,1 @@
+"""Who holds the lease, the holder's sign of life, this machine's locks, and how a session is asked to stop."""

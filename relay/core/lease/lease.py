@@ -1,0 +1,171 @@
+"""Taking the lease of a run, and writing under it: `vacancy` says when to try; the append decides who wins (P5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from relay.app.messages.trouble import speaking
+from relay.core.clock import Runtime
+from relay.core.errors import Fenced, LeaseHeld, RelayError
+from relay.core.lease.heartbeat import place_of_beats
+from relay.core.lease.samehost import HostLocks
+from relay.core.lease.vacancy import Held, obstacle_of, vacant
+from relay.core.ledger import changes
+from relay.core.ledger.chain import Change, Intent
+from relay.core.ledger.ledger import RunLedger, View, check_fence
+from relay.core.ledger.resting import refuse_halted
+from relay.core.ledger.state import RunState
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the session asks for."""
+
+    session: str
+    account: str
+    ttl_s: float
+    target_steps: int
+    ends_in_s: float | None = None
+    """Seconds until this session is over at the latest."""
+    gpu: str | None = None
+    """What it will train on, by its short name (relay/core/gpus.py); None: it trains nothing, or nobody knows."""
+
+
+class Lease:
+    """The right to write under one epoch; appends one change at a time."""
+
+    def __init__(self, ledger: RunLedger, runtime: Runtime, wish: Wish, view: View, taken_at: float) -> None:
+        self.ledger, self.session, self.account = ledger, wish.session, wish.account
+        self.ttl_s, self.epoch, self.taken_at = wish.ttl_s, view.state.epoch, taken_at
+        self.append_s = runtime.monotonic() - taken_at
+        """How long the lease entry took to land; others could not see it before."""
+        self.view = view
+        """The newest view this session has seen."""
+        self.lost: Fenced | None = None
+        """What ended it before it was given back, as soon as anything of this session has met that."""
+        self._runtime, self._lock = runtime, runtime.lock()
+        self._releasing = False
+
+    @property
+    def state(self) -> RunState:
+        return self.view.state
+
+    @property
+    def seconds(self) -> float:
+        """Since the lease, for usage (P12)."""
+        return max(0.0, self._runtime.monotonic() - self.taken_at)
+
+    def append(
+        self,
+        kind: str,
+        build: Callable[[RunState], Change],
+        intent: Intent[RunState] | None = None,
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> RunState:
+        """Append one change under this epoch. Raises Fenced (76), Refused (65), Unsettled (74), StorageUnreachable."""
+        with self._lock, self._noticing(kind):
+            self._releasing = self._releasing or kind == "release"
+            self.view = self.ledger.append(
+                kind,
+                build,
+                session=self.session,
+                account=self.account,
+                epoch=self.epoch,
+                intent=intent,
+                give_up=give_up,
+            )
+            return self.view.state
+
+    def note(self, incident: changes.Noted) -> RunState:
+        """Record an incident under this epoch. Raises as `append` does."""
+        return self.append("incident", lambda state: incident)
+
+    def refresh(self) -> RunState:
+        """Read the tail. Raises StorageUnreachable (69), BadData (65)."""
+        with self._lock:
+            self.view = self.ledger.read()
+            return self.view.state
+
+    def superseded(self) -> bool:
+        """Whether the tail shows a later epoch, or that others ended this one. Raises StorageUnreachable."""
+        state = self.refresh()
+        with suppress(Fenced), self._noticing():
+            check_fence(state, self.session, self.epoch)
+        return self.lost is not None
+
+    @contextmanager
+    def _noticing(self, kind: str = "") -> Iterator[None]:
+        try:
+            yield
+        except Fenced as fence:
+            if kind == "release" or not self._releasing:  # else it may be this session's own release that shows
+                self.lost = fence
+            with suppress(RelayError):
+                self.view = self.ledger.read()  # whoever took over may have passed over what this one committed
+            raise
+
+
+def acquire(
+    ledger: RunLedger,
+    runtime: Runtime,
+    locks: HostLocks,
+    wish: Wish,
+    *,
+    wait_s: float = 0.0,
+    notice: Callable[[Held], None] = lambda held: None,
+    heed: Callable[[], None] = lambda: None,
+) -> Lease:
+    """Become the holder, waiting up to `wait_s` seconds (and as long as it takes to confirm that a holder is dead).
+
+    `heed` is asked all the time until the lease is appended for, and raises to end the wait.
+    Raises LeaseHeld (73) naming the holder, BadData (65) for a halted run, StorageUnreachable (69).
+    """
+    until, obstacle = runtime.monotonic() + wait_s, obstacle_of(ledger, runtime, locks)
+    ledger.judge()
+
+    def free(state: RunState) -> Held | changes.TookOver | None:
+        refuse_halted(state)
+        found = obstacle(state)
+        heed()
+        return found
+
+    while True:
+        state, gone = vacant(ledger, runtime, free, until, notice, heed)
+        lease = _take(ledger, runtime, wish, state, gone)
+        if lease is not None:
+            return lease
+
+
+def _take(
+    ledger: RunLedger, runtime: Runtime, wish: Wish, seen: RunState, gone: changes.TookOver | None
+) -> Lease | None:
+    """Append the lease; None if somebody else was faster."""
+    taken_at, store = runtime.monotonic(), ledger.store
+    with speaking(store, "The store does not tell the time"):
+        latest_end = None if wish.ends_in_s is None else store.now() + wish.ends_in_s
+        beat = place_of_beats(store)
+
+    def build(state: RunState) -> changes.Lease:
+        refuse_halted(state)  # it may have been halted or archived since it was looked at
+        if state.epoch != seen.epoch or (state.holder is None) != (gone is None):
+            raise _Faster
+        return changes.Lease(
+            ttl_s=wish.ttl_s,
+            latest_end=latest_end,
+            target_steps=wish.target_steps,
+            took_over=gone,
+            beat=beat,
+            gpu=wish.gpu,
+        )
+
+    try:
+        view = ledger.append("lease", build, session=wish.session, account=wish.account)
+    except (_Faster, Fenced, LeaseHeld):
+        return None
+    return Lease(ledger, runtime, wish, view, taken_at)
+
+
+class _Faster(Exception):
+    """The state has moved on since the challenger looked."""

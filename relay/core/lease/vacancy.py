@@ -1,0 +1,141 @@
+"""Whether anybody alive holds a run, and waiting until nobody does, by its signs of life (P5); appends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relay.app.messages.trouble import speaking
+from relay.core.clock import Runtime
+from relay.core.errors import LeaseHeld
+from relay.core.lease.heartbeat import newest_sign, sign_of_life
+from relay.core.lease.samehost import HostLocks
+from relay.core.ledger import changes, frozen
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.state import Holder, RunState
+from relay.people.zones import local
+
+LATE_S = 60.0
+"""Past a holder's latest end by this much, anybody may take over, heartbeats or not."""
+POLL_S = 15.0
+LONGEST_S = 1e9
+"""The most seconds that a lease can have lasted, whatever its dates say."""
+HEED_S = 0.5
+"""Longest a waiting session goes without asking whether it should still wait."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Who is in the way, for a countdown."""
+
+    holder: Holder
+    silent_s: float
+    """Since its newest sign of life, by the store's clock."""
+    left_s: float
+    """Until this lease may be taken, if no sign of life comes."""
+    confirming: bool
+    """Silent for longer than its TTL (or a sign that far ahead), and never seen to move: a second look decides."""
+
+
+class Watch:
+    """Signs of life of one holder as a challenger sees them, on its own monotonic clock."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, float] | None = None
+        self._since, self._alive = 0.0, False
+
+    def look(self, holder: Holder, sign: float, store_now: float, mono_now: float) -> Held | None:
+        """One successful read. None if the holder is dead: silent for TTL and unchanged for TTL/3 of our own time.
+
+        A sign from the future says nothing of its age: then unchanged for a whole TTL of our own time.
+        """
+        if self._seen != (holder.epoch, sign):
+            self._alive = self._seen is not None and self._seen[0] == holder.epoch
+            self._seen, self._since = (holder.epoch, sign), mono_now
+        silent = store_now - sign
+        ahead, watched = silent < 0, mono_now - self._since
+        left = holder.ttl_s - watched if ahead else max(holder.ttl_s - silent, holder.ttl_s / 3 - watched)
+        if holder.latest_end is not None:
+            left = min(left, holder.latest_end + LATE_S - store_now)
+        if left <= 0 and (ahead or silent > holder.ttl_s or _past_end(holder, store_now)):
+            return None
+        confirming = abs(silent) > holder.ttl_s and not self._alive
+        return Held(holder, max(silent, 0.0), max(left, 0.0), confirming)
+
+
+def obstacle_of(
+    ledger: RunLedger, runtime: Runtime, locks: HostLocks
+) -> Callable[[RunState], Held | changes.TookOver | None]:
+    """What `vacant` asks of each state, for somebody who wants no lease."""
+    watch = Watch()
+    return lambda state: _obstacle(state, ledger, runtime, locks, watch)
+
+
+def vacant(
+    ledger: RunLedger,
+    runtime: Runtime,
+    free: Callable[[RunState], Held | changes.TookOver | None],
+    until: float,
+    notice: Callable[[Held], None],
+    heed: Callable[[], None],
+) -> tuple[RunState, changes.TookOver | None]:
+    """A state that nobody alive holds, and how its holder was found dead, if it has one.
+
+    Waits to the monotonic time `until` (and as long as it takes to confirm that a holder is dead). Raises LeaseHeld.
+    """
+    while True:
+        state = ledger.read().state
+        found = free(state)
+        if not isinstance(found, Held):
+            return state, found
+        left = until - runtime.monotonic()
+        if left <= 0 and not found.confirming:
+            raise LeaseHeld(held_text(state, found))
+        notice(found)
+        pause = min(found.left_s, POLL_S, found.holder.ttl_s / 6)
+        _sleep(runtime, max(0.05, pause if found.confirming else min(pause, left)), heed)
+
+
+def _sleep(runtime: Runtime, seconds: float, heed: Callable[[], None]) -> None:
+    until = runtime.monotonic() + seconds
+    while (left := until - runtime.monotonic()) > 0:
+        runtime.sleep(min(left, HEED_S))
+        heed()
+
+
+def _obstacle(
+    state: RunState, ledger: RunLedger, runtime: Runtime, locks: HostLocks, watch: Watch
+) -> Held | changes.TookOver | None:
+    """Who is in the way; else how the last holder was found dead; None if it released."""
+    holder = state.holder
+    if holder is None:
+        return None
+    store = ledger.store
+    with speaking(store, f"Cannot tell whether {holder.account} still trains this run"):
+        now = store.now()  # before the look: however long an answer takes, no holder looks older than it was
+        beat = sign_of_life(store, ledger.names, holder.epoch, holder.beat)
+        sign = newest_sign(holder.since, beat, now)
+        if locks.is_dead(holder.session):
+            return _gone(holder, min(sign, now), frozen.DEAD)
+        held = watch.look(holder, sign, now, runtime.monotonic())
+    if held is not None:
+        return held
+    return _gone(holder, min(sign, now), frozen.LATE if _past_end(holder, now) else frozen.SILENT)
+
+
+def _past_end(holder: Holder, now: float) -> bool:
+    return holder.latest_end is not None and now > holder.latest_end + LATE_S
+
+
+def _gone(holder: Holder, sign: float, reason: str) -> changes.TookOver:
+    return changes.TookOver(epoch=holder.epoch, reason=reason, seconds=min(max(0.0, sign - holder.since), LONGEST_S))
+
+
+def held_text(state: RunState, held: Held) -> str:
+    """Who holds the lease, since when, until when, and what to do."""
+    holder = held.holder
+    return (
+        f"Run {state.project}/{state.run} is being trained by {holder.account} since {local(holder.since)} (last sign "
+        f"of life {held.silent_s:.0f} s ago, step {state.step:,}). It can be taken over in {held.left_s:.0f} s at "
+        f"the earliest if it falls silent. Wait for it with --wait MINUTES, or run again later."
+    )

@@ -1,0 +1,61 @@
+"""Types of the fields of stored objects, validated as if a stranger wrote them; knows no object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+from relay.core.ledger.frozen import EMPTY, LINE, MAX_GPUS, TEXT, clean, escaped
+
+
+def cut(limit: int) -> Callable[[Any], Any]:
+    """A validator that makes text printable and at most `limit` bytes long as JSON: a state must fit into an entry."""
+    return lambda value: clean(value, limit, escaped) if isinstance(value, str) else value
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Step = Annotated[int, Field(ge=0, lt=2**53)]
+Epoch = Annotated[int, Field(ge=0, lt=2**53)]
+Time = Annotated[float, Field(ge=0, lt=1e11)]
+"""Unix seconds by the store's clock."""
+Text = Annotated[str, BeforeValidator(cut(TEXT))]
+Line = Annotated[str, BeforeValidator(cut(LINE))]
+"""Text and Line are for people: control characters go, and what is too long as JSON is cut."""
+Exact = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{0,200}$")]
+"""A name, a Ref, a path in ASCII: never changed, refused if too long."""
+Gpu = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,21}$")]
+"""A kind of GPU by its short name, or cpu."""
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Row = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
+Whole = Annotated[int, Field(ge=0, lt=2**53)]
+MetricName = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,64}$")]
+Metrics = Annotated[dict[MetricName, float], Field(max_length=32)]
+Certified = Literal["exact", "not-exact", "unknown"]
+
+
+class Strict(BaseModel):
+    """Refuses unknown keys and silent conversions; immutable."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Sparing(Strict):
+    """Does not write what the first version did not know while it is empty: entries without it stay the same bytes."""
+
+    added: ClassVar[tuple[str, ...]] = ()
+    """Names of these fields; all are empty by default."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in said(self).items() if key not in self.added or value not in EMPTY}

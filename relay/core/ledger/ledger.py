@@ -1,0 +1,292 @@
+"""A run's ledger: who may write next, as the newest entry says; knows nothing of training (P2, P4, P5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pydantic import BaseModel, ValidationError
+
+from relay.app.messages.advice import command
+from relay.app.messages.trouble import speaking
+from relay.core.clock import Runtime
+from relay.core.errors import BadConfig, BadData, Fenced
+from relay.core.ledger import rules
+from relay.core.ledger.canonical import digest, dumps
+from relay.core.ledger.chain import AlreadyBegun, Chain, Change, Intent
+from relay.core.ledger.chain import View as AnyView
+from relay.core.ledger.changes import KINDS, Genesis
+from relay.core.ledger.fields import Strict
+from relay.core.ledger.frozen import PASSING, SHARING, USUAL
+from relay.core.ledger.reader import Machine, Point, Slot
+from relay.core.ledger.resting import stopped
+from relay.core.ledger.state import History, Link, RunState
+from relay.core.names import TOKEN, Names
+from storage.base import Exists, Missing, Ref, Store, TooLong
+from storage.transfer import create
+
+View = AnyView[RunState]
+HISTORY_LIMIT = 256_000
+
+
+def _format_of(state: RunState) -> int:
+    if state.kept or state.skipped or any(checkpoint.aside for checkpoint in state.retained):
+        return PASSING
+    return SHARING if state.bases else USUAL
+
+
+MACHINE = Machine(
+    kinds=frozenset(KINDS),
+    model=RunState,
+    apply=rules.apply,
+    succeeds=rules.succeeds,
+    format_of=_format_of,
+    step_of=lambda state: state.step,
+)
+
+
+class Archive(Strict):
+    """A history object: links that left the state, oldest first, and the object before it."""
+
+    format: int = 1
+    previous: History | None
+    links: tuple[Link, ...]
+
+
+class RunLedger:
+    """The log of one run. All methods raise BadData (65), StorageUnreachable (69) and NewerFormat (78)."""
+
+    def __init__(self, store: Store, project: str, run: str, runtime: Runtime) -> None:
+        self.store = store
+        self.names = Names(project, run)
+        self.chain = Chain(store, self.names.ledger, MACHINE, runtime)
+
+    def read(self) -> View:
+        """The newest state. Raises BadConfig (78) if the run has not begun."""
+        return self._begun(self.peek())
+
+    def peek(self) -> View | None:
+        """The newest state, or None if the run has not begun."""
+        view = self.chain.read()
+        if view and (view.state.project, view.state.run) != (self.names.project, self.names.run):
+            raise BadData(
+                f"{self.store.address}: the ledger under {self.names.ledger} is that of run {view.state.run} in "
+                f"project {view.state.project}. Somebody copied or renamed it; use the name it was begun with."
+            )
+        return view
+
+    def begin(self, genesis: Genesis, *, session: str) -> tuple[View, bool]:
+        """Append the genesis unless the run has begun: the newest state, and whether it was we who began it."""
+
+        def build(state: RunState | None) -> Change:
+            if state is not None:
+                raise AlreadyBegun
+            return genesis
+
+        try:
+            return self.chain.append("genesis", build, session=session, account=None), True
+        except AlreadyBegun:
+            return self.read(), False
+
+    def append(
+        self,
+        kind: str,
+        build: Callable[[RunState], Change],
+        *,
+        session: str,
+        account: str | None,
+        epoch: int | None = None,
+        intent: Intent[RunState] | None = None,
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> View:
+        """Land one change on the newest state and return the view at it, or a later one.
+
+        `build(state)` returns the kind's change (relay/core/ledger/changes.py); it is called again on every rebase and
+        may raise. `epoch` is the session's own, as holder; None means the next one for a lease, else the state's (an
+        incident or resume by somebody without the lease). A lease's `history` is filled in here. `give_up` ends the
+        store's retries early.
+
+        Raises Fenced (76) if the epoch has grown or the holder is another session, Refused (65) if the rules say no,
+        Unsettled (74) if nobody can tell whether it landed: pass its `intent` to try the same change again.
+        The first append judges the slots before it (`judge`).
+        """
+
+        def checked(state: RunState | None) -> Change:
+            if state is None:
+                raise self._unknown()
+            if epoch is not None and kind != "lease":
+                check_fence(state, session, epoch)
+            change = build(state)
+            return self._with_history(state, change) if kind == "lease" else change
+
+        def number(state: RunState | None, passed: int) -> int:
+            if epoch is not None or state is None:
+                return epoch or 0
+            return max(state.next_epoch, passed + 1) if kind == "lease" else state.epoch
+
+        self.chain.judge()
+        return self.chain.append(
+            kind,
+            checked,
+            session=session,
+            account=account,
+            epoch=number,
+            intent=intent,
+            give_up=give_up,
+            held=epoch is not None,
+        )
+
+    def judge(self) -> View:
+        """The newest state after judging the slots that lead to it; before a lease. See `Chain.judge`."""
+        self.chain.judge()
+        return self.read()
+
+    def intent(self) -> Intent[RunState]:
+        """A fresh intent, for a caller that may have to send it twice."""
+        return self.chain.intent()
+
+    def genesis(self) -> Genesis:
+        """What the run pinned when it began; one read."""
+        for slot in self.chain.entries(0, self.read().seq + 1):
+            if slot.entry and slot.entry.kind == "genesis":
+                return Genesis.model_validate_json(dumps(slot.entry.change))
+        raise BadData(f"{self.store.address}: {self.names.ledger} holds no genesis entry.")
+
+    def check_epochs(self, checkpoints: Store) -> View:
+        """The newest state, after making sure that no file is of an epoch beyond it (P2). Before a lease or a delete.
+
+        Raises BadData (65): such a file proves that the entry which began its epoch has been lost.
+        """
+        seen = self.newest_epoch(checkpoints)
+        view = self.read()  # after the listing: whatever the listing shows had its lease by then
+        self._check_epoch(seen, view.state, checkpoints)
+        return view
+
+    def newest_epoch(self, checkpoints: Store) -> tuple[int, str]:
+        """The highest epoch that a listing shows, and the file that shows it; (0, "") without any."""
+        with speaking(checkpoints):
+            return max(self._epochs_in(checkpoints), default=(0, ""))
+
+    def refuse_later_epochs(self, state: RunState, checkpoints: Store) -> None:
+        """Raises BadData (65) if a file is of an epoch beyond `state`: the entry that began that epoch is lost."""
+        self._check_epoch(self.newest_epoch(checkpoints), state, checkpoints)
+
+    def _check_epoch(self, seen: tuple[int, str], state: RunState, checkpoints: Store) -> None:
+        if seen[0] > state.epoch:
+            raise BadData(
+                f"{checkpoints.address}: {seen[1]} is of epoch {seen[0]}, but the ledger ends in epoch {state.epoch}: "
+                f"an entry has been lost, or that file is not a session's. Nothing was written or deleted. If a backup "
+                f"has newer entries of {self.names.ledger}, put them back. If not, "
+                f"`{command('repair', self.names.run)}` shows what there is and goes on from it."
+            )
+
+    def check_unused(self, checkpoints: Store) -> None:
+        """Before a run begins: no session has left files under its name, which the new one would replace (I8).
+
+        Raises BadConfig (78): another ledger leads to them, or this one was lost.
+        """
+        seen = self.newest_epoch(checkpoints)
+        if seen[0] and self.peek() is None:
+            raise BadConfig(
+                f"{checkpoints.address} holds checkpoints of a run {self.names.run} in project {self.names.project} "
+                f"({seen[1]}) that {self.store.address} knows nothing of. Nothing was written. Likely causes: the "
+                f"others keep the ledger elsewhere (RELAY_LEDGER_STORE), or it was lost here. Use their ledger store, "
+                f"restore {self.names.ledger} from a backup, or choose another run name."
+            )
+
+    def archived_links(self, state: RunState) -> tuple[Link, ...]:
+        """The links that have left the state, oldest first. Raises BadData (65) if their objects are damaged."""
+        parts: list[tuple[Link, ...]] = []
+        history = state.history
+        while history:
+            archive = self._archive(history)
+            if archive.previous and archive.previous.links >= history.links:
+                raise BadData(f"{self.store.address}: the history object {history.ref} does not name an older one.")
+            parts.append(archive.links)
+            history = archive.previous
+        return tuple(link for part in reversed(parts) for link in part)
+
+    def entries(self, start: int, stop: int) -> Iterator[Slot]:
+        """The raw slots start … stop-1, unjudged."""
+        return self.chain.entries(start, stop)
+
+    def walk(self, tail: int) -> Iterator[Point[RunState]]:
+        """Every slot from 0 to `tail`, judged in order; each point's `damage` is that slot's own."""
+        return self.chain.walk(tail)
+
+    def _begun(self, view: View | None) -> View:
+        if view is None:
+            raise self._unknown()
+        return view
+
+    def _unknown(self) -> BadConfig:
+        return BadConfig(
+            f"{self.store.address} holds no run {self.names.run} in project {self.names.project}. "
+            f"Check the name and the store's address."
+        )
+
+    def _with_history(self, state: RunState, change: Change) -> Change:
+        """Store the oldest links where a lease must move them; the same bytes whoever does it."""
+        links = rules.links_to_archive(state)
+        if not links:
+            return change
+        data = dumps(Archive(previous=state.history, links=links).model_dump(mode="json"))
+        history = History(
+            ref=self._created(links[-1].epoch, data),
+            sha256=digest(data),
+            links=len(links) + (state.history.links if state.history else 0),
+        )
+        plain = change.model_dump(mode="json") if isinstance(change, BaseModel) else dict(change)
+        return {**plain, "history": history.model_dump(mode="json")}
+
+    def _created(self, epoch: int, data: bytes) -> Ref:
+        """A history object; where something else has its name, under one that its bytes tell apart."""
+        try:
+            return create(self.store, self.names.history(epoch), data)
+        except Exists:
+            return create(self.store, self.names.history(epoch, digest(data)[:TOKEN]), data)
+
+    def _archive(self, history: History) -> Archive:
+        with speaking(self.store):
+            try:
+                data = self.store.get(Ref(history.ref), limit=HISTORY_LIMIT)
+            except (Missing, TooLong):
+                data = b""
+        try:
+            if digest(data) == history.sha256:
+                return Archive.model_validate_json(data)
+        except ValidationError:
+            pass  # said below, like every other damage
+        raise BadData(
+            f"{self.store.address}: the history object {history.ref} is missing or damaged, so the oldest sessions "
+            f"cannot be listed. Training is not affected; restore the file from a backup of the storage."
+        )
+
+    def _epochs_in(self, checkpoints: Store) -> Iterator[tuple[int, str]]:
+        """(epoch, name) of every checkpoint file and heartbeat that a listing shows."""
+        for stat in checkpoints.list(self.names.checkpoints):
+            if key := self.names.parse_checkpoint(stat.name):
+                yield key[1], stat.name
+        for stat in self.store.list(self.names.signs[0]):
+            if (epoch := self.names.parse_sign(stat.name)) is not None:
+                yield epoch, stat.name
+
+
+def check_fence(state: RunState, session: str, epoch: int) -> None:
+    """Raises Fenced (76) unless the session holds the lease of that epoch and no later one exists (I5)."""
+    holder = state.holder
+    if state.epoch == epoch and holder and holder.session == session:
+        return
+    kept = "" if state.deleted else "; what it had committed is safe"
+    raise Fenced(
+        f"This session's lease on run {state.run} (epoch {epoch}) is over. It writes nothing more{kept}. {_now(state)}"
+    )
+
+
+def _now(state: RunState) -> str:
+    """How the run stands without a session that lost its lease, and what helps: it goes on only where it may."""
+    if told := stopped(state):
+        return " ".join(told)
+    holder = f"held by {state.holder.account}" if state.holder else "held by nobody"
+    return (
+        f"The run is in epoch {state.epoch}, {holder}. Run the same command again to go on from the newest checkpoint."
+    )

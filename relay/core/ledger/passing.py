@@ -1,0 +1,153 @@
+"""Proves that slots cannot be read as entries before a new entry passes over them (P4); appends nothing.
+
+One bad read must not cost a committed step. So each slot is read in full several times, on connections of its own, over
+at least the time in which a half-synced file, a stale cache or a faulty link shows as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic
+
+from relay.core.errors import BadData, StorageUnreachable
+from relay.core.ledger.canonical import digest
+from relay.core.ledger.entry import encode
+from relay.core.ledger.frozen import MAX_DIGESTS
+from relay.core.ledger.passed import Kept, Passed
+from relay.core.ledger.reader import Machine, Point, Reader, S
+from storage.base import Missing
+from storage.log import Log
+
+SLICE_S = 5.0
+"""Longest wait between two questions whether to go on waiting."""
+LOOKS = 4
+"""Readings of slots that cannot be read, the first and the last `patience_s` apart."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Slots that are read again, for people who wait."""
+
+    first: int
+    last: int
+    left_s: float
+    """Until they are passed over if they stay as they are."""
+
+
+class Prover(Generic[S]):
+    """Reads the slots that an entry would pass over until they count as unreadable; remembers those that do."""
+
+    def __init__(self, log: Log, machine: Machine[S], sleep: Callable[[float], None]) -> None:
+        self.patience_s = 180.0
+        """Seconds between the first and the last reading; at least the lease's TTL."""
+        self.notice: Callable[[Look], None] = lambda look: None
+        """Told all the while; may raise to end the wait."""
+        self.keep: Callable[[Any, range], tuple[Kept, ...]] = lambda state, slots: ()
+        """The checkpoints that the slots may have committed, by the state at the base; raises where they must not be
+        passed over."""
+        self._log, self._machine, self._sleep = log, machine, sleep
+        self._proved: dict[int, str] = {}
+        """Digests of slots that were read again for long enough."""
+
+    def prove(self, point: Point[S], give_up: Callable[[], bool] = lambda: False, *, held: bool = False) -> Passed:
+        """What an entry after `point` passes over; `held`: it is written under a lease.
+
+        A session that holds a lease passes over no slot that it cannot read: that slot may have begun the next epoch,
+        whose session may delete what this one is about to name (docs/decisions/0014-passing-over.md).
+        Raises StorageUnreachable (69) if two readings differ, or a reading from the server's own hash, or once
+        `give_up()` is true, or if `held` and a slot cannot be read; BadData (65) if the log's hint says that a slot is
+        as it was written; what `keep` and `notice` raise.
+        """
+        slots = range(point.base + 1, point.seq + 1)
+        start = _at_base(point)
+        first = self._look(start, point)
+        unreadable = [seq for seq, (_, readable) in first.items() if not readable]
+        if unreadable and held:
+            raise StorageUnreachable(
+                f"{self._log.store.address}: slot {unreadable[0]} of the log ({self._log.name(unreadable[0])}) cannot "
+                f"be read. It may hold another session's lease, so this session writes nothing after it. The next one "
+                f"reads it again for a while, and passes over it if it stays unreadable."
+            )
+        if any(self._proved.get(seq) != first[seq][0] for seq in unreadable):
+            self._check_server(point, first)
+            pause = self.patience_s / (LOOKS - 1)
+            for left in range(LOOKS - 1, 0, -1):
+                self._wait(slots, pause, (left - 1) * pause, give_up)
+                if self._look(start, point) != first:
+                    raise StorageUnreachable(self._differ(slots))
+            self._proved.update((seq, first[seq][0]) for seq in unreadable)
+        hinted = self._hinted(slots, first)
+        digests = tuple(first[seq][0] for seq in slots[-MAX_DIGESTS:])
+        return Passed(digests=digests, hinted=hinted, kept=self.keep(point.state, slots))
+
+    def _wait(self, slots: range, seconds: float, after: float, give_up: Callable[[], bool]) -> None:
+        """Sleep; `after` is how long it will go on from then. Raises StorageUnreachable once `give_up()` is true."""
+        while seconds > 0:
+            self.notice(Look(slots[0], slots[-1], seconds + after))
+            if give_up():
+                raise StorageUnreachable(
+                    f"{self._log.store.address}: slot {slots[-1]} of the log ({self._log.name(slots[-1])}) cannot be "
+                    f"read, and there was no time to make sure of it. Nothing was written. Run the same command again."
+                )
+            self._sleep(min(SLICE_S, seconds))
+            seconds -= SLICE_S
+
+    def _look(self, start: Point[S], point: Point[S]) -> dict[int, tuple[str, bool]]:
+        """Each slot's digest, or its size where no entry can have that, and whether it is an entry with a fitting
+        SHA-256, by a reading of its own. Raises StorageUnreachable unless they still are to be passed over."""
+        reader = Reader(self._log.again(), self._machine)
+        junk = reader.junk(start.seq, point.seq)
+        named = range(point.seq + 1)[-MAX_DIGESTS:]
+        seen, now = {}, start
+        for seq in range(start.seq + 1, point.seq + 1):
+            if seq in junk and seq not in named:
+                seen[seq] = (f"{junk[seq]} bytes", False)
+                now = replace(now, seq=seq)
+                continue
+            slot = reader.read(seq)
+            seen[seq] = (slot.digest, slot.entry is not None)
+            now = reader.follow(now, slot)
+        if now.base != start.base or now.digest != point.digest:
+            raise StorageUnreachable(self._differ(range(start.seq + 1, point.seq + 1)))
+        return seen
+
+    def _check_server(self, point: Point[S], seen: dict[int, tuple[str, bool]]) -> None:
+        """Raises StorageUnreachable if the server's own hash of a slot says that other bytes arrived."""
+        named = range(point.seq + 1)[-MAX_DIGESTS:]
+        for seq in (seq for seq, (_, readable) in seen.items() if not readable and seq in named):
+            try:
+                told = self._log.store.stat(self._log.ref(seq)).sha256
+            except Missing:
+                continue
+            if told is not None and told != seen[seq][0]:
+                raise StorageUnreachable(
+                    f"{self._log.store.address}: slot {seq} of the log ({self._log.name(seq)}) does not arrive as the "
+                    f"server has it: the connection is bad. Nothing was written. Run again on another network."
+                )
+
+    def _hinted(self, slots: range, seen: dict[int, tuple[str, bool]]) -> tuple[int, str] | None:
+        """What the log's hint says of one of the slots: published only after its entry had landed."""
+        hint = self._log.hint()
+        if hint is None or hint.seq not in slots or seen[hint.seq][1]:
+            return None
+        if seen[hint.seq][0] == hint.digest:
+            raise BadData(
+                f"{self._log.store.address}: slot {hint.seq} of the log ({self._log.name(hint.seq)}) is as it was "
+                f"written, but this version of trm-relay cannot read it. Nothing was written. Upgrade, then run again."
+            )
+        return hint.seq, hint.digest
+
+    def _differ(self, slots: range) -> str:
+        which = f"slot {slots[0]}" if len(slots) == 1 else f"slots {slots[0]} to {slots[-1]}"
+        return (
+            f"{self._log.store.address}: {which} of the log ({self._log.name(slots[-1])}) did not read the same twice: "
+            f"the storage or the connection is unreliable, or a file is still being copied. Nothing was written. Run "
+            f"the same command again."
+        )
+
+
+def _at_base(point: Point[S]) -> Point[S]:
+    """The point at the newest valid entry, before the slots that follow it."""
+    assert point.entry is not None
+    return replace(point, seq=point.base, digest=digest(encode(point.entry)), damage=())

@@ -1,0 +1,364 @@
+"""Reads a log's slots and judges each: valid, void or rotted (P4); appends nothing, knows not what states mean."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from relay.core.errors import BadData
+from relay.core.ledger.canonical import ZEROS, digest, dumps
+from relay.core.ledger.changes import By, Refused
+from relay.core.ledger.entry import Entry, NotAnEntry, decode
+from relay.core.ledger.frozen import MAX_ENTRY_BYTES, PASSING, USUAL, clean
+from relay.core.ledger.passed import Passed
+from storage.base import Missing
+from storage.log import Log
+
+S = TypeVar("S", bound=BaseModel)
+
+MAX_DAMAGE = 20
+REMEMBERED = 256
+"""Points that a reader remembers for entries that pass over later ones."""
+DEEPEST = 256
+"""Bases that are followed down from an entry that passes over others."""
+LISTED = 64
+"""From this many slots on, a listing tells which are too small or too large for an entry, so that they are not read."""
+SMALLEST = 256
+"""Bytes that every entry has: its digests and ids alone are more."""
+LARGEST = MAX_ENTRY_BYTES + 65_536
+"""What a store may need to keep beside an entry in its slot is counted in."""
+NO_ENTRY = "its size is that of no entry"
+CANDIDATES = 4
+"""Slots that a cheap reading tries to prove by the bases they claim, before it judges the whole log."""
+
+
+@dataclass(frozen=True)
+class Machine(Generic[S]):
+    """What makes a log a ledger: its kinds, the shape of its state, and its pure rules."""
+
+    kinds: Collection[str]
+    model: type[S]
+    apply: Callable[[S | None, str, Mapping[str, Any], By, Sequence[int], Passed | None], S]
+    succeeds: Callable[[S, S], None]
+    """Raises Refused if the second state can never come after the first, whatever lies between."""
+    format_of: Callable[[S], int] = lambda state: USUAL
+    """The format in which an entry with this state is written, so that a client too old for it says so."""
+    step_of: Callable[[S], int] = lambda state: 0
+    """The training step of a state, for people."""
+
+    def parse(self, state: Mapping[str, Any]) -> S:
+        """The state an entry claims. Raises ValidationError."""
+        return self.model.model_validate_json(dumps(dict(state)))
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Something wrong with a slot, in one line. It has cost nothing unless an exception says so."""
+
+    slot: int
+    text: str
+    rotted: bool = False
+    """An entry that was good when the next ones were built on it; else one that never counted."""
+    healed: bool = False
+    """A slot that a later entry passed over, which is readable again. It stays passed over."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", clean(self.text, 300))  # it may quote what a stranger wrote
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One slot as it was read. `entry` is None if it fails its own check, and `why` says how."""
+
+    seq: int
+    digest: str
+    entry: Entry | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Point(Generic[S]):
+    """How far a reading has come; immutable. The start is before slot 0."""
+
+    seq: int = -1
+    """The newest slot read, valid or void."""
+    digest: str = ZEROS
+    """Of its raw bytes."""
+    state: S | None = None
+    entry: Entry | None = None
+    """The newest valid entry."""
+    damage: tuple[Damage, ...] = ()
+
+    @property
+    def base(self) -> int:
+        """The slot the next entry must build on; -1 before the genesis."""
+        return self.entry.seq if self.entry else -1
+
+    def noting(self, *damage: Damage) -> tuple[Damage, ...]:
+        """The damage seen so far and this, the newest MAX_DAMAGE of it."""
+        return (*self.damage, *damage)[-MAX_DAMAGE:]
+
+
+class Reader(Generic[S]):
+    """Judges the slots of one log by the rules of one machine."""
+
+    def __init__(self, log: Log, machine: Machine[S]) -> None:
+        self.log = log
+        self.machine = machine
+        self._valid: OrderedDict[int, Point[S]] = OrderedDict()
+        """The newest points whose entry is valid, by slot: an entry that passes over others is judged from its base."""
+
+    def slot(self, seq: int) -> Slot:
+        """A slot's entry; one that fails its own check is read a second time.
+
+        Raises BadData (65) if the slot is empty, NewerFormat (78), StoreError.
+        """
+        slot = self.read(seq)
+        return slot if slot.entry else self.read(seq)
+
+    def newest(self, tail: int) -> Point[S]:
+        """The state at the tail, from as few slots as can prove it: mostly the newest two.
+
+        An entry with nothing valid between its base and itself leads to that base, if it is void; after CANDIDATES
+        every slot is judged, so an outsider's entries cost a few readings of the log at most.
+        Raises BadData (65) if no slot holds a valid entry.
+        """
+        seq = tail
+        junk: dict[int, int] | None = None
+        for _ in range(CANDIDATES):
+            base, point = self._alone(seq)
+            if point.base == seq:
+                return self.through(point, tail)
+            seq = base if point.seq == seq else seq - 1
+            junk = self.junk(-1, tail) if junk is None else junk
+            while seq in junk:
+                seq -= 1
+            if seq < 0:
+                break
+        return self.through(Point(), tail)
+
+    def through(self, point: Point[S], tail: int) -> Point[S]:
+        """Every slot after `point` up to `tail`, judged in order. Raises BadData (65) if none up to there is valid."""
+        junk = self.junk(point.seq, tail)
+        if point.entry is not None and point.base == point.seq:
+            self._remember(point)
+        for seq in range(point.seq + 1, tail + 1):
+            slot = Slot(seq, ZEROS, None, NO_ENTRY) if seq in junk and seq + 1 in junk else self.slot(seq)
+            point = self.follow(point, slot)
+        if point.entry is None and tail >= 0:
+            raise BadData(no_entry(self.log, tail))
+        return point
+
+    def follow(self, point: Point[S], slot: Slot) -> Point[S]:
+        """The next slot, judged: the state changes, or the slot is void and changes nothing.
+
+        An intact entry whose base rotted after it was written cannot be computed: it is believed if its state may
+        succeed the last one known. Whatever rotted is noted.
+        """
+        if slot.entry is None:
+            return self._void(point, slot, slot.why)
+        try:
+            damage: Iterable[Damage]
+            if slot.entry.passed is not None or self._chose(point, slot.entry):
+                state, damage = self._passing(point, slot.entry)
+            else:
+                rotted = self._rotted(point, slot.entry)
+                state = (self._believed if slot.entry.base in rotted else self._computed)(point, slot.entry)
+                text = "the entry in slot {} was damaged after slot {} was written"
+                damage = [Damage(seq, text.format(seq, slot.seq), rotted=True) for seq in sorted(rotted)]
+        except Refused as error:
+            return self._void(point, slot, str(error))
+        after = Point(slot.seq, slot.digest, state, slot.entry, point.noting(*damage))
+        self._remember(after)
+        return after
+
+    def claimed(self, seq: int) -> Point[S] | None:
+        """The point that an entry claims to make, unjudged; None if it cannot be one."""
+        if seq < 0:
+            return Point()
+        slot = self.slot(seq)
+        try:
+            return Point(seq, slot.digest, self._parse(slot.entry), slot.entry) if slot.entry else None
+        except Refused:
+            return None
+
+    def _alone(self, seq: int) -> tuple[int, Point[S]]:
+        """One slot judged from the base that it claims, and that base: valid if the result's base is the slot itself.
+
+        The result ends before the slot if that passed over a valid entry.
+        """
+        slot = self.slot(seq)
+        entry = slot.entry
+        point = self.claimed(entry.base) if entry else None
+        if entry is None or point is None:
+            return -1, Point()
+        if entry.passed is not None:
+            self._remember(point)
+            return entry.base, self.follow(replace(point, seq=seq - 1, digest=entry.parent), slot)
+        for number in range(entry.base + 1, seq + 1):
+            point = self.follow(point, self.slot(number))
+            if point.base != entry.base:
+                break
+        return entry.base, point
+
+    def _rotted(self, point: Point[S], entry: Entry) -> set[int]:
+        """Slots before an intact entry that no longer are what its writer read; mostly none.
+
+        The slot before it shows by its digest. A base further back was valid to the writer, so it rotted if it fails
+        its own check. Raises Refused if the entry itself is wrong.
+        """
+        rotted = set()
+        if entry.parent != point.digest:
+            if entry.seq == 0 or self.slot(entry.seq - 1).entry is not None:
+                raise Refused("it names another parent than the slot before it")
+            rotted.add(entry.seq - 1)
+        if entry.base == point.base:
+            return rotted
+        if entry.base > point.base and entry.base not in rotted and entry.base < entry.seq - 1:
+            rotted |= {entry.base} if self.slot(entry.base).entry is None else set()
+        if entry.base < point.base or entry.base not in rotted:
+            raise Refused(f"it builds on slot {entry.base}, but the last valid entry before it is in slot {point.base}")
+        return rotted
+
+    def _chose(self, point: Point[S], entry: Entry) -> bool:
+        """Whether an entry builds on the slot just before it although that is void here: a person chose the history
+        that ends there. From format 5 on an entry is judged from its own base."""
+        before = entry.base == entry.seq - 1 and entry.parent == point.digest
+        return entry.format >= PASSING and before and entry.base > point.base
+
+    def _passing(self, point: Point[S], entry: Entry) -> tuple[S, list[Damage]]:
+        """The state after an entry that passes over slots, judged from its own base whatever these slots hold now.
+
+        A slot that is readable again, or was changed since, is reported and stays passed over: sessions have gone on
+        from this entry. Raises Refused if the entry itself is wrong.
+        """
+        base = point if entry.base == point.base else self.own(entry.base)
+        if base is not None:
+            state = self._computed(base, entry)
+        elif self.slot(entry.base).entry is None:  # it rotted since, as any base can
+            known = (seq for seq in reversed(self._valid) if seq < entry.base)
+            earlier = point if point.base < entry.base else self._valid.get(next(known, -1), Point())
+            state = self._believed(earlier, entry)
+        else:
+            raise Refused(f"it builds on slot {entry.base}, which holds no valid entry")
+        if base is None:
+            text = f"the entry in slot {entry.base} was damaged after slot {entry.seq} was written"
+            return state, [Damage(entry.base, text, rotted=True)]
+        if entry.base < point.base and self._as_passed(point.base, entry):
+            return state, []
+        if entry.base < point.base:
+            text = f"the entry in slot {point.base} is readable again; slot {entry.seq} had passed over it"
+            return state, [Damage(point.base, text, healed=True)]
+        if entry.parent != point.digest:
+            text = f"the bytes in slot {entry.seq - 1} have changed since slot {entry.seq} passed over them"
+            return state, [Damage(entry.seq - 1, text, healed=True)]
+        return state, []
+
+    def _as_passed(self, seq: int, entry: Entry) -> bool:
+        """Whether a slot holds what the writer of an entry read there when it went on without it: a person chose to."""
+        named = entry.passed.digests if entry.passed else ()
+        back = entry.seq - seq
+        return not named or (back <= len(named) and self.slot(seq).digest == named[-back])
+
+    def own(self, seq: int) -> Point[S] | None:
+        """The point at an entry that follows from its own base, and that from its own, whatever lies between them.
+
+        Down to an entry that is known to be valid, or to the genesis, or to one DEEPEST bases further down, which is
+        believed. None if an entry on the way is unreadable or does not follow.
+        """
+        chain: list[Slot] = []
+        while seq >= 0 and seq not in self._valid and len(chain) < DEEPEST:
+            slot = self.slot(seq)
+            if slot.entry is None:
+                return None
+            chain.append(slot)
+            seq = slot.entry.base
+        point = self._valid[seq] if seq in self._valid else self.claimed(seq)
+        for slot in reversed(chain):
+            if point is None or slot.entry is None:
+                return None
+            try:
+                state = self._computed(point, slot.entry)
+            except Refused:
+                return None
+            point = Point(slot.seq, slot.digest, state, slot.entry)
+        return point
+
+    def _remember(self, point: Point[S]) -> None:
+        """The newest REMEMBERED valid points, without their entries' own text."""
+        self._valid.pop(point.seq, None)
+        self._valid[point.seq] = point
+        while len(self._valid) > REMEMBERED:
+            self._valid.popitem(last=False)
+
+    def _computed(self, point: Point[S], entry: Entry) -> S:
+        by = By(entry.session, entry.account, entry.epoch, entry.at)
+        try:
+            state = self.machine.apply(point.state, entry.kind, entry.change, by, tuple(entry.voids), entry.passed)
+        except ValidationError as error:
+            raise Refused("its change leads to no state") from error
+        if dumps(state.model_dump(mode="json")) != dumps(entry.state):
+            raise Refused("its state does not follow from its change")
+        return self._told(entry, state)
+
+    def _believed(self, point: Point[S], entry: Entry) -> S:
+        state = self._parse(entry)
+        if point.state is not None:
+            self.machine.succeeds(point.state, state)
+        return state
+
+    def _parse(self, entry: Entry) -> S:
+        try:
+            return self._told(entry, self.machine.parse(entry.state))
+        except ValidationError as error:
+            raise Refused("its state is not a state") from error
+
+    def _told(self, entry: Entry, state: S) -> S:
+        """The state, if clients that are too old for it can see that they are; else they would judge otherwise."""
+        needed = self.machine.format_of(state)
+        if needed > USUAL and entry.format < needed:
+            raise Refused(f"it is written in format {entry.format} and needs {needed}")
+        return state
+
+    def _void(self, point: Point[S], slot: Slot, why: str) -> Point[S]:
+        damage = Damage(slot.seq, f"the entry in slot {slot.seq} is void: {why}")
+        return replace(point, seq=slot.seq, digest=slot.digest, damage=point.noting(damage))
+
+    def junk(self, after: int, tail: int) -> dict[int, int]:
+        """Slots between `after` and `tail` whose size no entry has, and that size: one listing, where that costs less
+        than reading them all. A listing may hide a slot, which then is read."""
+        if tail - after <= LISTED:
+            return {}
+        return {seq: size for seq, size in self.log.sizes(after) if not SMALLEST <= size <= LARGEST and seq <= tail}
+
+    def read(self, seq: int) -> Slot:
+        """One reading of a slot. Raises BadData (65) if it is empty, NewerFormat (78), StoreError."""
+        try:
+            data = self.log.peek(seq)
+        except Missing as error:
+            raise BadData(hole(self.log, seq)) from error
+        try:
+            return Slot(seq, digest(data), decode(data, self.machine.kinds, seq))
+        except NotAnEntry as error:
+            return Slot(seq, digest(data), None, str(error))
+
+
+def hole(log: Log, seq: int) -> str:
+    """What to say of an empty slot that must have been used (I1)."""
+    return (
+        f"{log.store.address}: slot {seq} of the log ({log.name(seq)}) is empty, but later slots are not: an entry has "
+        f"been lost. Nothing was written or deleted. Restore that file from a backup of the storage, or fork from a "
+        f"good checkpoint."
+    )
+
+
+def no_entry(log: Log, tail: int) -> str:
+    """What to say of a log in which no slot holds a valid entry."""
+    return (
+        f"{log.store.address}: none of the {tail + 1} entries under {log.prefix} is valid. Nothing was changed. "
+        f"Restore {log.name(0)} from a backup of the storage, or begin under another name."
+    )

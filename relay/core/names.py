@@ -1,0 +1,171 @@
+"""Every name in a store, in one place, and which names people may choose; knows nothing of what lies under them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from relay.core.errors import BadConfig
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+IDENTITY = "trm-relay.store.json"
+"""The object that says which store this is (P3)."""
+FRAGMENT = "#id="
+"""What an address ends with, before that identity, if it says which store it must be."""
+REGISTRY = "registry/"
+REGISTRY_LEDGER = REGISTRY + "ledger/"
+CHECKPOINTS = "checkpoints/"
+MANIFEST = "manifest.json"
+CACHES = "caches/"
+"""Compiled code of all runs, each under its key; advice, which nothing names and anybody may delete."""
+TOKEN = 16
+"""Hexadecimal digits that tell a name apart where the plain one holds something else."""
+_FILE = re.compile(
+    r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})(?:\.([0-9a-f]{16}))?/([a-z0-9][a-z0-9._-]{0,127})"
+)
+_WITH_TOKEN = re.compile(r"/step_[0-9]+\.e[0-9]+\.[0-9a-f]{16}/[^/]+$")
+_SIGN = re.compile(r"(heartbeat|stop)\.(0|[1-9][0-9]{0,15})")
+
+
+class Place(NamedTuple):
+    """Whose a checkpoint's file is. Of one (step, epoch) there may be several folders; each is one checkpoint's."""
+
+    step: int
+    epoch: int
+    file: str
+    token: str = ""
+    """Of the folder; '' for the plain one."""
+
+    @property
+    def folder(self) -> str:
+        """The folder's name."""
+        return folder_name(self.step, self.epoch, self.token)
+
+
+def folder_name(step: int, epoch: int, token: str = "") -> str:
+    """Of a checkpoint's folder in the store. `token`: where the plain name is taken."""
+    return f"step_{step}.e{epoch}{'.' if token else ''}{token}"
+
+
+def has_token(name: str) -> bool:
+    """Whether a checkpoint's file lies in a folder with a token."""
+    return _WITH_TOKEN.search(name) is not None
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of one run. Both parts have passed `check_name`."""
+
+    project: str
+    run: str
+
+    def __post_init__(self) -> None:
+        check_name("project", self.project)
+        check_name("run", self.run)
+
+    @property
+    def home(self) -> str:
+        """Prefix of everything but checkpoints."""
+        return f"runs/{self.project}/{self.run}/"
+
+    @property
+    def ledger(self) -> str:
+        """Prefix of the log."""
+        return self.home + "ledger/"
+
+    @property
+    def checkpoints(self) -> str:
+        """Prefix of all checkpoints; a run names no file outside it (I3)."""
+        return f"{CHECKPOINTS}{self.project}/{self.run}/"
+
+    @property
+    def fork(self) -> str:
+        """What a fork to this name copies; whoever writes it first may write the copy."""
+        return f"{self.checkpoints}fork"
+
+    def heartbeat(self, epoch: int) -> str:
+        """The holder's advisory sign of life."""
+        return f"{self.home}heartbeat.{epoch}"
+
+    def stop(self, epoch: int) -> str:
+        """A request to the holder of that epoch to end as planned."""
+        return f"{self.home}stop.{epoch}"
+
+    @property
+    def signs(self) -> tuple[str, str]:
+        """Prefixes of all heartbeats and of all stop requests."""
+        return self.heartbeat(0)[:-1], self.stop(0)[:-1]
+
+    def parse_sign(self, name: str) -> int | None:
+        """The epoch if `name` is exactly that of a heartbeat or a stop request of this run, else None."""
+        found = _SIGN.fullmatch(name.removeprefix(self.home)) if name.startswith(self.home) else None
+        return int(found[2]) if found else None
+
+    def history(self, epoch: int, token: str = "") -> str:
+        """Links that left the state; `epoch` is that of the newest one inside. `token`: where that name is taken."""
+        return f"{self.home}history/{epoch:020d}{'.' if token else ''}{token}.json"
+
+    def session(self, epoch: int) -> str:
+        """What the session of that epoch told of itself when it ended; advice."""
+        return f"{self.home}sessions/{epoch:020d}.json"
+
+    def checkpoint(self, step: int, epoch: int, token: str = "") -> str:
+        """Prefix of one checkpoint's files."""
+        return f"{self.checkpoints}{folder_name(step, epoch, token)}/"
+
+    def manifest(self, step: int, epoch: int, token: str = "") -> str:
+        """The file that lists a checkpoint's other files."""
+        return self.checkpoint(step, epoch, token) + MANIFEST
+
+    def is_manifest(self, name: str, step: int, epoch: int) -> bool:
+        """Whether a checkpoint's manifest may have this name: that of its plain folder or of one with a token."""
+        place = self.parse_checkpoint(name)
+        return place is not None and place[:3] == (step, epoch, MANIFEST)
+
+    def parse_checkpoint(self, name: str) -> Place | None:
+        """What `name` says if it is exactly the name of a checkpoint file of this run, else None."""
+        found = _FILE.fullmatch(name.removeprefix(self.checkpoints)) if name.startswith(self.checkpoints) else None
+        return Place(int(found[1]), int(found[2]), found[4], found[3] or "") if found else None
+
+
+def check_name(kind: str, value: str) -> str:
+    """The name itself; raises BadConfig that proposes a corrected one. `kind` is what it names: 'run', 'account', …"""
+    if NAME.fullmatch(value):
+        return value
+    proposal = re.sub(r"[^a-z0-9_-]+", "_", value.lower()).strip("_-")[:64] or f"{kind}_1"
+    raise BadConfig(
+        f"{value[:80]!r} is no {kind} name: use 1 to 64 of a-z, 0-9, _ and -, beginning with a letter "
+        f"or digit. Try {proposal}."
+    )
+
+
+def check_letters(what: str, text: str) -> str:
+    """The text itself; raises BadConfig for bytes that are no letters here: left out, they would make another name."""
+    if not any("\ud800" <= c <= "\udfff" for c in text):
+        return text
+    shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    raise BadConfig(
+        f"{what} {shown[:80]!r} holds bytes that are no letters in the language setting of this shell. Set "
+        f"PYTHONUTF8=1 or LC_ALL=C.UTF-8 and run the same command again; on a terminal that is not in UTF-8 write it "
+        f"in plain letters."
+    )
+
+
+def nearest(word: str, options: Iterable[str]) -> str | None:
+    """The option most like `word`, if any is alike."""
+    found = get_close_matches(word, list(options), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def one_edit_apart(a: str, b: str) -> bool:
+    """Whether one inserted, deleted, changed or swapped neighbouring character turns `a` into `b` (or none)."""
+    if len(a) > len(b):
+        a, b = b, a
+    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
+    rest_a, rest_b = a[start:], b[start:]
+    if len(a) == len(b):
+        return rest_a[1:] == rest_b[1:] or (rest_a[:2] == rest_b[1::-1] and rest_a[2:] == rest_b[2:])
+    return len(b) - len(a) == 1 and rest_a == rest_b[1:]

@@ -1,0 +1,218 @@
+"""Copies one retained checkpoint under a new run's own prefix, verified; nothing is shared with the parent (P7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relay.app.kind import Refit
+from relay.app.messages.trouble import LOOK, speaking
+from relay.app.terminal.transfers import Show, silent
+from relay.core.checkpoint.committer import Told
+from relay.core.checkpoint.kept import checkpoint_of
+from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.packed import LocalFile, Packed
+from relay.core.checkpoint.packing import put_manifest
+from relay.core.checkpoint.restore import Damaged, as_packed, fetch_unheld
+from relay.core.errors import BadConfig, BadData
+from relay.core.ledger.canonical import digest, dumps
+from relay.core.ledger.changes import Key
+from relay.core.ledger.entry import encode
+from relay.core.ledger.ledger import RunLedger, View
+from relay.core.ledger.passed import Kept
+from relay.core.ledger.state import Checkpoint, Origin, RunState
+from relay.core.names import TOKEN, Names
+from relay.core.workload import Saved, StepDigest
+from storage.base import Exists, Store, TooLong
+from storage.transfer import file_digest, upload
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """How the state becomes one of another configuration, where it cannot go on as it is."""
+
+    refit: Refit
+    config_hash: str
+    """Of the fork's pinned configuration."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The new run, as far as it exists: where its files go, and by way of what."""
+
+    store: Store
+    """Also holds the parent's."""
+    names: Names
+    run_id: str
+    code_version: str
+    scratch: Path
+    """A folder on this machine, empty at first."""
+    show: Show = silent
+    change: Refitted | None = None
+    """None: the state is copied as it is."""
+
+
+def copy_checkpoint(ledger: RunLedger, parent: View, key: Key, branch: Branch) -> tuple[Checkpoint, Origin]:
+    """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under its names.
+
+    `ledger` is the parent's. Raises BadData (65) if the parent does not retain `key`, or no longer, or it is damaged;
+    BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    """
+    state, outbox = parent.state, Outbox(branch.scratch)
+    checkpoint = state.checkpoint(key)
+    if checkpoint is None:
+        steps = ", ".join(f"{c.step:,}" for c in state.retained) or "none"
+        raise BadData(f"Run {state.run} retains no checkpoint of step {key[0]:,}. It retains steps {steps}.")
+    try:
+        manifest = fetch_unheld(checkpoint, ledger, state, branch.store, outbox, branch.show)
+        packed = as_packed(state, manifest, checkpoint.base)
+        contents = {"manifest": checkpoint.sha256}
+        return _copy(parent, packed, outbox.folder(key), branch, contents, checkpoint.metric)
+    finally:
+        outbox.remove(key)
+
+
+def copy_kept(ledger: RunLedger, parent: View, kept: Kept, branch: Branch) -> tuple[Checkpoint, Origin]:
+    """`copy_checkpoint` for one that the run keeps though its own history did not commit it."""
+    state = parent.state
+    with speaking(branch.store, f"Step {kept.step:,} of run {state.run} could not be read"):
+        try:
+            found = [
+                checkpoint_of(one, state, branch.store) for one in state.kept if one == kept or one.key == kept.base
+            ]
+        except Damaged as evidence:
+            raise BadData(f"Step {kept.step:,} of run {state.run} is damaged: {evidence}. {LOOK}") from evidence
+    retained = (*found, *state.retained)
+    view = replace(parent, state=state.model_copy(update={"retained": retained}))
+    return copy_checkpoint(ledger, view, kept.key, branch)
+
+
+def copy_unsent(parent: View, packed: Packed, outbox: Outbox, branch: Branch) -> tuple[Checkpoint, Origin]:
+    """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
+
+    Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    """
+    contents = {"unsent": digest(dumps(packed.model_dump(mode="json")))}
+    return _copy(parent, packed, outbox.folder(packed.key), branch, contents)
+
+
+def put_weights(branch: Branch, packed: Packed, origin: Origin) -> Checkpoint:
+    """The head of a run that begins from a file of weights: `packed`, a state of step 0, whose files are the scratch.
+
+    Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    """
+    with speaking(branch.store, "The weights could not be stored"):
+        _claim(branch, {"weights": origin.entry, "state": packed.state_hash})
+        return _store(branch, packed, branch.scratch)
+
+
+def first_of(branch: Branch, saved: Saved, folder: Path, config_hash: str, fingerprint: dict[str, str]) -> Packed:
+    """What was saved in the folder, as the checkpoint that the branch begins with. Raises OSError."""
+    sizes = {name: file_digest(folder / name) for name in saved.files}
+    return Packed(
+        project=branch.names.project,
+        run=branch.names.run,
+        run_id=branch.run_id,
+        step=saved.step,
+        epoch=0,
+        parent=None,
+        state_hash=saved.state_hash,
+        files=tuple(LocalFile(name=name, size=size, sha256=sha256) for name, (size, sha256) in sizes.items()),
+        config_hash=config_hash,
+        fingerprint=fingerprint,
+        base=(saved.step, 0) if saved.lends else None,
+    )
+
+
+def only_here(outbox: Outbox, state: RunState) -> list[tuple[Outbox, Packed]]:
+    """Intact checkpoints of the run on this machine that the run does not hold (any more), and where each lies; oldest
+    first."""
+    held = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
+    mine = (state.run_id, state.config_hash)
+    found = [(box, packed) for box in (outbox, outbox.aside) for packed in box.all() if packed.key not in held]
+    intact = ((box, one) for box, one in found if (one.run_id, one.config_hash) == mine and box.intact(one))
+    return sorted(intact, key=lambda here: here[1].key)
+
+
+def _copy(
+    parent: View,
+    packed: Packed,
+    folder: Path,
+    branch: Branch,
+    contents: Mapping[str, str],
+    metric: float | None = None,
+) -> tuple[Checkpoint, Origin]:
+    """A checkpoint of the parent's that lies in `folder`, as it is or as the branch's configuration wants it.
+
+    Raises what a refit does, too.
+    """
+    state = parent.state
+    origin = Origin(
+        project=state.project,
+        run=state.run,
+        entry=digest(encode(parent.entry)),  # not of the bytes after it, which a bad read may have brought
+        step=packed.step,
+        state_hash=packed.state_hash,
+    )
+    with speaking(branch.store, "The checkpoint could not be copied"):
+        _claim(branch, contents)
+        if branch.change is not None:
+            packed, folder = _refitted(branch, branch.change, packed, folder)
+            metric = None  # of another configuration's state
+        return _store(branch, packed, folder, metric), origin
+
+
+def _refitted(branch: Branch, change: Refitted, packed: Packed, folder: Path) -> tuple[Packed, Path]:
+    """The state as one of the branch's configuration, and where that lies."""
+    out = branch.scratch / "refitted"
+    out.mkdir()
+    saved = change.refit(folder, out)
+    return first_of(branch, saved, out, change.config_hash, packed.fingerprint), out
+
+
+def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
+    """Take the new run's name for exactly these contents: a fork never overwrites files of another one.
+
+    Whoever copies the same checkpoint with the same program writes the same bytes, so a fork that broke off can be
+    made again. Where names are not unique nothing is ever overwritten.
+    """
+    target, names = branch.store, branch.names
+    if not target.unique_names:
+        return
+    config = {"config": branch.change.config_hash} if branch.change else {}
+    mine = dumps({**contents, **config, "code_version": branch.code_version})
+    with suppress(Exists):  # another's, or our own re-sent: the stored one counts
+        target.put_if_absent(names.fork, mine)
+    try:
+        found = target.get(target.ref(names.fork), limit=len(mine))
+    except TooLong:
+        found = b""
+    if found != mine:
+        raise BadConfig(
+            f"Another fork to the name {names.run} was begun, from another checkpoint or by another version of "
+            f"trm-relay. Nothing of it was touched. Choose another name with --to."
+        )
+
+
+def _store(branch: Branch, packed: Packed, folder: Path, metric: float | None = None) -> Checkpoint:
+    """The files in `folder` under the new run's own prefix, borrowed ones too, and their manifest."""
+    try:
+        return _stored(branch, packed, folder, metric, "")
+    except Exists:  # what an earlier try left there came to harm
+        return _stored(branch, packed, folder, metric, branch.run_id[:TOKEN])
+
+
+def _stored(branch: Branch, packed: Packed, folder: Path, metric: float | None, token: str) -> Checkpoint:
+    """Raises Exists if something else lies in the folder with that token."""
+    names = branch.names
+    keys = {file.name: names.checkpoint(packed.step, 0, token) + file.name for file in packed.files}
+    sent = branch.show(f"sending step {packed.step:,}", packed.bytes)
+    files = upload(branch.store, folder, keys, sent=sent)
+    own = {"project": names.project, "run": names.run, "run_id": branch.run_id, "epoch": 0, "parent": None}
+    shares_nothing = {"borrowed": (), "base": (packed.step, 0) if packed.base else None}
+    mine = packed.model_copy(update=own | shares_nothing)
+    promised = packed.next
+    following = StepDigest(promised.step, promised.path, promised.digest) if promised else None
+    return put_manifest(branch.store, names, Told(mine, following, metric), files, branch.code_version, token)

@@ -1,0 +1,303 @@
+"""Which run this is: opening one in the stores that it was begun in, and beginning one (P3); knows no session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from relay.app.messages.advice import command
+from relay.core.checkpoint.passedover import guard
+from relay.core.clock import Runtime
+from relay.core.errors import BadConfig, RelayError
+from relay.core.ledger.chain import Chain
+from relay.core.ledger.changes import Genesis
+from relay.core.ledger.ledger import RunLedger, View
+from relay.core.ledger.passing import Look
+from relay.core.ledger.registry import Registry
+from relay.core.ledger.state import Checkpoint, Origin
+from relay.core.names import FRAGMENT, Names, nearest, one_edit_apart
+from relay.core.runs.endpoint import ensure_tested
+from relay.core.runs.pinned import config_hash
+from relay.core.runs.salvage import salvage
+from relay.core.runs.storeid import begin_store, begins_by_itself, read_identity
+from relay.core.runs.whereabouts import NOWHERE, absent
+from storage.base import Store, StoreError
+from storage.mounts import evaporates
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run whose identity was checked."""
+
+    ledger: RunLedger
+    registry: Registry
+    view: View
+    begun: bool = False
+    """Whether this call began it."""
+    notes: tuple[str, ...] = ()
+    """Lines for people."""
+
+    @property
+    def names(self) -> Names:
+        """Where the run's objects lie."""
+        return self.ledger.names
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two stores of a run, which may be one, and who asks them."""
+
+    ledger: Store
+    checkpoints: Store
+    runtime: Runtime
+    session: str
+    """32 random hexadecimal digits, new for each process (P5)."""
+    expected: str | None = None
+    """The ledger store's identity, where the address names it."""
+    expected_checkpoints: str | None = None
+    """The same of the checkpoints' store."""
+    patience_s: float = 180.0
+    """How long a slot that cannot be read is read again before it is passed over: at least the lease's TTL."""
+    notice: Callable[[Look], None] = lambda look: None
+    """Told meanwhile."""
+
+    @property
+    def both(self) -> list[Store]:
+        """Each store once."""
+        same = self.ledger.address == self.checkpoints.address
+        return [self.ledger] if same else [self.ledger, self.checkpoints]
+
+    def registry(self) -> Registry:
+        """The log of what the ledger's store holds."""
+        registry = Registry(self.ledger, self.runtime, session=self.session)
+        self._set_up(registry.chain)
+        return registry
+
+    def run_ledger(self, project: str, run: str) -> RunLedger:
+        """The log of a run, begun or not."""
+        ledger = RunLedger(self.ledger, project, run, self.runtime)
+        self._set_up(ledger.chain)
+        guard(ledger, self.checkpoints)
+        return ledger
+
+    def _set_up(self, chain: Chain[Any]) -> None:
+        chain.prover.patience_s, chain.prover.notice = self.patience_s, self.notice
+
+    def ensure_tested(self) -> None:
+        """Before a first append. Raises BadAddress if one of them must not hold a run."""
+        for store in self.both:
+            ensure_tested(store, self.runtime)
+
+
+def open_run(stores: Pair, project: str, run: str) -> Opened | None:
+    """The run, or None if it (or the store) has not begun; writes nothing.
+
+    Raises BadConfig (78) if the store or the run is another one than expected, and what the ledger raises.
+    """
+    identity = read_identity(stores.ledger)
+    check_expected(stores.ledger, stores.expected, identity)
+    ledger = stores.run_ledger(project, run)
+    view = ledger.peek()
+    if view is None:
+        if expected := stores.expected_checkpoints:
+            check_expected(stores.checkpoints, expected, read_identity(stores.checkpoints))
+        return None
+    _check_stores(stores, view, identity)
+    return Opened(ledger, stores.registry(), view)
+
+
+def require_run(stores: Pair, project: str, run: str) -> Opened:
+    """The run. Raises BadConfig (78) with the likely causes and the runs there are, if it has not begun."""
+    found = open_run(stores, project, run)
+    if found is None:
+        raise unknown_run(stores, project, run, stores.registry().runs())
+    return found
+
+
+@contextmanager
+def taking_name(stores: Pair, project: str, run: str, option: str) -> Iterator[BadConfig]:
+    """Around what makes a run under a name that must be free, given by `option`; yields what to raise if it is not.
+
+    Raises that (78) too where anything fails after another has begun the run, whose sessions may have cleared what
+    was stored for this one.
+    """
+    refused = BadConfig(f"There is a run {run} already. Choose another name with {option}.")
+    if open_run(stores, project, run):
+        raise refused
+    try:
+        yield refused
+    except (RelayError, StoreError) as error:
+        if error is not refused and _is_begun(stores, project, run):
+            raise refused from error
+        raise
+
+
+def _is_begun(stores: Pair, project: str, run: str) -> bool:
+    """Whether that can be seen; what hinders the look is told by the failure that led to it."""
+    try:
+        return open_run(stores, project, run) is not None
+    except (RelayError, StoreError):
+        return False
+
+
+def salvaged_run(stores: Pair, project: str, run: str) -> Opened | None:
+    """A run whose ledger has lost an entry, as far as it can still be read: to look at and to fork from.
+
+    None if nothing of it can be. Raises as `open_run` does, but for the hole.
+    """
+    identity = read_identity(stores.ledger)
+    check_expected(stores.ledger, stores.expected, identity)
+    ledger = stores.run_ledger(project, run)
+    view = salvage(ledger)
+    if view is None:
+        return None
+    _check_stores(stores, view, identity)
+    return Opened(ledger, stores.registry(), view)
+
+
+def begin_run(
+    stores: Pair,
+    project: str,
+    run: str,
+    config: Mapping[str, Any],
+    *,
+    new: bool = False,
+    ephemeral: bool = False,
+    init: bool = False,
+    origin: Origin | None = None,
+    head: Checkpoint | None = None,
+) -> Opened:
+    """The run, begun now if it has not: store identities, then the registry, then the genesis (P3).
+
+    `config` is pinned as it is, plain values. `init` allows a store that does not begin by itself, `new` a name one
+    edit away from an existing one, `ephemeral` a disk that evaporates; a fork brings `origin` and `head`.
+    Raises BadConfig (78), BadAddress for a store that fails its self-test, and what registry and ledger raise.
+    """
+    found = open_run(stores, project, run)
+    if found:
+        found.ledger.check_epochs(stores.checkpoints)
+        stores.ensure_tested()
+        return found
+    registry = stores.registry()
+    known = registry.runs()
+    if not (init or begins_by_itself(stores.ledger)):
+        raise unknown_run(stores, project, run, known)
+    if not new:
+        check_similar(project, run, known)
+    ledger = stores.run_ledger(project, run)
+    ledger.check_unused(stores.checkpoints)
+    notes = _new_run_notes(stores, project, run, known, ephemeral)
+    stores.ensure_tested()
+    view, begun = _write(stores, registry, ledger, config, origin, head)
+    return Opened(ledger, registry, view, begun, notes if begun else ())
+
+
+def _write(
+    stores: Pair,
+    registry: Registry,
+    ledger: RunLedger,
+    config: Mapping[str, Any],
+    origin: Origin | None,
+    head: Checkpoint | None,
+) -> tuple[View, bool]:
+    """What begins a run, in an order in which whoever breaks off can be followed by anybody."""
+    identity = begin_store(stores.ledger, stores.runtime)
+    checkpoint_identity = begin_store(stores.checkpoints, stores.runtime)
+    registry.begin(identity)
+    names = ledger.names
+    genesis = Genesis(
+        project=names.project,
+        run=names.run,
+        run_id=registry.enter_run(names.project, names.run, stores.runtime.token()),
+        ledger_store=identity,
+        checkpoint_store=checkpoint_identity,
+        config_hash=config_hash(config),
+        config=dict(config),
+        origin=origin,
+        head=head,
+    )
+    view, begun = ledger.begin(genesis, session=stores.session)
+    _check_stores(stores, view, identity)
+    return view, begun
+
+
+def unknown_run(stores: Pair, project: str, run: str, known: list[tuple[str, str]]) -> BadConfig:
+    """What to say when a run is not there."""
+    there = ", ".join(f"{p}/{r}" for p, r in known[-10:]) or "no run at all"
+    near = next((f" Did you mean {r}?" for p, r in reversed(known) if p == project and r == nearest(run, [r])), "")
+    if absent(stores.ledger.address):
+        there = f"nothing, for {NOWHERE}"
+    begin = (
+        ""
+        if begins_by_itself(stores.ledger)
+        else f" If it is meant to be new, one person runs `{command('init', run)}` once."
+    )
+    return BadConfig(
+        f"{stores.ledger.address} holds no run {run} in project {project}; it holds {there}.{near} Likely causes: a "
+        f"mistyped name, another bucket or folder than the others use, or another person's app folder.{begin}"
+    )
+
+
+def check_similar(project: str, run: str, known: list[tuple[str, str]]) -> None:
+    """Raises BadConfig (78) for a new name that is one edit away from that of a run that there is."""
+    if (project, run) in known:
+        return
+    for other_project, other in known:
+        if one_edit_apart(f"{project}/{run}", f"{other_project}/{other}"):
+            raise BadConfig(
+                f"There is no run {run} in project {project}, but {other_project}/{other} differs by one character. "
+                f"Correct the name (RUN_NAME={other}), or pass --new if a new run is meant."
+            )
+
+
+def _new_run_notes(
+    stores: Pair, project: str, run: str, known: list[tuple[str, str]], ephemeral: bool
+) -> tuple[str, ...]:
+    others = ", ".join(r if p == project else f"{p}/{r}" for p, r in known[-10:] if (p, r) != (project, run))
+    holds = f"this store also holds: {others}" if others else "this store holds no other run"
+    notes = [f"NEW run {run} at step 0; {holds}"]
+    for address in sorted({stores.ledger.address, stores.checkpoints.address}):
+        parts = urlsplit(address)
+        if parts.scheme != "file" or not evaporates(unquote(parts.path)):
+            continue
+        if not ephemeral:
+            raise BadConfig(
+                f"{address} is on a disk that is gone when this machine ends, and the run with it. Set RELAY_STORE to "
+                f"a place that stays, or pass --ephemeral (RELAY_EPHEMERAL=1) if the run may be lost."
+            )
+        notes.append(f"{address} is on a disk that is gone when this machine ends: nothing outlives this machine")
+    return tuple(notes)
+
+
+def check_expected(store: Store, expected: str | None, identity: str | None) -> None:
+    """Raises BadConfig (78) if the store is not the one that the address names."""
+    if expected and identity != expected:
+        found = f"it is store {identity}" if identity else "nothing was ever begun in it"
+        raise BadConfig(
+            f"{store.address} is not the store that your address names ({FRAGMENT}{expected}): {found}. "
+            f"Likely causes: a mistyped name, another bucket or folder, or another person's app folder."
+        )
+
+
+def _check_stores(stores: Pair, view: View, identity: str | None) -> None:
+    """The run was begun in these two stores, and not copied from others.
+
+    identity: the ledger's store, as it was before the view was read. Where that had none, another may have begun both
+    since, the store first.
+    """
+    identity = identity or read_identity(stores.ledger)
+    same = stores.checkpoints.address == stores.ledger.address
+    checkpoint_identity = identity if same else read_identity(stores.checkpoints)
+    for kind, store, is_id, pinned in (
+        ("ledger", stores.ledger, identity, view.state.ledger_store),
+        ("checkpoint", stores.checkpoints, checkpoint_identity, view.state.checkpoint_store),
+    ):
+        if is_id != pinned:
+            raise BadConfig(
+                f"Run {view.state.run} began with {kind} store {pinned}, but {store.address} is "
+                f"{'store ' + is_id if is_id else 'a store without an identity'}. Check RELAY_STORE, "
+                f"RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."
+            )

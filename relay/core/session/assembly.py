@@ -1,0 +1,195 @@
+"""Puts the parts of one session together once the lease is held; starts nothing."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from relay.app.trackers.follow import END_S, HURRIED_S
+from relay.core.checkpoint.certify import Verdict
+from relay.core.checkpoint.checkpoint import Writer
+from relay.core.checkpoint.collect import Housekeeper
+from relay.core.checkpoint.committer import Committer
+from relay.core.checkpoint.lending import Lending
+from relay.core.checkpoint.warm import forget_all
+from relay.core.errors import Exit, RelayError
+from relay.core.lease.heartbeat import Heartbeat
+from relay.core.lease.lease import Lease
+from relay.core.ledger.changes import Noted
+from relay.core.ledger.frozen import TRACKER
+from relay.core.session.budget import BELIEVED, Budget, Measured
+from relay.core.session.context import Context, Outcome
+from relay.core.session.ending import Ending, NotSent
+from relay.core.session.training import Trainer
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One session's machinery."""
+
+    ctx: Context
+    lease: Lease
+    budget: Budget
+    verdict: Verdict
+    heartbeat: Heartbeat
+    housekeeper: Housekeeper
+    writer: Writer
+    committer: Committer
+    trainer: Trainer
+    ending: Ending
+    follows: int | None
+    """Epoch of the checkpoint that was head when the lease was taken."""
+
+    @property
+    def from_step(self) -> int:
+        """Where this session's steps begin, by its link in the ledger: where it went back to, if it had to."""
+        link = self.lease.state.link_of(self.lease.epoch)
+        return link.from_step if link else self.lease.state.step
+
+    @property
+    def made_step(self) -> int | None:
+        """The newest step that this session has committed: the durable one, as long as no other could commit."""
+        if not self.writer.made:
+            return None
+        return self.lease.state.step if self.lease.lost is None else self.writer.made[-1].step
+
+    def outcome(self, code: Exit, message: str, error: RelayError | None = None) -> Outcome:
+        """What the session has come to, with an exit code."""
+        return Outcome(
+            exit_code=code,
+            message=message,
+            durable_step=self.lease.state.step,
+            from_step=self.from_step,
+            made_step=self.made_step,
+            epoch=self.lease.epoch,
+            commits=self.writer.commits,
+            certified=self.verdict.certified,
+            why=self.verdict.why,
+            interval_s=self.writer.interval_s,
+            latency_s=self.writer.latency_s,
+            replaced=self.committer.replaced,
+            stall_s=tuple(self.trainer.stalls.seconds),
+            train_s=self.trainer.train_s,
+            total_s=self.lease.seconds,
+            start_s=max(0.0, self.ctx.runtime.monotonic() - self.ctx.plan.limits.started - self.lease.seconds),
+            unsent=error.folder if isinstance(error, NotSent) else None,
+        )
+
+    def offer_compiled(self) -> None:
+        """After the first step: what it compiled, for the next session, if that cannot be in the way of a commit."""
+        if self.ctx.warm is not None:
+            self.ctx.warm.offer(self._spare_s())
+
+    def finish_offer(self) -> None:
+        """Without the lease: let what is on its way arrive, as long as nobody is in a hurry."""
+        if self.ctx.warm is not None:
+            self.ctx.warm.finish(self._spare_s(), lambda: not self.ctx.signal.hurry)
+
+    def start_trackers(self) -> None:
+        """What is committed from now on is shown elsewhere too, where somebody asked for that."""
+        trackers, lease = self.ctx.trackers, self.lease
+
+        def note(text: str) -> None:
+            with suppress(RelayError):
+                lease.note(Noted(cause=TRACKER, text=text, step=lease.state.step))
+
+        if trackers is not None:
+            trackers.start(lease.view.seq, note)
+
+    def finish_trackers(self) -> None:
+        """Without the lease: let them show the newest commit, for as long as there is time."""
+        ctx = self.ctx
+        if ctx.trackers is not None:
+            left = self.budget.deadline - ctx.runtime.monotonic() - 0.5
+            longest = 0.0 if ctx.signal.at_once else HURRIED_S if ctx.signal.hurry else END_S
+            ctx.trackers.close(max(0.0, min(longest, left)))
+
+    def _spare_s(self) -> float:
+        """Seconds beyond what the end needs."""
+        return self.budget.deadline - self.ctx.runtime.monotonic() - self.budget.reserve()
+
+
+def assemble(ctx: Context, lease: Lease) -> Parts:
+    """Everything below the session, wired."""
+    plan, now = ctx.plan, ctx.runtime.monotonic
+    believed_s = BELIEVED * max(0.0, plan.limits.deadline - now())
+    budget, verdict = Budget(plan.limits, Measured(lease.state.metrics, believed_s)), Verdict()
+    budget.size = lease.state.head.bytes if lease.state.head else 0
+    heartbeat = _heartbeat(ctx, lease)
+    housekeeper = Housekeeper(
+        monotonic=now,
+        store=ctx.checkpoint_store,
+        ledger_store=ctx.ledger_store,
+        names=ctx.names,
+        lease=lease,
+        keep=plan.keep,
+        still_ours=heartbeat.still_ours,
+        tell=ctx.listener.tell,
+    )
+    lending = Lending(ctx.outbox)
+    writer = _writer(ctx, lease, budget, verdict, lending, housekeeper)
+    committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell)
+    evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
+    trainer = Trainer(
+        ctx, budget, committer, heartbeat, verdict, evaluated, partial(lending.offer, ctx.workload, lease)
+    )
+    ending = Ending(ctx, budget, committer, heartbeat, trainer, writer)
+    return Parts(
+        ctx,
+        lease,
+        budget,
+        verdict,
+        heartbeat,
+        housekeeper,
+        writer,
+        committer,
+        trainer,
+        ending,
+        follows=lease.state.head.epoch if lease.state.head else None,
+    )
+
+
+def _heartbeat(ctx: Context, lease: Lease) -> Heartbeat:
+    holder = lease.state.holder
+    return Heartbeat(
+        ctx.runtime,
+        ctx.heartbeat_store,
+        ctx.names,
+        lease.epoch,
+        lease.ttl_s,
+        lease.superseded,
+        ctx.signal,
+        beat=holder.beat if holder else None,
+    )
+
+
+def _writer(
+    ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, lending: Lending, housekeeper: Housekeeper
+) -> Writer:
+    def after_commit(short_of_space: bool) -> None:
+        if short_of_space:
+            forget_all(ctx.checkpoint_store)
+        else:
+            ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
+            ctx.listener.committed(lease.state.step)
+            if ctx.trackers is not None:
+                ctx.trackers.notice()
+        housekeeper(short_of_space)
+
+    return Writer(
+        runtime=ctx.runtime,
+        store=ctx.checkpoint_store,
+        names=ctx.names,
+        outbox=ctx.outbox,
+        lease=lease,
+        budget=budget,
+        facts=ctx.facts,
+        verdict=verdict,
+        lending=lending,
+        housekeeping=after_commit,
+        workers=ctx.plan.workers,
+        make_room=housekeeper.make_room,
+        in_a_hurry=lambda: ctx.signal.hurry,
+        show=ctx.listener.transfer,
+    )

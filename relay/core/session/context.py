@@ -1,0 +1,174 @@
+"""Everything a session is made of, as values handed in, and what it hands back; does nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relay.app.terminal.transfers import Show, silent
+from relay.app.trackers.follow import Trackers
+from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.packing import Facts
+from relay.core.checkpoint.retention import Keep
+from relay.core.checkpoint.warm import WarmStart
+from relay.core.clock import Runtime
+from relay.core.errors import Exit
+from relay.core.lease.samehost import HostLocks
+from relay.core.lease.signals import StopSignal
+from relay.core.lease.vacancy import Held
+from relay.core.ledger.fields import Certified
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.sessionreport import SessionReport
+from relay.core.ledger.state import RunState
+from relay.core.names import Names
+from relay.core.session.budget import Limits
+from relay.core.session.startup import Startup
+from relay.core.workload import Progress, Workload
+from relay.people.quota import Quota
+from storage.base import Store
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What this session is asked to do; none of it decides the state at step n."""
+
+    target_steps: int
+    every_steps: int = 500
+    every_s: float = 600.0
+    """A commit is due every K steps (multiples of the global step) or T seconds, whichever comes first."""
+    evaluate_every: int = 4
+    """In commits' worth of steps; 0 never evaluates."""
+    evaluate_rows: int | None = 128
+    keep: Keep = field(default_factory=Keep)
+    ttl_s: float = 180.0
+    wait_s: float = 0.0
+    """How long to wait for a lease that somebody holds (`--wait`)."""
+    limits: Limits = field(default_factory=lambda: Limits(0.0))
+    grace_s: float = 25.0
+    """What SIGTERM and SIGINT leave for the last commit."""
+    patience_s: float = 600.0
+    """Longest wait for the final upload where no budget says otherwise."""
+    workers: int = 4
+    """Parallel transfers."""
+    tell_pace: bool = False
+    """Say soon how long a step takes here and how many a session has time for."""
+
+
+@dataclass
+class Listener:
+    """What whoever watches the session is told. Every function must return quickly and raise nothing."""
+
+    tell: Callable[[str], None] = lambda text: None
+    progress: Callable[[Progress], None] = lambda progress: None
+    held: Callable[[Held], None] = lambda held: None
+    """Who is in the way of the lease, at each look."""
+    transfer: Show = silent
+    """How far a checkpoint is on its way, from any thread."""
+    tick: Callable[[], None] = lambda: None
+    """Asked all the time while the session waits for the lease."""
+    entered: Callable[[], None] = lambda: None
+    """The wait is over, however it ended."""
+    phase: Callable[[str], None] = lambda text: None
+    """What is done while no step is made; empty: training goes on."""
+    committed: Callable[[int], None] = lambda step: None
+    """That step is durable."""
+
+
+@dataclass
+class Context:
+    """One session's surroundings; the command line builds it."""
+
+    runtime: Runtime
+    ledger: RunLedger
+    heartbeat_store: Store
+    """The ledger's store through a client without retries."""
+    checkpoint_store: Store
+    workload: Workload
+    facts: Facts
+    session: str
+    """32 random hexadecimal digits, new for each process."""
+    account: str
+    plan: Plan
+    outbox: Outbox
+    locks: HostLocks
+    signal: StopSignal = field(default_factory=StopSignal)
+    listener: Listener = field(default_factory=Listener)
+    startup: Startup = field(default_factory=Startup)
+    warm: WarmStart | None = None
+    """Compiled code by way of the store, where this machine allows it and the workload compiles."""
+    trackers: Trackers | None = None
+    """What shows this run elsewhere, where somebody asked for that."""
+    other_runs: Callable[[], Iterable[RunState]] = lambda: ()
+    """Newest states of all other registered runs, read afresh."""
+    successor: Callable[[RunState], str | None] = lambda state: None
+    """Whom the release proposes as next."""
+    desk: Desk = field(default_factory=lambda: Desk())
+
+    @property
+    def ledger_store(self) -> Store:
+        """Where the ledger lies: the store's clock, and what is read beside the log."""
+        return self.ledger.store
+
+    @property
+    def names(self) -> Names:
+        """Where the run's objects lie."""
+        return self.ledger.names
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What only the command line knows of where a session runs, and how its report is put into words."""
+
+    provider: str | None = None
+    cloud: str | None = None
+    quota: Callable[[RunState], Quota | None] = lambda state: None
+    """What is left of the account's hours, read afresh. Raises StoreError, RelayError."""
+    words: Callable[[SessionReport], str] = lambda report: ""
+    """The report for people, in Markdown."""
+
+
+def fraction(part: float, whole: float) -> float:
+    """part / whole within 0 and 1; 0 of nothing."""
+    return min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a session ended."""
+
+    exit_code: Exit
+    message: str
+    """One paragraph for people."""
+    durable_step: int | None
+    """The head's step as far as this session knows; None if it could not read the ledger."""
+    from_step: int = 0
+    made_step: int | None = None
+    """The newest step that it has committed itself; None for none."""
+    epoch: int = 0
+    commits: int = 0
+    certified: Certified = "unknown"
+    why: str = ""
+    interval_s: float = 0.0
+    """Longest time between two committed snapshots (P6: work lost is at most this plus `latency_s`)."""
+    latency_s: float = 0.0
+    """Longest time from a snapshot to its commit."""
+    replaced: int = 0
+    """Snapshots that a newer one made unnecessary."""
+    stall_s: Sequence[float] = ()
+    """By how much each checkpoint delayed training, where that could be measured."""
+    train_s: float = 0.0
+    """Seconds in ordinary steps."""
+    total_s: float = 0.0
+    """Seconds since the lease."""
+    start_s: float = 0.0
+    """Seconds from the start of the process to the lease; a budget counts them."""
+    startup: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by phase, from the start of the process to the end of the first step."""
+    unsent: Path | None = None
+    """A checkpoint that is on this machine only."""
+
+    @property
+    def goodput(self) -> float:
+        """Share of the session, from the start of its process, that was spent in ordinary steps."""
+        return fraction(self.train_s, self.start_s + self.total_s)

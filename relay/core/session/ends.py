@@ -1,0 +1,100 @@
+"""What the end of a session is called: its exit code, the reason in its link, the words for people; ends nothing."""
+
+from __future__ import annotations
+
+from relay.app.messages.wording import printable
+from relay.core.checkpoint.committer import CommitterDied
+from relay.core.errors import BadData, Exit, RelayError, StorageUnreachable, UploadFailed
+from relay.core.lease.lease import Lease
+from relay.core.ledger import frozen
+from relay.core.session.assembly import Parts
+from relay.core.session.context import Context
+from relay.core.session.ending import NotSent
+from relay.core.session.incidents import Recorded
+from relay.core.session.training import End
+
+ENDS: dict[End, tuple[Exit, str]] = {
+    "target": (Exit.OK, frozen.TARGET_REACHED),
+    "budget": (Exit.HANDOFF, frozen.BUDGET_USED),
+    "stop": (Exit.HANDOFF, frozen.ASKED_TO_STOP),
+    "notice": (Exit.HANDOFF, frozen.SPOT_NOTICE),
+    "sigterm": (Exit.SIGTERM, frozen.TERMINATED),
+    "sigint": (Exit.SIGINT, frozen.INTERRUPTED),
+    "fenced": (Exit.FENCED, frozen.FENCED),
+}
+
+FAILURES: dict[Exit, str] = {
+    Exit.BAD_DATA: frozen.BAD_DATA,
+    Exit.STORAGE_UNREACHABLE: frozen.UNREACHABLE,
+    Exit.LEASE_HELD: frozen.TRAINS_ANOTHER,
+    Exit.UPLOAD_FAILED: frozen.UPLOAD_FAILED,
+    Exit.FENCED: frozen.FENCED,
+}
+
+
+def reached(parts: Parts, end: End) -> tuple[Exit, str]:
+    """Exit code and reason; a notice says itself who gave it and what time was left. Raises Fenced."""
+    if end == "fenced":
+        assert parts.lease.lost is not None, "what asks for this end has seen why"
+        raise parts.lease.lost
+    code, reason = ENDS[end]
+    return code, parts.ctx.signal.note if end == "notice" else reason
+
+
+def meant(lease: Lease, error: RelayError) -> RelayError:
+    """What a failure is to be told as: others who took over clear files and put them away, here too (P5).
+
+    A failure that was recorded came before that: no entry of this session could have landed after it.
+    """
+    theirs = isinstance(error, (BadData, StorageUnreachable)) and not isinstance(error, Recorded)
+    return lease.lost if lease.lost and theirs else error
+
+
+def exit_code(parts: Parts, error: RelayError) -> Exit:
+    """The loss of the lease (P5) decides it, and so does a signal whether or not the last commit came through (P6)."""
+    reason = "fenced" if parts.lease.lost else parts.ctx.signal.reason
+    if isinstance(error, UploadFailed) and reason in ("notice", "sigterm", "sigint", "fenced"):
+        return ENDS[reason][0]
+    if isinstance(error, NotSent) and error.folder is None:  # only a session with a later lease touches it
+        return Exit.FENCED
+    return error.exit_code
+
+
+def why(ctx: Context, error: BaseException | None) -> str:
+    """The end of a session that went wrong, for its link."""
+    if _spared(ctx, error):
+        return frozen.not_sent(ctx.signal.note)
+    if crashed(error):
+        return frozen.CRASHED
+    return FAILURES.get(error.exit_code, frozen.FAILED) if isinstance(error, RelayError) else frozen.BROKEN_OFF
+
+
+def told(parts: Parts, error: RelayError) -> str:
+    """One paragraph for people: of two ends the one that decided the exit code comes first."""
+    ctx, lost = parts.ctx, parts.lease.lost
+    text = error.told(alone=lost is None) if isinstance(error, NotSent) else str(error)
+    text = f"{sentence(ctx.signal.note)}: the last commit stands. {text}" if _spared(ctx, error) else text
+    if lost and isinstance(error, UploadFailed):
+        return f"{lost} {text}"
+    return f"{text} {lost}" if lost and isinstance(error, Recorded) else text
+
+
+def asked(ctx: Context) -> str:
+    """What whoever asked for the end wrote."""
+    note = printable(ctx.signal.note) if ctx.signal.reason == "stop" else ""
+    return f" ({note})" if note else ""
+
+
+def crashed(error: BaseException | None) -> bool:
+    """Whether it is a failure that exact resume repeats (P10), in training or in what saves beside it."""
+    return isinstance(error, CommitterDied) or (isinstance(error, Exception) and not isinstance(error, RelayError))
+
+
+def _spared(ctx: Context, error: BaseException | None) -> bool:
+    """Whether a notice left too little time for the last upload: that is no failure of the session."""
+    return isinstance(error, UploadFailed) and ctx.signal.reason == "notice"
+
+
+def sentence(text: str) -> str:
+    """With a capital."""
+    return text[:1].upper() + text[1:]

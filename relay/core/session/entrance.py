@@ -1,0 +1,160 @@
+"""The way into a session: an unsent checkpoint of this machine first, else the newest sound one, else step 0.
+
+Where the head is damaged in the store and this machine has an intact copy, that copy is committed again.
+"""
+
+from __future__ import annotations
+
+from relay.app.messages.links import continuing
+from relay.app.messages.trouble import speaking
+from relay.core.checkpoint.committer import Item
+from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.restore import Restored, Route, restore
+from relay.core.checkpoint.warm import WAIT_S
+from relay.core.ledger.changes import Rewind
+from relay.core.ledger.frozen import SENT_AGAIN
+from relay.core.ledger.state import NextDigest
+from relay.core.session.assembly import Parts
+from relay.core.session.training import End
+from relay.core.workload import StepDigest
+from storage.oserrors import os_errors
+
+RESTORE_S = 3600.0
+"""Longest restore that counts as a sign of life."""
+
+
+class EndedEarly(Exception):
+    """A signal, a fence or the budget ended the session before it had a state to train from."""
+
+    def __init__(self, end: End) -> None:
+        super().__init__(end)
+        self.end = end
+
+
+def warm_up(parts: Parts) -> Restored | None:
+    """`bring_up`, and beside it the code that others compiled, where this machine allows any."""
+    ctx, now = parts.ctx, parts.ctx.runtime.monotonic
+    if ctx.warm is not None:
+        ctx.startup.counts = ctx.warm.counts
+        ctx.warm.begin()
+    restored = bring_up(parts)
+    ctx.startup.mark("restore", now())
+    if ctx.warm is not None:
+        with parts.heartbeat.phase(WAIT_S):
+            ctx.warm.settle(lambda: parts.trainer.why_end() is None)
+        ctx.startup.mark("cache", now())
+    return restored
+
+
+def bring_up(parts: Parts) -> Restored | None:
+    """Load the state to go on from. None if nothing was loaded from the store.
+
+    Raises BadData (65), 69, Fenced, EndedEarly.
+    """
+    ctx, lease = parts.ctx, parts.lease
+    with parts.heartbeat.phase(RESTORE_S):
+        parts.writer.lending.clear()
+        unsent = ctx.outbox.pushable(lease.state)
+        if unsent is not None and push_unsent(parts, unsent):
+            return None
+        if lease.state.head is None:
+            ctx.workload.start()
+            return None
+        restored = _restore(parts)
+        again = bool(restored.damaged) and _commit_again(parts, restored)
+        if not again:
+            ctx.listener.tell(continuing(lease.state, restored.checkpoint))
+        ctx.outbox.tidy(lease.state)
+    return None if again else restored
+
+
+def push_unsent(parts: Parts, packed: Packed) -> bool:
+    """Commit a checkpoint that an earlier session left on this machine (P6); False if it does not fit."""
+    if not _fits(parts, packed):
+        return False
+    _send(parts, packed, packed.next, "sent from the machine that made it")
+    parts.ctx.listener.tell(f"Committed step {packed.step:,}, which an earlier session left on this machine.")
+    return True
+
+
+def _commit_again(parts: Parts, restored: Restored) -> bool:
+    """After a rewind: this machine's intact copy of the damaged head becomes the epoch's first commit (P7)."""
+    ctx, state = parts.ctx, parts.lease.state
+    head = state.checkpoint(restored.damaged[0])
+    packed = ctx.outbox.copy_of(head, state) if head else None
+    if head is None or packed is None:
+        return False
+    if not _fits(parts, packed):
+        ctx.workload.load(ctx.outbox.folder(restored.checkpoint.key))
+        return False
+    _send(parts, packed, head.next, SENT_AGAIN)
+    ctx.listener.tell(f"Committed step {packed.step:,} again from this machine's copy: nothing is lost.")
+    return True
+
+
+def _send(parts: Parts, packed: Packed, following: NextDigest | None, why: str) -> None:
+    """Commit what lies on this machine under this epoch. Raises StorageUnreachable; it then waits for `push`."""
+    ctx, lease = parts.ctx, parts.lease
+    trouble = f"The checkpoint of step {packed.step:,} on this machine cannot be sent; it stays here, run again"
+    with speaking(ctx.checkpoint_store, trouble), os_errors(ctx.outbox.root, reading=False, here=True):
+        packed = ctx.outbox.adopt(packed, lease.epoch, lease.state.head.key if lease.state.head else None)
+        parts.verdict.why = why
+        item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)
+        item.heed = lambda: _heed_sending(parts)
+        if following is not None:
+            item.next = StepDigest(following.step, following.path, following.digest)
+        parts.writer.commit(item)
+    parts.writer.backup = packed.key
+
+
+def _fits(parts: Parts, packed: Packed) -> bool:
+    """Whether it can be trained from and is the state that its description names: nothing else vouches for that."""
+    workload = parts.ctx.workload
+    try:
+        workload.load(parts.ctx.outbox.folder(packed.key))
+        found = workload.digest()
+        if (found.step, found.digest) == (packed.step, packed.state_hash):
+            return True
+        why = "its description names another state"
+    except ValueError as error:
+        why = str(error)
+    parts.ctx.listener.tell(
+        f"The checkpoint of step {packed.step:,} on this machine does not fit and is left alone: {why}"
+    )
+    return False
+
+
+def _heed_sending(parts: Parts) -> None:
+    """Sending needs no reserve: it may take all the time there is, after a signal the grace."""
+    parts.trainer.heed_signal()
+    if parts.ctx.runtime.monotonic() >= parts.budget.deadline - parts.ctx.plan.limits.margin_s:
+        reason = parts.ctx.signal.reason
+        raise EndedEarly("budget" if reason is None else reason)
+
+
+def _heed(parts: Parts) -> None:
+    """Restoring is of use only if a step and its commit still fit."""
+    end = parts.trainer.why_end()
+    if end is not None:
+        raise EndedEarly(end)
+
+
+def _restore(parts: Parts) -> Restored:
+    ctx, lease = parts.ctx, parts.lease
+    began = ctx.runtime.monotonic()
+    head = lease.state.head
+    ctx.listener.phase(f"restoring step {head.step:,}" if head else "restoring")
+    go_on, show = (lambda: _heed(parts)), ctx.listener.transfer
+    route = Route(ctx.checkpoint_store, ctx.names, ctx.outbox, ctx.plan.workers, go_on, show)
+    restored = restore(lease.state, route, ctx.workload)
+    seconds, checkpoint, manifest = ctx.runtime.monotonic() - began, restored.checkpoint, restored.manifest
+    borrowed = manifest.borrowed()
+    parts.budget.measured.add("restore", seconds, checkpoint.bytes + sum(file.size for file in borrowed))
+    parts.writer.backup = checkpoint.key
+    if checkpoint.base is not None:
+        parts.writer.lending.add(checkpoint.base, borrowed or manifest.files, ctx.outbox.folder(checkpoint.key))
+    if restored.damaged:
+        change = Rewind(damaged=restored.damaged, to=restored.checkpoint.key, evidence=restored.evidence)
+        lease.append("rewind", lambda state: change)
+        ctx.listener.tell(f"Went back to step {restored.checkpoint.step:,}: {restored.evidence}")
+    return restored

@@ -1,0 +1,228 @@
+"""One session from the lease to the release; decides the order of things (core/session/ends.py: what its end is
+called)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+
+from relay.core.checkpoint.committer import CommitterDied
+from relay.core.errors import BadData, Exit, RelayError
+from relay.core.gpus import gpu_name
+from relay.core.lease.interrupts import heed
+from relay.core.lease.lease import Lease, Wish, acquire
+from relay.core.lease.onelease import Taken, refuse_second_lease
+from relay.core.ledger import frozen
+from relay.core.ledger.resting import refuse_halted
+from relay.core.ledger.state import RunState
+from relay.core.session import ends
+from relay.core.session.assembly import Parts, assemble
+from relay.core.session.context import Context, Outcome
+from relay.core.session.ending import NotSent
+from relay.core.session.entrance import EndedEarly, push_unsent, warm_up
+from relay.core.session.giveback import give_back
+from relay.core.session.incidents import record_crash, record_non_finite
+from relay.core.session.recording import leave_report
+from relay.core.session.training import NonFinite
+
+Work = Callable[[Parts], tuple[Exit, str]]
+
+
+def run_session(ctx: Context) -> Outcome:
+    """Take the lease, restore, train, commit, hand off. Never raises a RelayError: it becomes the outcome.
+
+    Any other exception of the workload is recorded as an incident (P10), the lease is released, and it is raised.
+    """
+    found = _lease(ctx, _nothing_to_train, gpu_name(ctx.facts.fingerprint))
+    if isinstance(found, Outcome):
+        return found
+    ctx.startup.mark("lease", ctx.runtime.monotonic())
+    return _hold(assemble(ctx, found), _train)
+
+
+def push(ctx: Context) -> Outcome:
+    """Commit this machine's unsent checkpoint under a new epoch if the head is still its parent, and train nothing."""
+    found = _lease(ctx, _nothing_to_push)
+    return found if isinstance(found, Outcome) else _hold(assemble(ctx, found), _push)
+
+
+def _lease(ctx: Context, nothing: Callable[[Context, RunState], str], gpu: str | None = None) -> Lease | Outcome:
+    """The lease; else how it ends without one, where there is nothing to do (`nothing` says what) or it is refused."""
+    step = None
+    try:
+        here = ctx.outbox.all()
+        state = ctx.ledger.read().state
+        step = state.step
+        refuse_halted(state)
+        ctx.outbox.refuse_rolled_back(here, state)
+        if text := nothing(ctx, state):
+            return Outcome(Exit.OK, text, step, step)
+        return _enter(ctx, gpu)
+    except RelayError as error:
+        ctx.locks.drop(ctx.session)
+        return Outcome(error.exit_code, str(error), step, step or 0)
+
+
+def _nothing_to_push(ctx: Context, state: RunState) -> str:
+    return "" if ctx.outbox.pushable(state) is not None else f"Nothing here can be added to step {state.step:,}."
+
+
+def _enter(ctx: Context, gpu: str | None) -> Lease:
+    """The lease, for an account that trains nothing else, on a machine that can keep a checkpoint."""
+    ctx.outbox.probe()
+    refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks)
+    ctx.locks.hold(ctx.session)
+    left = ctx.plan.limits.deadline - ctx.runtime.monotonic()
+    wish = Wish(
+        session=ctx.session,
+        account=ctx.account,
+        ttl_s=ctx.plan.ttl_s,
+        target_steps=ctx.plan.target_steps,
+        ends_in_s=left if math.isfinite(left) else None,
+        gpu=gpu,
+    )
+    try:
+        return acquire(
+            ctx.ledger,
+            ctx.runtime,
+            ctx.locks,
+            wish,
+            wait_s=min(ctx.plan.wait_s, max(0.0, left)),
+            notice=ctx.listener.held,
+            heed=lambda: _waits(ctx),
+        )
+    finally:
+        ctx.listener.entered()
+
+
+def _waits(ctx: Context) -> None:
+    """Between two looks at the lease. Raises Interrupted."""
+    ctx.listener.tick()
+    heed(ctx.signal)
+
+
+def _train(parts: Parts) -> tuple[Exit, str]:
+    """What a session does with the lease; the exit code and the reason of the release."""
+    ctx, lease = parts.ctx, parts.lease
+    if _at_target(ctx, lease.state):
+        return Exit.OK, "target reached"
+    try:
+        restored = warm_up(parts)
+        parts.trainer.begin(restored)
+        parts.offer_compiled()
+        end = parts.trainer.run()
+        if end != "fenced":
+            with parts.trainer.spent.on("upload"):
+                parts.ending.commit_last()
+    except NonFinite as failure:
+        _drain(parts)
+        raise record_non_finite(lease, ctx.facts, failure) from failure
+    return ends.reached(parts, end)
+
+
+def _drain(parts: Parts) -> None:
+    """Training has failed: what was handed over before is good and gets the grace to become durable."""
+    now = parts.ctx.runtime.monotonic
+    until = min(now() + parts.ctx.plan.grace_s, parts.budget.deadline)
+    parts.committer.drain(lambda: until, lambda: parts.ctx.signal.at_once)
+
+
+def _push(parts: Parts) -> tuple[Exit, str]:
+    packed = parts.ctx.outbox.pushable(parts.lease.state)
+    if packed is None:  # sent by others while this session waited for the lease, or the run went on without it
+        return Exit.OK, frozen.NOTHING_TO_PUSH
+    if not push_unsent(parts, packed):
+        raise BadData("The unsent checkpoint does not fit this training; it stays where it is.")
+    return Exit.OK, frozen.PUSHED
+
+
+def _hold(parts: Parts, work: Work) -> Outcome:
+    """Do the work under the lease, and release it however that ends, unless it is no longer ours."""
+    ctx, lease = parts.ctx, parts.lease
+    ctx.signal.under_lease = True
+    parts.heartbeat.start()
+    parts.committer.start()
+    parts.start_trackers()
+    holding = _Holding(parts)
+    failure: RelayError | None = None
+    try:
+        with holding:
+            since = lease.state.holder.since if lease.state.holder else 0.0
+            mine = Taken(since, since + lease.append_s, lease.state.run)
+            refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks, mine)
+            code, holding.reason = _until_ended(parts, work)
+    except RelayError as error:
+        failure = ends.meant(lease, error)
+        holding.reason = ends.why(ctx, failure)
+        outcome = parts.outcome(ends.exit_code(parts, failure), ends.told(parts, failure), failure)
+    except Exception:
+        leave_report(parts, parts.outcome(Exit.BUG, ""), holding.reason)
+        raise
+    else:
+        step = lease.state.step if parts.made_step is None else parts.made_step
+        text = f"{ends.sentence(holding.reason)}{ends.asked(ctx)}; step {step:,} is committed."
+        text += f" {lease.lost}" if lease.lost else ""
+        outcome = parts.outcome(code, text)
+    leave_report(parts, outcome, holding.reason)
+    if isinstance(failure, NotSent):  # looked for once more, last of all: somebody may have taken it over meanwhile
+        code, text = ends.exit_code(parts, failure), ends.told(parts, failure)
+        return replace(outcome, exit_code=code, message=text, unsent=failure.folder)
+    return outcome
+
+
+def _until_ended(parts: Parts, work: Work) -> tuple[Exit, str]:
+    """What the work comes to, also where the session ends before there is anything to train."""
+    try:
+        return work(parts)
+    except EndedEarly as early:
+        return ends.reached(parts, early.end)
+
+
+class _Holding:
+    """The time under the lease: whatever ends it, threads stop and the lease is given back."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.reason = ""
+
+    def __enter__(self) -> _Holding:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        parts = self._parts
+        crashed = ends.crashed(error)
+        if crashed:
+            _drain(parts)
+        parts.committer.close()
+        parts.housekeeper.over = True
+        if isinstance(error, Exception) and crashed:
+            step = error.step if isinstance(error, CommitterDied) else parts.ctx.workload.step
+            record_crash(parts.lease, parts.ctx.facts, error, step)
+        self.reason = self.reason or ends.why(parts.ctx, error)
+        over = parts.lease.lost is not None
+        if not over:
+            with parts.trainer.spent.on("release"):
+                over = give_back(parts, self.reason) or parts.lease.lost is not None
+        parts.heartbeat.stop()
+        if over:  # else the lock, which goes with this process, tells the next session here that it is dead
+            parts.ctx.locks.drop(parts.ctx.session)
+        parts.finish_trackers()
+        if error is None:
+            parts.finish_offer()
+
+
+def _at_target(ctx: Context, state: RunState) -> bool:
+    return state.step >= ctx.plan.target_steps
+
+
+def _nothing_to_train(ctx: Context, state: RunState) -> str:
+    if not _at_target(ctx, state):
+        return ""
+    return (
+        f"Run {state.project}/{state.run} is at step {state.step:,}, and the target is {ctx.plan.target_steps:,}: "
+        f"nothing to do. Raise it with --target-steps N."
+    )

@@ -1,0 +1,260 @@
+"""The settings of a session: defaults < file < environment < command line, validated; knows nothing of what trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from relay.core.errors import BadConfig
+from relay.core.ledger.fields import Name, Step
+from relay.core.ledger.frozen import MAX_RETAINED
+from relay.core.names import FRAGMENT
+from relay.core.settings.origins import Given, deleted, from_command_line, from_environment, from_file, variable
+from relay.core.settings.validating import check_known, submodel, validate
+from storage.openers import is_address
+
+FILE_NAME = "config_multi_account.yaml"
+DEFAULT_STORE = "relay_store"
+DEFAULT_TASK = "sudoku4"
+
+Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 366)]
+Count = Annotated[int, Field(ge=0)]
+
+
+def listed(value: object) -> object:
+    """A text with commas as the list that it means: environment variables and options are texts."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+class Section(BaseModel):
+    """Immutable; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Storage(Section):
+    """Where the shared folder is. The two overrides may name different stores."""
+
+    url: str | None = None
+    """Address of the store; unset means the folder relay_store where the command runs."""
+    ledger_url: str | None = None
+    """Another address for the ledger alone, small and written often."""
+    checkpoint_url: str | None = None
+    """Another address for the checkpoints alone, which are large."""
+
+
+class Checkpointing(Section):
+    """When a commit is due (whichever comes first) and which commits stay (P8)."""
+
+    every_steps: Annotated[int, Field(gt=0)] = 500
+    """A commit is due after so many steps, or earlier by the minutes."""
+    every_minutes: Minutes = 10.0
+    """A commit is due after so many minutes, or earlier by the steps."""
+    keep_last: Annotated[int, Field(ge=2, le=MAX_RETAINED - 8)] = 3
+    """How many of the newest checkpoints stay. The ledger holds few; the best and every Nth need room too."""
+    keep_every: Count = 0
+    """Also keep every checkpoint whose step is a multiple of this; 0 keeps none."""
+
+
+class Evaluation(Section):
+    """Validation of the EMA weights during training; it chooses the best checkpoint."""
+
+    every_commits: Count = 4
+    """Evaluate at every Nth commit; 0 never evaluates."""
+    rows: Annotated[int, Field(gt=0)] = 128
+    """Validation puzzles of one evaluation; the best checkpoint is chosen by them."""
+
+
+class Lease(Section):
+    """How long a silent session keeps the run (P5)."""
+
+    ttl_s: Annotated[float, Field(gt=0, le=86400)] = 180.0
+    """Seconds that a silent session keeps the run to itself."""
+
+
+class Cache(Section):
+    """Compiled code in the store. It is executable: this machine alone may allow it, no run and no store can (P11)."""
+
+    allow: bool = False
+    """Run kernels that others compiled and signed, and store ours."""
+
+
+class Settings(Section):
+    """Everything the relay itself can be told. None of it decides the state at step n, so all may change any time."""
+
+    project: Name = "sudoku_pretrain_multiaccount"
+    """The group of runs that the run belongs to."""
+    run: Name = "sudoku_rotation"
+    """The run's name, the same for everybody."""
+    account: Name = "account_1"
+    """Whose session it is: an id as it was registered."""
+    storage: Storage = Storage()
+    target_steps: Annotated[Step, Field(gt=0)] | None = None
+    """Train to this step; unset means the run's own target, and for a new run the task's."""
+    budget_minutes: Minutes | None = None
+    """Minutes from process start to process exit; unset means no limit of our own."""
+    session_limit_minutes: Minutes | None = None
+    """The provider's limit in minutes from machine start; unset means what is known of this environment."""
+    checkpoint: Checkpointing = Checkpointing()
+    evaluation: Evaluation = Evaluation()
+    lease: Lease = Lease()
+    cache: Cache = Cache()
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    ephemeral: bool = False
+    """Allow a local store on a disk that does not outlive this machine."""
+    spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"
+    """Whose notices of a spot machine to watch for; auto: those of the cloud that this machine's firmware names."""
+    competition: Name | None = None
+    """Slug of the competition that the run is for: then only accounts that confirmed to be of its one team train."""
+    load_checkpoint: str | None = None
+    """A file of weights that a new run begins from, as `import` does it; a run that has begun must be of this file."""
+    trackers: Annotated[tuple[Literal["wandb", "tensorboard", "trackio"], ...], BeforeValidator(listed)] = ()
+    """Trackers that a session feeds with what the ledger says, and `track` without one; may be a text with commas."""
+    tensorboard_dir: str = "tensorboard"
+    """Folder for TensorBoard's event files."""
+    data_dir: str = "data"
+    """Folder for data that is made or downloaded."""
+    sync_dir: str = "sync"
+    """Folder for what belongs to this machine: logs, the newest checkpoint, what was not sent yet."""
+
+
+WorkloadConfig = TypeVar("WorkloadConfig", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Resolved(Generic[WorkloadConfig]):
+    """Validated settings, the workload's configuration, and where each value came from."""
+
+    settings: Settings
+    workload: WorkloadConfig
+    folder: Path
+    """Relative paths start here: where the command runs."""
+    origins: dict[str, str] = field(default_factory=dict)
+    """By dotted key; keys that nobody set are absent."""
+
+    def path(self, text: str) -> Path:
+        """An absolute path. Raises BadConfig (78) for the home folder of nobody."""
+        try:
+            return (self.folder / Path(text).expanduser()).absolute()
+        except RuntimeError as error:
+            raise BadConfig(f"{text}: nobody knows that home folder. Write the whole path.") from error
+
+    @property
+    def home(self) -> Path:
+        """The run's folder on this machine."""
+        return self.path(self.settings.sync_dir) / self.settings.project / self.settings.run
+
+    @property
+    def said_account(self) -> str | None:
+        """The account, where somebody said which."""
+        return self.settings.account if "account" in self.origins else None
+
+    @property
+    def ledger_url(self) -> str:
+        """Address of the store that holds the ledger."""
+        return self._address(self.settings.storage.ledger_url or self._url())
+
+    @property
+    def checkpoint_url(self) -> str:
+        """Address of the store that holds the checkpoints."""
+        return self._address(self.settings.storage.checkpoint_url or self._url())
+
+    @property
+    def default_url(self) -> str:
+        """Address of the store where nobody named one."""
+        return self._address(DEFAULT_STORE)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The stores as somebody named them, by environment variable: what other people need to set too."""
+        named = self.settings.storage.model_dump().items()
+        return {variable(f"storage.{key}"): address for key, address in named if address}
+
+    def _url(self) -> str:
+        return self.settings.storage.url or DEFAULT_STORE
+
+    def _address(self, url: str) -> str:
+        """A plain path as a file:// address; the store's identity stays behind it. What is no path is left to whoever
+        opens it, and is refused there."""
+        path, mark, identity = url.partition(FRAGMENT)
+        return url if is_address(url) or not path.strip() else self.path(path).as_uri() + mark + identity
+
+    def values(self) -> Iterator[tuple[str, Any, str]]:
+        """(dotted key, value, origin) of every setting."""
+        for model in (self.settings, self.workload):
+            for key, value in flat(model.model_dump(mode="json")):
+                yield key, value, self.origins.get(key, "default")
+
+
+def resolve(
+    preset: Callable[[str], WorkloadConfig],
+    model: type[WorkloadConfig],
+    environ: Mapping[str, str],
+    folder: Path,
+    *,
+    file: Path | None = None,
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, object] | None = None,
+    implied: Mapping[str, str] | None = None,
+) -> Resolved[WorkloadConfig]:
+    """Merge all sources, later ones winning, and validate.
+
+    `file` defaults to the one in `folder`, where there is one; `flags` holds dotted keys from options, None is unset;
+    `implied` follows from other settings and is stronger than the file alone.
+
+    Raises BadConfig (78) naming the key, what is wrong with it and where it was written.
+    """
+    keys = [*leaves(Settings), *leaves(model)]
+    found = file or (folder / FILE_NAME if (folder / FILE_NAME).is_file() else None)
+    removed = deleted(overrides, keys)
+    given = [
+        *(g for g in (from_file(found) if found else []) if g.key not in removed),
+        *(Given(key, value, "what the command implies") for key, value in (implied or {}).items()),
+        *(g for g in from_environment(environ, [*leaves(Settings), "task"]) if g.key not in removed),
+        *from_command_line([text for text in overrides if not text.startswith("~")]),
+        *(Given(k, str(v), "command line option") for k, v in (flags or {}).items() if v is not None),
+    ]
+    merged = {g.key: g for g in given}
+    for g in merged.values():
+        check_known(g, keys)
+    relay_part, workload_part = _on_preset(merged, preset)
+    return Resolved(
+        settings=validate(Settings, relay_part),
+        workload=validate(model, workload_part),
+        folder=folder.absolute(),
+        origins={k: g.origin for k, g in (relay_part | workload_part).items()},
+    )
+
+
+def _on_preset(
+    merged: Mapping[str, Given], preset: Callable[[str], BaseModel]
+) -> tuple[dict[str, Given], dict[str, Given]]:
+    """The relay's settings, and the workload's laid over its task's preset."""
+    task = merged.get("task", Given("task", DEFAULT_TASK, "default"))
+    base = {k: Given(k, v, f"preset {task.value}") for k, v in flat(preset(str(task.value)).model_dump(mode="json"))}
+    known = set(leaves(Settings))
+    own = {k: g for k, g in merged.items() if k in known}
+    return own, {**base, **{k: g for k, g in merged.items() if k not in known}, "task": task}
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Dotted names of all plain fields of a model, nested models opened."""
+    found = []
+    for name, info in model.model_fields.items():
+        nested = submodel(info.annotation)
+        found.extend(leaves(nested, f"{prefix}{name}.") if nested else [prefix + name])
+    return found
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of a nested mapping."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

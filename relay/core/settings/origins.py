@@ -1,0 +1,190 @@
+"""Reads settings from a file, the environment and the command line as flat texts with their origin; knows no types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from relay.core.errors import BadConfig
+from relay.core.names import nearest
+
+Value = str | list["Value"] | None
+MAX_DEPTH = 8
+
+ENVIRONMENT_NAMES = {
+    "account": "ACCOUNT_ID",
+    "run": "RUN_NAME",
+    "storage.url": "RELAY_STORE",
+    "storage.ledger_url": "RELAY_LEDGER_STORE",
+    "storage.checkpoint_url": "RELAY_CHECKPOINT_STORE",
+    "cache.allow": "RELAY_CACHE",
+}
+"""Keys whose variable is not RELAY_ and the key in capitals."""
+
+CPU = "RELAY_CPU"
+COAUTHOR = "RELAY_COAUTHOR"
+"""A participant's word, so never a setting: a file that several people share must not give it."""
+READ_ELSEWHERE = frozenset(
+    {CPU, COAUTHOR, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED", "RELAY_ZONE"}
+    | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
+    | {"RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK", "RELAY_NOTEBOOK"}
+)
+"""Variables of ours that are not settings."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """One setting as somebody gave it. Texts stay texts, so that `run=007` keeps its zeros; None is a bare null."""
+
+    key: str
+    value: Value
+    origin: str
+
+
+def says_coauthor(environ: Mapping[str, str]) -> bool:
+    """RELAY_COAUTHOR=1. Raises BadConfig (78) for what is neither yes nor no."""
+    text = environ.get(COAUTHOR, "").strip().lower()
+    if text not in ("", "0", "1", "true", "false", "yes", "no", "on", "off"):
+        raise BadConfig(f"{COAUTHOR} must be 1 or 0, not {text[:40]!r}. Correct it or unset it.")
+    return text in ("1", "true", "yes", "on")
+
+
+def variable(key: str) -> str:
+    """The environment variable that sets a key."""
+    return ENVIRONMENT_NAMES.get(key, "RELAY_" + key.upper().replace(".", "_"))
+
+
+def from_environment(environ: Mapping[str, str], keys: Sequence[str]) -> list[Given]:
+    """Settings among the environment; empty variables count as unset. An unknown RELAY_ variable is refused."""
+    names = {variable(key): key for key in keys}
+    found = []
+    for name, text in sorted(environ.items()):
+        if name in names and text:
+            found.append(Given(names[name], text, f"environment variable {name}"))
+        elif name.startswith("RELAY_") and name not in names and name not in READ_ELSEWHERE:
+            meant = _meant(name, keys)
+            raise BadConfig(f"Unknown environment variable {name}.{meant} Unset it or correct its name.")
+    return [*found, *_cpu(environ.get(CPU, "").strip().lower())]
+
+
+def _meant(name: str, keys: Sequence[str]) -> str:
+    """As `hint`; a variable that is called otherwise than its key (RUN_NAME) is known by the key too (RELAY_RUN)."""
+    known = {"RELAY_" + key.upper().replace(".", "_"): variable(key) for key in keys}
+    close = nearest(name, [*known, *known.values()])
+    return f" Did you mean {known.get(close, close)}?" if close else ""
+
+
+def _cpu(text: str) -> Iterator[Given]:
+    """RELAY_CPU=1 is device=cpu, as --cpu is."""
+    if text in ("1", "true", "yes", "on"):
+        yield Given("device", "cpu", f"environment variable {CPU}")
+    elif text not in ("", "0", "false", "no", "off"):
+        raise BadConfig(f"{CPU} must be 1 or 0, not {text!r}. Correct it or unset it.")
+
+
+def from_command_line(overrides: Sequence[str]) -> list[Given]:
+    """Settings written as key=value; a leading + or ++ is accepted and means nothing."""
+    found: list[Given] = []
+    for text in overrides:
+        key, equals, value = text.lstrip("+").partition("=")
+        if not equals or not key:
+            raise BadConfig(
+                f"Cannot read {text!r} on the command line. Write settings as key=value, e.g. batch_size=64."
+            )
+        if "${" in value:
+            raise BadConfig(f"{text!r} on the command line refers to another value. Write the value itself.")
+        found.extend(_from_text(key, value, f"command line: {text}"))
+    return found
+
+
+def deleted(overrides: Sequence[str], keys: Sequence[str]) -> set[str]:
+    """Keys written as ~key: whatever file and environment say of them does not count."""
+    found = {text[1:].partition("=")[0] for text in overrides if text.startswith("~")}
+    for key in sorted(found - set(keys)):
+        raise BadConfig(f"Unknown setting {key} (command line: ~{key}).{hint(key, keys)}")
+    return found
+
+
+def from_file(path: Path) -> list[Given]:
+    """Settings of a YAML file, each with its line. Anchors, tags and interpolation are not interpreted."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        root = _composed(text)
+    except FileNotFoundError:
+        raise BadConfig(f"There is no configuration file {path}. Correct --config or RELAY_CONFIG.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"Cannot read the configuration file {path}: {error}.") from error
+    except yaml.YAMLError as error:
+        raise BadConfig(f"{path} is not valid YAML: {' '.join(str(error).split())}. Correct that line.") from error
+    if root is None:
+        return []
+    if not isinstance(root, yaml.MappingNode):
+        raise BadConfig(f"{path} must hold lines of the form `key: value`.")
+    return list(_flatten(root, "", path.name))
+
+
+def hint(name: str, candidates: Iterable[str]) -> str:
+    """' Did you mean X?' or nothing."""
+    close = nearest(name, candidates)
+    return f" Did you mean {close}?" if close else ""
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """Of one document; by libyaml where it is here, which takes a tenth of the time. Raises yaml.YAMLError."""
+    try:
+        try:
+            return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except yaml.YAMLError:
+            return yaml.compose(text, Loader=yaml.SafeLoader)  # whose words show the line
+    except RecursionError:
+        raise yaml.YAMLError("it nests too deeply") from None
+
+
+def _from_text(key: str, text: str, origin: str) -> Iterator[Given]:
+    """A text that opens a bracket is a list or mapping in YAML's flow style; any other text is itself."""
+    if not text.startswith(("[", "{")):
+        yield Given(key, None if text in ("null", "~") else text, origin)
+        return
+    try:
+        node = _composed(text)
+    except yaml.YAMLError as error:
+        raise BadConfig(f"Cannot read the list or mapping in {origin}: {' '.join(str(error).split())}.") from error
+    if node is not None:
+        yield from _flatten_value(node, key, "", origin)
+
+
+def _flatten(node: yaml.MappingNode, prefix: str, source: str, origin: str = "") -> Iterator[Given]:
+    if prefix.count(".") > MAX_DEPTH:
+        raise BadConfig(f"{source or origin} nests deeper than {MAX_DEPTH} levels at {prefix}.")
+    seen: dict[str, int] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        where = f"{source}:{line}" if source else origin
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise BadConfig(f"{where}: a key must be a plain name.")
+        key = prefix + key_node.value
+        if key in seen:
+            raise BadConfig(f"{where}: {key} is set twice (first on line {seen[key]}). Keep one of the two lines.")
+        seen[key] = line
+        yield from _flatten_value(value_node, key, source, where)
+
+
+def _flatten_value(node: yaml.Node, key: str, source: str, origin: str) -> Iterator[Given]:
+    if isinstance(node, yaml.MappingNode):
+        yield from _flatten(node, key + ".", source, origin)
+    else:
+        yield Given(key, _plain(node, origin), origin)
+
+
+def _plain(node: yaml.Node, origin: str, depth: int = 0) -> Value:
+    """Scalars as their raw text, so that YAML 1.1's 007, on and 10:30 keep what was written."""
+    if depth > MAX_DEPTH:
+        raise BadConfig(f"{origin} nests deeper than {MAX_DEPTH} levels.")
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, origin, depth + 1) for item in node.value]
+    if isinstance(node, yaml.ScalarNode):
+        return None if node.tag == "tag:yaml.org,2002:null" else str(node.value)
+    raise BadConfig(f"{origin}: a list may hold plain values and lists only.")

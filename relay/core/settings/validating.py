@@ -1,0 +1,87 @@
+"""Makes a model of flat settings with their origins, or says in words what is wrong; knows no setting but names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from relay.core.errors import BadConfig
+from relay.core.names import check_name
+from relay.core.settings.origins import Given, Value, hint
+
+NAMES = ("project", "run", "account")
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def submodel(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, None for a plain one."""
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def check_known(given: Given, keys: Sequence[str]) -> None:
+    """Raises BadConfig (78) with the nearest name, or the settings of a group."""
+    if given.key in keys:
+        return
+    inside = [k for k in keys if k.startswith(given.key + ".")]
+    if inside:
+        raise BadConfig(
+            f"{given.key} is a group of settings ({given.origin}). Set one of {', '.join(inside[:6])} instead."
+        )
+    raise BadConfig(f"Unknown setting {given.key} ({given.origin}).{hint(given.key, keys)}")
+
+
+def validate(model: type[Model], given: Mapping[str, Given]) -> Model:
+    """Raises BadConfig (78) naming each key, what is wrong with it and where it was written."""
+    tree: dict[str, Any] = {}
+    for key, item in given.items():
+        *parents, last = key.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = _value(model, key, item.value)
+    try:
+        return model.model_validate(tree)
+    except ValidationError as error:
+        raise BadConfig(_explain(error, given)) from error
+
+
+def _value(model: type[BaseModel], key: str, value: Value) -> Value:
+    """A null where null means nothing is the text 'null' (a run may be called so)."""
+    return "null" if value is None and not _accepts_none(model, key) else value
+
+
+def _accepts_none(model: type[BaseModel], key: str) -> bool:
+    *parents, last = key.split(".")
+    for parent in parents:
+        model = submodel(model.model_fields[parent].annotation) or model
+    annotation = model.model_fields[last].annotation
+    return get_origin(annotation) in (Union, UnionType) and type(None) in get_args(annotation)
+
+
+def _explain(error: ValidationError, given: Mapping[str, Given]) -> str:
+    parts = []
+    for problem in error.errors(include_url=False):
+        key = ".".join(str(p) for p in problem["loc"])
+        item = given.get(key)
+        if problem["type"] == "string_pattern_mismatch" and key in NAMES:
+            _refuse_name(key, item)
+        got = f", not {item.value!r} ({item.origin})" if item else ""
+        parts.append(f"{key or 'The configuration'}: {_wish(problem['msg'])}{got}.")
+    return " ".join(parts) + " Correct it and run the same command again."
+
+
+def _refuse_name(key: str, item: Given | None) -> None:
+    try:
+        check_name(key, str(item.value) if item else "")
+    except BadConfig as error:
+        raise BadConfig(f"{error} It was given by {item.origin if item else 'nobody'}.") from None
+
+
+def _wish(message: str) -> str:
+    """Pydantic's message without what the value itself shows."""
+    wish = message.removeprefix("Input ").removeprefix("Value error, ").partition(", unable to parse")[0]
+    return wish.replace("should be", "must be")

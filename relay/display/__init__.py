@@ -1,1 +1,0 @@
-"""What a person watches while something happens, and the streams it goes to; decides nothing, knows no ledger."""

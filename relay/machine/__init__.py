@@ -1,1 +1,0 @@
-"""This machine: its processes, signals, clock, cards, files and logs; knows no store and no run's state."""

@@ -1,0 +1,242 @@
+"""Accounts of people at providers: register, edit, forget, and who may (P12); stores no logins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from relay.app.messages.advice import command
+from relay.app.messages.trouble import speaking
+from relay.core.errors import BadConfig, BadData
+from relay.core.ledger.chain import Change
+from relay.core.ledger.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
+from relay.core.names import check_name
+from relay.people.account import Account, Reading, says_otherwise, with_fields
+from relay.people.accountobjects import AccountObjects, place_of
+from relay.people.claims import Claim, claim_of
+from relay.people.owners import Inference, same_person
+from relay.people.policy import Providers, check_accounts, check_supported
+from relay.people.quota import AHEAD_S, reset_of
+from relay.people.roster import Listed, row_of
+from storage.base import Ref, StoreError
+
+
+class Accounts:
+    """The accounts of a store. Methods raise what the registry raises."""
+
+    def __init__(self, registry: Registry, providers: Providers) -> None:
+        self.registry = registry
+        self.store = registry.store
+        self.providers = providers
+        self.objects = AccountObjects(registry.store)
+
+    def now(self) -> float:
+        """By the store's clock."""
+        with speaking(self.store):
+            return self.store.now()
+
+    def all(self) -> dict[str, Listed]:
+        """Every account by id, forgotten ones too; one read each that was not read before."""
+        found = self._listed()
+        if any(one.account is None and one.row.state != "forgotten" for one in found.values()):
+            found = self._listed()  # an edit moves the object: look where the newest entry says
+        return found
+
+    def ids(self) -> list[str]:
+        """Ids of all accounts that are not forgotten; reads none of them."""
+        state = self.registry.read()
+        return [key for key, row in state.accounts.items() if row.state != "forgotten"] if state else []
+
+    def find(self, account: str) -> Listed | None:
+        """One account, forgotten or not; None if nobody ever registered it."""
+        state = self.registry.read()
+        row = state.accounts.get(account) if state else None
+        with speaking(self.store):
+            return Listed(account, row, self.objects.load(account, row)) if row else None
+
+    def label_of(self, account: str) -> str:
+        """What to call it; its id for an account that nobody registered."""
+        found = self.find(account)
+        return found.label if found else account
+
+    def get(self, account: str) -> Account:
+        """One account. Raises BadConfig (78) with the nearest id, BadData (65) if its object is damaged."""
+        with speaking(self.store):
+            try:
+                return self.objects.existing(self.registry.read(), account)
+            except BadData:  # an edit moves the object: look where the newest entry says
+                return self.objects.existing(self.registry.read(), account)
+
+    def register(
+        self, account: str, label: str, found: Inference, **details: str | float | None
+    ) -> tuple[Account, bool]:
+        """Add an account: it, and whether it is new. Registering the same again changes nothing, but puts back an
+        object that was lost or damaged. A forgotten id comes back to the person who trained as it, and to nobody else.
+
+        Raises BadConfig (78) if the id is taken by another label, PolicyRefused (77) for one account too many of one
+        person at one provider, or for a provider where nothing can be trained.
+        """
+        fields = {"label": label, "owner": found.owner or account, **details}
+        blank = Account(id=check_name("account", account), label=account, owner=account, provider=found.provider)
+        new = with_fields(blank, {key: value for key, value in fields.items() if value})
+
+        def build(state: RegistryState) -> Change:
+            row = state.accounts.get(account)
+            if row and row.state == "forgotten":
+                return self._revived(state, new, row)
+            if row and self.objects.load(account, row):
+                raise _Known(self._same(state, new, found))
+            self._check_policy(state, new)
+            return self.objects.put(new, row, self._claim(state, new) if row and row.claims else None)
+
+        try:
+            self.registry.append("account", build)
+        except _Known as known:
+            return known.account, False
+        return new, True
+
+    def edit(self, account: str, **fields: str | float | None) -> Account:
+        """Change some fields; two people editing different fields at once both get their way.
+
+        Raises BadConfig (78) for an unknown id or field, PolicyRefused (77).
+        """
+        if provider := fields.get("provider"):
+            fields["provider"] = self.providers.named(str(provider)).name
+        return self.change(account, lambda old: with_fields(old, fields))
+
+    def change(self, account: str, make: Callable[[Account], Account]) -> Account:
+        """Replace an account's object by what `make` makes of the newest one. Raises as `edit` does."""
+        edited: list[tuple[Account, Ref]] = []
+
+        def build(state: RegistryState) -> Change:
+            old, row = self.objects.existing(state, account), state.accounts[account]
+            new = make(old).model_copy(update={"revision": old.revision + 1})
+            moved = (new.owner, new.provider) != (old.owner, old.provider)
+            if moved:
+                self._check_policy(state, new)
+            edited.append((new, place_of(account, row)))
+            return self.objects.put(new, row, self._claim(state, new) if moved and row.claims else None)
+
+        self.registry.append("account", build)
+        new, old_object = edited[-1]
+        with suppress(StoreError):  # advisory: `forget` removes whatever is left
+            self.store.delete(old_object)
+        return new
+
+    def claim(self, account: str) -> None:
+        """Write down, once, under whom the account trains where, before it does.
+
+        Raises BadConfig (78), PolicyRefused (77) where another account has trained as that person there: it was
+        registered while this one's object could not be read.
+        """
+
+        def build(state: RegistryState) -> Change:
+            found, row = self.objects.existing(state, account), state.accounts[account]
+            claim = self._claim(state, found)
+            if claim is None or claim in row.claims:
+                raise _Known(found)
+            self._check_policy(state, found, trained=True)
+            return PutAccount(id=account, sha256=row.sha256, ref=row.ref, replaces=row.sha256, claim=claim)
+
+        with suppress(_Known):
+            self.registry.append("account", build)
+
+    def set_status(self, account: str, state: Declared, until: float | None = None) -> float | None:
+        """Declare a state, e.g. `quota_exceeded` until a time (store's clock): when it ends, None if only by hand.
+
+        `quota_exceeded` without a time ends at the next reset that is known. Raises BadConfig (78).
+        """
+        ends: list[float | None] = []
+
+        def build(current: RegistryState) -> Change:
+            row = row_of(current, account, self.store.address)
+            ends.append(self._next_reset(account, row) if state == "quota_exceeded" and until is None else until)
+            return SetStatus(id=account, state=state, until=ends[-1])
+
+        self.registry.append("status", build)
+        return ends[-1]
+
+    def set_quota(self, account: str, reading: Reading) -> Account:
+        """Keep what was read or said of its hours; one of the same minutes that is older replaces no newer one."""
+
+        def newer(old: Account) -> Account:
+            keep = old.quota is not None and 0 < old.quota.read_at - reading.read_at < AHEAD_S
+            return old if keep else old.model_copy(update={"quota": reading})
+
+        return self.change(account, newer)
+
+    def forget(self, account: str) -> None:
+        """Empty an account: its objects go, its id stays in the runs it trained, and so do its claims.
+
+        Repeating it removes what an edit at the same moment may have left. Raises BadConfig (78).
+        """
+
+        def build(current: RegistryState) -> Change:
+            row_of(current, account, self.store.address)
+            return Forget(id=account)
+
+        state = self.registry.read()
+        if not state or account not in state.accounts or state.accounts[account].state != "forgotten":
+            self.registry.append("forget", build)
+        self.objects.clear(account)
+
+    def _listed(self) -> dict[str, Listed]:
+        state = self.registry.read()
+        rows = state.accounts if state else {}
+        with speaking(self.store):
+            return {key: Listed(key, row, self.objects.load(key, row)) for key, row in rows.items()}
+
+    def _claim(self, state: RegistryState, account: Account) -> Claim | None:
+        """None where a provider does not limit accounts: then nothing need be remembered."""
+        provider = self.providers.named(account.provider)
+        return claim_of(state.store, provider.name, account.owner) if provider.accounts_per_owner is not None else None
+
+    def _check_policy(self, state: RegistryState, new: Account, trained: bool = False) -> None:
+        """By what accounts have trained under and what they say now; `trained`: by the first alone, reading none."""
+        provider, claim = self.providers.named(new.provider), self._claim(state, new)
+        check_supported(provider)
+        if claim is None:
+            return
+        others = {key: row for key, row in state.accounts.items() if key != new.id}
+        said = {} if trained else {key: self.objects.load(key, row) for key, row in others.items()}
+        now = {key: self._claim(state, found) for key, found in said.items() if found}
+        same = [key for key, row in others.items() if claim in row.claims or claim == now.get(key)]
+        gone = [key for key in same if state.accounts[key].state == "forgotten"]
+        check_accounts(provider, new.owner, new.label, same, gone)
+
+    def _revived(self, state: RegistryState, new: Account, row: Row) -> PutAccount:
+        """A forgotten account, by whoever trained as it."""
+        claim = self._claim(state, new)
+        if claim is None or claim not in row.claims:
+            raise BadConfig(
+                f"Account {new.id} was forgotten, and only the person who trained as it may register it again, with "
+                f"the same owner and provider as then. Register another id."
+            )
+        self._check_policy(state, new)
+        return self.objects.put(new, row, claim)
+
+    def _same(self, state: RegistryState, new: Account, found: Inference) -> Account:
+        """The registered account, if `new` says nothing else of it."""
+        old = self.objects.existing(state, new.id)
+        named = (found.owner_from == "--owner", found.provider_from == "--provider")
+        if (named[0] and not same_person(old.owner, new.owner)) or says_otherwise(new, old, provider=named[1]):
+            raise BadConfig(
+                f"Account {old.id} is registered as {old.label!r} of {old.owner} at {old.provider}. Register the new "
+                f"one under another id, or change this one: {command(f'accounts edit {old.id}')} "
+                f"--label LABEL --owner NAME --provider PROVIDER."
+            )
+        return old
+
+    def _next_reset(self, account: str, row: Row) -> float | None:
+        """By the store's clock; None where neither the account nor its provider has one."""
+        found = self.objects.load(account, row)
+        reset = reset_of(found, self.providers.named(found.provider)) if found else None
+        return reset.week(self.now())[1] if reset else None
+
+
+class _Known(Exception):
+    """There is nothing to change."""
+
+    def __init__(self, account: Account) -> None:
+        super().__init__(account.id)
+        self.account = account

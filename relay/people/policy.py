@@ -1,0 +1,165 @@
+"""What providers allow, as dated data, and the refusal of a second account of one person; verifies nobody (77)."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from relay.app.messages.advice import command
+from relay.core.errors import PolicyRefused
+from relay.core.ledger.canonical import digest
+from relay.core.names import check_name
+from relay.people.reset import Reset
+
+STALE_DAYS = 180
+"""A record that was read longer ago is to be read again."""
+LONG = 5
+"""Letters of a provider's name that do not stand in another's by chance."""
+READ_AS = {
+    "page": "read",
+    "transcribed": "as others transcribed it, read",
+    "secondary": "as others report, read",
+    "unread": "looked for",
+    "own": "as of",
+}
+"""How a record's date is introduced, by its evidence."""
+
+
+class Provider(BaseModel):
+    """One provider's rules as they were read on a date."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    title: str
+    words: tuple[str, ...] = ()
+    """Regular expressions that name it in a label."""
+    accounts_per_owner: Annotated[int, Field(gt=0)] | None
+    """None: no limit."""
+    session_limit_minutes: Annotated[float, Field(gt=0)] | None = None
+    idle_minutes: Annotated[float, Field(gt=0)] | None = None
+    weekly_hours: Annotated[float, Field(gt=0)] | None = None
+    reset: Reset | None = None
+    source: str
+    url: str | None = None
+    """Where to look again; None where no provider's terms are involved."""
+    as_of: datetime.date
+    evidence: Literal["page", "transcribed", "secondary", "unread", "own"]
+    automation: str = ""
+    commercial: str = ""
+    competitions: str = ""
+    sharing: str = ""
+    distributed_workers: str = ""
+    may_fill_hours: bool = False
+    """Whether hours that are about to lapse may be a reason to propose an account."""
+    coauthor: bool = False
+    """Whether each participant confirms, once a run, that the run is their own work too."""
+    clause: str = ""
+    """What they confirm it against."""
+    unsupported: str = ""
+    """Why nothing can be trained there."""
+    notes: str = ""
+
+    @property
+    def clause_digest(self) -> str:
+        """16 hexadecimal digits that name the clause's text, so that another text asks for another confirmation."""
+        return digest(self.clause.encode())[:16]
+
+    @property
+    def cited(self) -> str:
+        """The source, how it was read and when."""
+        where = f"; {self.url}" if self.url else ""
+        return f"{self.source}{where}; {READ_AS[self.evidence]} {self.as_of}"
+
+    def stale(self, now: float) -> str:
+        """A line if the record is older than STALE_DAYS at `now` (unix seconds), else empty."""
+        age = (datetime.datetime.fromtimestamp(now, datetime.UTC).date() - self.as_of).days
+        if self.url is None or age <= STALE_DAYS:
+            return ""
+        return f"The rules of {self.title} were read on {self.as_of}, {age} days ago: look again at {self.url}"
+
+
+class Providers(BaseModel):
+    """The table, most specific words first."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    providers: tuple[Provider, ...]
+
+    def named(self, name: str) -> Provider:
+        """The provider of that name, or that it spells otherwise (google-colab, colab2, lightningai); one that is not
+        on file gets the rules of 'unknown'. Raises BadConfig (78)."""
+        written = check_name("provider", name.strip().lower())
+        found = self._get(written) or self._spelled(written)
+        return found or self.unknown.model_copy(update={"name": name.strip().lower(), "title": name.strip()})
+
+    def _spelled(self, name: str) -> Provider | None:
+        """A provider that limits accounts whose own name is part of another: that is no other provider."""
+        limited = [p for p in self.providers if p.accounts_per_owner is not None and p.words]
+        found = self.in_text(re.sub(r"[_-]+", " ", name))
+        return found if found in limited else next((p for p in limited if len(p.name) >= LONG and p.name in name), None)
+
+    def in_text(self, text: str) -> Provider | None:
+        """The first provider whose words occur in a label."""
+        plain = text.casefold()
+        return next(
+            (p for p in self.providers if any(re.search(rf"(?<![a-z]){w}(?![a-z])", plain) for w in p.words)), None
+        )
+
+    @property
+    def unknown(self) -> Provider:
+        """The rules of whoever is not on file."""
+        found = self._get("unknown")
+        assert found is not None, "the table ships with 'unknown'"
+        return found
+
+    def _get(self, name: str) -> Provider | None:
+        return next((p for p in self.providers if p.name == name), None)
+
+
+@cache
+def shipped() -> Providers:
+    """The table that comes with this version."""
+    text = (files("relay.app") / "data" / "providers.yaml").read_text(encoding="utf-8")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where it is here: 2 ms in each command, not 35
+    return Providers.model_validate(loader(text).get_single_data())
+
+
+def check_supported(provider: Provider) -> None:
+    """Raises PolicyRefused (77) for a provider where nothing can be trained."""
+    if provider.unsupported:
+        raise PolicyRefused(
+            f"Nothing can be trained at {provider.title}: {provider.unsupported} ({provider.cited}). "
+            f"Use another provider."
+        )
+
+
+def check_accounts(
+    provider: Provider, owner: str, label: str, others: Sequence[str], forgotten: Sequence[str] = ()
+) -> None:
+    """Refuse one account more than a provider allows. `others` are the ids the owner already has or had there, of
+    which `forgotten` were emptied.
+
+    Raises PolicyRefused (77) with the reason, its source and date, and what to do instead.
+    """
+    have = sorted(others)
+    if provider.accounts_per_owner is None or len(have) < provider.accounts_per_owner:
+        return
+    again = [
+        f" A forgotten account comes back under its own id: `{command(f'register {one}')} LABEL`." for one in forgotten
+    ]
+    raise PolicyRefused(
+        f"{label!r} would be one account too many: {owner} already has {', '.join(have)} at {provider.title}, which "
+        f"allows {provider.accounts_per_owner} per person ({provider.cited}). Retired, renamed and forgotten accounts "
+        f"count too.{''.join(again[:1])} Instead: invite another person with an account of their own (--owner NAME "
+        f'or RELAY_OWNER if this one is theirs; two people of one name are told apart as --owner "John S."), '
+        f"use another provider, a paid tier of the same account, a cluster or a lab machine (--provider slurm, cluster "
+        f"or lab), or a grant."
+    )

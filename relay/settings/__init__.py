@@ -1,1 +1,0 @@
-"""Settings from files, the environment and a notebook's secrets; knows what no setting means."""

@@ -1,0 +1,114 @@
+"""A digest of named tensors, computed where they are, equal on every device and thread count. Knows no model or file.
+
+Each tensor is read as 64-bit words; lane j of it is the sum over i of word_i * weight_j(i) modulo 2^64, where
+the weights are odd pseudo-random numbers of (tensor's name, lane, position). Integer sums do not depend on their order,
+and a changed word changes every lane, because odd numbers are invertible modulo 2^64. SHA-256 over the named lanes,
+shapes and types gives 64 hexadecimal digits. It guards against mistakes, not against forgers (PROTOCOL P9).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from relay.torch import rng
+from relay.torch.device import has_kernels
+
+LANES = 4
+_CHUNK = {"cpu": 1 << 16, "cuda": 1 << 24}
+"""Words at a time: what fits a cache, or fills a GPU. Does not change the result."""
+
+
+def words(tensor: Tensor) -> Tensor:
+    """The tensor's bytes in memory order as int64 (n,), the last word filled up with zero bytes."""
+    raw = tensor.detach().contiguous().view(-1)
+    spare = -(raw.numel() * raw.element_size()) % 8
+    if spare or raw.data_ptr() % 8:
+        raw = F.pad(raw.view(torch.uint8), (0, spare)).clone()
+    return raw.view(torch.int64)
+
+
+def lanes(name: str, tensor: Tensor) -> Tensor:
+    """int64 (LANES,) on the tensor's device, by the definition."""
+    return plain_lanes(_seed(name), words(tensor))
+
+
+def _seed(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+
+
+def plain_lanes(seed: int, content: Tensor) -> Tensor:
+    """The definition, in plain operations."""
+    total = torch.zeros(LANES, dtype=torch.int64, device=content.device)
+    size = _CHUNK.get(content.device.type, 1 << 16)
+    for start in range(0, len(content), size):
+        part = content[start : start + size]
+        for lane in range(LANES):
+            weight = rng.bits(seed, lane, 0, (len(part),), content.device, start)
+            total[lane] += ((weight | 1) * part).sum()
+    return total
+
+
+def _sums(tensors: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
+    """int64 (names, LANES): one launch where there can be one, else plain operations."""
+    device = next(iter(tensors.values())).device
+    if not has_kernels(device):
+        return torch.stack([lanes(name, tensors[name]) for name in names])
+    from relay.torch.kernels.digest import lanes as sums
+
+    return sums([words(tensors[name]) for name in names], _keys(names, device), *rng.constants())
+
+
+@lru_cache(8)
+def _keys(names: tuple[str, ...], device: torch.device) -> Tensor:
+    """(names, LANES); kept, because every checkpoint has the same names."""
+    return torch.tensor([[rng.key(_seed(name), lane, 0) for lane in range(LANES)] for name in names], device=device)
+
+
+class Digest:
+    """64 hexadecimal digits over tensors (any types, one device) and plain JSON facts such as step and seed.
+
+    On a GPU the sums are only queued, behind what computes the tensors; whoever first asks for the `text` waits.
+    """
+
+    @torch.no_grad()
+    def __init__(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        names = tuple(sorted(tensors))
+        self._about = [(name, str(tensors[name].dtype), list(tensors[name].shape)) for name in names]
+        self._facts = dict(facts)
+        sums = _sums(tensors, names)
+        self._sums = sums.to("cpu", non_blocking=True)
+        self._queued = queued(sums.device)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Digest) and self.text == other.text
+
+    @cached_property
+    def text(self) -> str:
+        """The digits."""
+        if self._queued is not None:
+            self._queued.synchronize()
+        rows = [[*about, lane] for about, lane in zip(self._about, self._sums.tolist(), strict=True)]
+        document = json.dumps([1, rows, self._facts], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(document.encode()).hexdigest()
+
+
+def queued(device: torch.device) -> torch.cuda.Event | None:
+    """A mark behind what this thread's stream has been given so far; None where nothing is queued."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))  # a thread's current device may be another one
+    return event
+
+
+def digest(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
+    """The text of a `Digest`."""
+    return Digest(tensors, facts).text

@@ -1,0 +1,55 @@
+"""doctor tells a silent holder and a folder that clears itself from what is sound, with what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from relay.app.checks import checkup, doctor
+from relay.core.ledger.state import Holder
+from relay.people.status import View
+from tests.people.views import NOW, trained
+
+
+class Beat(NamedTuple):
+    silent: float
+    ok: bool
+    said: str
+
+
+@pytest.mark.parametrize(
+    "beat",
+    [
+        Beat(20.0, True, "last sign of life 20 s ago"),
+        Beat(120.0, False, "it may have died"),
+        Beat(181.0, False, "run out without a release"),
+    ],
+    ids=["alive", "silent", "dead"],
+)
+def test_a_silent_holder_is_told_with_how_to_take_over(beat: Beat) -> None:
+    holder = Holder(
+        session="2" * 32, account="account_2", epoch=7, since=NOW - 900, ttl_s=180.0, latest_end=None, target_steps=9
+    )
+    state = trained(holder=holder)
+    view = View("p", "r", 20_000, NOW, state, sign_of_life=NOW - beat.silent)
+    (found,) = checkup.lease(view)
+    assert (found.ok, found.code) == (beat.ok, 0) and beat.said in found.text and "account_2" in found.text
+    assert ("--wait 5" in found.advice) is not beat.ok
+    assert not list(checkup.lease(replace(view, state=trained(holder=None))))
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("file:///scratch/me/relay", "clear by age"),
+        ("file:///var/tmp/relay", "clear by age"),
+        ("file:///content/relay", "gone when this machine ends"),
+        ("file:///srv/relay", None),
+        ("memory://relay", None),
+    ],
+)
+def test_a_folder_that_clears_itself_is_no_place_for_a_ledger(address: str, said: str | None) -> None:
+    assert [said in found.text for found in doctor.keeping(address) if said] == ([True] if said else [])
+    assert bool(list(doctor.keeping(address))) is bool(said)

@@ -1,0 +1,215 @@
+"""The command line in this process, on a store in a temporary folder, with the toy in place of a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+from typer import testing
+from typer.testing import CliRunner
+
+from relay.app.cli import app
+from relay.app.commands import stores
+from relay.app.commands.common import App
+from relay.app.kind import Spoken
+from relay.app.views.puzzles import Examples
+from relay.core.clock import RealRuntime
+from relay.core.errors import BadConfig, BadData
+from relay.core.ledger.ledger import RunLedger
+from relay.core.workload import Kernels, Workload
+from storage.base import Store, open_store
+from storage.retry import RetryStore
+from tests.app.puzzles import Shown, Solved
+from tests.core.toy import ToyWorkload
+from tests.rehash import held
+
+testing._get_command = cache(testing._get_command)
+"""Putting the command line together takes longer than most commands: once is enough."""
+
+
+PROJECT = "sudoku_pretrain_multiaccount"
+"""Of every run here."""
+
+
+class ToyData(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    train: str = "generated"
+
+
+class ToyConfig(BaseModel):
+    """A toy's pinned configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    task: str = "sudoku4"
+    seed: int = 1
+    batch_size: int = 4
+    data: ToyData = ToyData()
+
+
+@dataclass
+class Toy(ToyWorkload):
+    """A toy that pins its whole configuration."""
+
+    pinned: dict[str, Any] = field(default_factory=dict)
+
+    def config(self) -> dict[str, Any]:
+        return self.pinned
+
+
+@dataclass
+class ToyKind:
+    """The Kind of the toy."""
+
+    model: type[BaseModel] = ToyConfig
+    made: dict[str, Any] = field(default_factory=dict)
+    """Extra arguments of every toy built."""
+    compiled: Kernels | None = None
+
+    def preset(self, task: str) -> ToyConfig:
+        if task not in ("sudoku4", "sudoku"):
+            raise BadConfig(f"There is no task {task!r}. Did you mean task=sudoku4?")
+        return ToyConfig(task=task)
+
+    def spoken(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> Spoken | Sequence[str]:
+        return overrides
+
+    def implied(self, spoken: Spoken, config: BaseModel) -> Mapping[str, str]:
+        return {}
+
+    def target(self, config: BaseModel) -> int:
+        return 40
+
+    def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
+        return {"task": pinned["task"]}
+
+    def pinned(self, pinned: dict[str, Any], config: BaseModel) -> BaseModel:
+        return ToyConfig.model_validate(pinned)
+
+    def forked(
+        self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
+    ) -> dict[str, Any]:
+        return pinned | changes
+
+    def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> None:
+        return None
+
+    def with_target(self, config: BaseModel, target: int) -> BaseModel:
+        return config
+
+    def device(self, wanted: str) -> str:
+        return "cpu" if wanted == "auto" else wanted
+
+    def slow_here(self, config: BaseModel, device: str) -> str | None:
+        return "NO GPU: this is slow" if config.model_dump()["task"] == "sudoku" else None
+
+    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> Sequence[str]:
+        train = config.model_dump()["data"]["train"]
+        if train != "generated" and not Path(train).is_file():
+            raise BadData(f"{train} does not exist. Check the path in data.train.")
+        return ["train: 4 puzzles"]
+
+    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
+        self.prepare(config, data_root)
+        plain = config.model_dump(mode="json")
+        return Toy(seed=plain["seed"], pinned=plain, **self.made)
+
+    def remarks(self, workload: Workload) -> Sequence[str]:
+        return ()
+
+    def timings(self, workload: Workload) -> Mapping[str, float]:
+        return {"compile": 0.0}
+
+    def kernels(self, workload: Workload) -> Kernels | None:
+        return self.compiled
+
+    def rows(self, workload: Workload, split: str) -> int:
+        return 100
+
+    def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
+        made = tuple(Solved(row, wrong=(3, 1, 0) if row % 2 else (2, 2, 2)) for row in rows)
+        return Shown("raw" if raw else "averaged", made)
+
+    def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> Sequence[str]:
+        out.mkdir(parents=True)
+        copied = out / ("raw.json" if raw else "ema.json")
+        copied.write_text((checkpoint / "ema.json").read_text())
+        return [str(copied)]
+
+    def start_from(self, workload: Workload, weights: Path) -> Sequence[str]:
+        if not weights.is_file():
+            raise BadData(f"{weights} does not exist.")
+        workload.start()
+        assert isinstance(workload, Toy)
+        workload.values = (len(weights.read_bytes()), *workload.values[1:])
+        return ["noted"]
+
+
+def wrap_stores(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Store], Store]) -> None:
+    """From now on every store a command opens is `wrap` around the real one."""
+    monkeypatch.setattr(stores, "open_store", lambda url, **more: wrap(open_store(url, **more)))
+
+
+@dataclass
+class Result:
+    """What one command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one document on stdout."""
+        return dict(json.loads(self.out))
+
+
+@dataclass
+class Desk:
+    """One person's machine: a working folder, an environment, a command line."""
+
+    folder: Path
+    environ: dict[str, str] = field(default_factory=dict)
+    kind: ToyKind = field(default_factory=ToyKind)
+    handed_on: dict[str, str] = field(default_factory=dict)
+    """What was found among a notebook's secrets."""
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def __call__(self, *words: str, code: int | None = 0, **environ: str) -> Result:
+        """Run a command; fails the test on another exit code."""
+        surroundings = {"HOME": str(self.folder), "RELAY_EPHEMERAL": "1", **self.environ, **environ}
+        export = self.handed_on.update
+        here = App(kind=self.kind, environ=surroundings, cwd=self.folder, root=self.folder, export=export)
+        done = CliRunner().invoke(app, list(words), obj=here, env={"HOME": str(self.folder)})
+        result = Result(done.exit_code, done.stdout, done.stderr)
+        assert code is None or result.code == code, f"{words}: {result}\n{done.exception!r}"
+        return result
+
+    def train(self, target: int, *words: str, run: str = "r", account: str = "account_1", code: int = 0) -> Result:
+        """One session."""
+        asked = ("run", "--run", run, "--account", account, "--target-steps", str(target), "--new", *words)
+        return self(*asked, code=code)
+
+    @contextmanager
+    def credentials(self) -> Iterator[None]:
+        """Around what opens a store here."""
+        yield
+
+    def held(self, run: str = "r") -> str:
+        """Hash of the head's state, from its files in the store."""
+        with self.credentials():
+            address = self.environ.get("RELAY_STORE", (self.folder / "relay_store").as_uri())
+            store = RetryStore(open_store(address.partition("#")[0]), sleep=lambda _: None, jitter=lambda: 0.0)
+            return held(store, RunLedger(store, PROJECT, run, RealRuntime()).read().state.head)
+
+    def status(self, run: str = "r") -> dict[str, Any]:
+        """relay.status/1."""
+        return self("status", "--run", run, "--json").json

@@ -1,0 +1,165 @@
+"""The server: loopback, read-only, its own name only; one reader of the store however many browsers there are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+from starlette.testclient import TestClient
+
+from relay.app.dashboard.data import Seen, document
+from relay.app.dashboard.page import SCRIPTS, STYLES
+from relay.app.dashboard.poller import LOCAL, REMOTE, SOON_S, UNWATCHED_S, Pace, Poller
+from relay.app.dashboard.server import HOST, MOST_WATCHERS, application, listening, news
+from relay.core.clock import Task
+from relay.core.errors import UsageError
+from storage.base import Unavailable
+from tests.core.making import QuietRuntime
+from tests.people.views import trained, view
+
+FIRST = document(Seen(view(trained())))
+
+
+def poller(read: Callable[[], Mapping[str, Any] | None] = lambda: None, pace: Pace = LOCAL) -> Poller:
+    return Poller(read, FIRST, pace, QuietRuntime())
+
+
+@pytest.fixture
+def client() -> TestClient:
+    return TestClient(application(poller()), base_url=f"http://{HOST}:8377")
+
+
+def test_the_page_its_parts_and_the_document(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200 and 'id="data"' in page.text and "sudoku_rotation" in page.text
+    for name in (*STYLES, *SCRIPTS):
+        assert f"/static/{name}" in page.text and client.get(f"/static/{name}").status_code == 200
+    found = client.get("/data.json")
+    assert found.headers["content-type"] == "application/json"
+    assert json.loads(found.text) == json.loads(json.dumps({**FIRST, "version": 1, "trouble": None}))
+
+
+@pytest.mark.parametrize("path", ["/", "/data.json", "/static/app.js"])
+def test_every_answer_carries_a_strict_policy(client: TestClient, path: str) -> None:
+    headers = client.get(path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff" and headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store" and "access-control-allow-origin" not in headers
+
+
+@pytest.mark.parametrize("verb", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nothing_can_be_changed(client: TestClient, verb: str) -> None:
+    for path in ("/", "/data.json", "/events", "/static/app.js"):
+        assert client.request(verb, path).status_code == 405
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil.example"])
+def test_a_strange_name_that_leads_here_opens_nothing(client: TestClient, host: str) -> None:
+    for path in ("/", "/data.json", "/events"):
+        answer = client.get(path, headers={"Host": host})
+        assert answer.status_code == 400 and "sudoku" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/shell.html", "/static/..%2fpage.py", "/static/", "/ledger", "/static/uPlot.md"]
+)
+def test_nothing_else_is_served(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_too_many_windows_are_refused() -> None:
+    full = poller()
+    full.watchers = MOST_WATCHERS
+    assert TestClient(application(full), base_url=f"http://{HOST}").get("/events").status_code == 503
+
+
+def test_a_browser_is_told_the_version_now_and_when_it_changes() -> None:
+    fresh = iter([FIRST])
+    watched = poller(lambda: next(fresh))
+
+    async def hear() -> list[str]:
+        stream: AsyncIterator[str] = news(watched, lambda: len(told) == 2)
+        told: list[str] = []
+        async for line in stream:
+            told.append(line)
+            assert watched.watchers == 1
+            if len(told) == 1:
+                watched.look()
+        return told
+
+    with ThreadPoolExecutor(1) as pool:  # a browser test before may have left a loop running in this thread
+        heard = pool.submit(lambda: asyncio.run(hear())).result()
+    assert heard == ["event: news\ndata: 1\n\n", "event: news\ndata: 2\n\n"]
+    assert watched.watchers == 0
+
+
+def test_a_store_that_does_not_answer_leaves_what_is_known_and_is_told_once() -> None:
+    answers: list[Any] = [None, Unavailable("silent"), Unavailable("silent"), None, FIRST]
+
+    def read() -> Mapping[str, Any] | None:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    watched, seen = poller(read), []
+    for _ in range(5):
+        watched.look()
+        seen.append((watched.news.version, watched.news.trouble))
+    assert seen == [(1, ""), (2, "silent"), (2, "silent"), (3, ""), (4, "")]
+    assert json.loads(watched.news.body())["run"] == "sudoku_rotation"
+
+
+class Inline(QuietRuntime):
+    """Runs a thread's body at once."""
+
+    def spawn(self, name: str, body: Callable[[], None]) -> Task:
+        body()
+        return cast(Task, None)
+
+
+def test_a_reader_that_fails_does_not_leave_a_page_that_claims_to_be_new() -> None:
+    failing = Poller(lambda: {}["bug"], FIRST, Pace(0.0, 0.0), Inline())
+    failing.wake()
+    with pytest.raises(KeyError):
+        failing.start()
+    assert failing.news.version == 2 and "Start the dashboard again" in failing.news.trouble
+
+
+def test_a_service_is_asked_less_and_less_while_nothing_is_new_and_soon_again_after() -> None:
+    answers: list[Any] = [None] * 9 + [FIRST]
+    watched = poller(lambda: answers.pop(0), REMOTE)
+    waits = []
+    for _ in range(10):
+        watched.look()
+        waits.append(watched.wait_s())
+    assert waits[:9] == [UNWATCHED_S] * 9, "no browser looks"
+    watched.watchers = 3
+    assert watched.wait_s() == REMOTE.first_s, "after something new"
+    answers += [None] * 8
+    for _ in range(8):
+        watched.look()
+    assert watched.wait_s() == REMOTE.most_s
+    watched.wake()
+    assert watched.wait_s() == REMOTE.first_s
+    answers += [{**FIRST, "unread": 7}, None]
+    watched.look()
+    assert watched.wait_s() == SOON_S, "there is more to be read"
+    watched.look()
+    assert watched.wait_s() >= REMOTE.first_s
+
+
+def test_a_taken_port_is_told_and_without_one_another_is_found() -> None:
+    with listening(None) as one, listening(None) as other:
+        ports = one.getsockname()[1], other.getsockname()[1]
+        assert one.getsockname()[0] == other.getsockname()[0] == "127.0.0.1" and ports[0] != ports[1]
+        with pytest.raises(UsageError, match=f"Port {ports[1]} cannot be used"):
+            listening(ports[1])
+    with listening(ports[1]) as again:
+        assert isinstance(again, socket.socket)

@@ -1,0 +1,81 @@
+"""One table says what a storage error means, wherever it is met: code, store and advice."""
+
+from __future__ import annotations
+
+import errno
+import re
+from pathlib import Path
+
+import pytest
+
+from relay.app.messages.trouble import explained, speaking
+from relay.core.errors import BadConfig, BadData, RelayError, StorageUnreachable, UploadFailed
+from storage import base
+from storage.memory import MemoryStore
+from storage.oserrors import translate
+from storage.s3 import open_s3
+from tests.app.cli import Desk
+
+
+@pytest.mark.parametrize(
+    ("kind", "ours"),
+    [
+        (base.BadAddress, BadConfig),
+        (base.QuotaExceeded, StorageUnreachable),
+        (base.Denied, StorageUnreachable),
+        (base.Unavailable, StorageUnreachable),
+        (base.Throttled, StorageUnreachable),
+        (base.OutcomeUnknown, UploadFailed),
+        (base.Missing, BadData),
+        (base.Corrupt, BadData),
+    ],
+)
+def test_each_storage_error_has_one_meaning(kind: type[base.StoreError], ours: type[RelayError]) -> None:
+    with pytest.raises(ours) as caught, speaking(MemoryStore("x"), "The time cannot be told"):
+        raise kind("it says no.")
+    text = str(caught.value)
+    assert type(caught.value) is ours and isinstance(caught.value.__cause__, kind)
+    assert text.startswith("The time cannot be told. Storage memory://x: it says no. ") and text.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EACCES, "Permission denied"),
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EIO, "Input/output error"),
+        OSError(errno.ENAMETOOLONG, "File name too long"),
+    ],
+)
+def test_what_to_do_is_said_once(error: OSError) -> None:
+    text = str(explained(translate(error, "/x", reading=False), "file:///x"))
+    assert len(re.findall(r"\. (?:Give|Check|Make|Free|Use)\b", text)) == 1 and text.endswith(".")
+
+
+def test_a_package_that_is_missing_is_no_fault_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.s3.find_spec", lambda name: None)
+    with pytest.raises(base.BadAddress) as refused:
+        open_s3("s3://bucket/relay", read_only=True)
+    text = str(explained(refused.value))
+    assert "Install it: `" in text and "Correct" not in text
+
+
+def test_a_question_keeps_its_mark() -> None:
+    text = str(explained(base.Unavailable("it has gone. Is its disk still mounted?")))
+    assert "still mounted? Check the network" in text
+
+
+def test_the_store_is_named_once() -> None:
+    assert str(explained(base.Unavailable("memory://x: gone."), "memory://x")).count("memory://x") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["status", "report", "next", "verify", "run --target-steps 1", "stop", "init", "register a A", "gc --dry-run"],
+)
+def test_a_file_given_as_the_store_is_78_with_the_setting_to_correct(tmp_path: Path, words: str) -> None:
+    (tmp_path / "file").write_text("no folder")
+    desk = Desk(tmp_path / "desk", {"RELAY_STORE": str(tmp_path / "file")})
+    refused = desk(*words.split(), code=78)
+    assert "is not a folder" in refused.err and "RELAY_STORE" in refused.err
+    assert (tmp_path / "file").read_text() == "no folder"

@@ -1,0 +1,84 @@
+"""The notebooks are what one source makes, valid, short, without logic, outputs or keys."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from relay.app.notebooks.notebook import Notebook
+from relay.app.notebooks.writing import FOLDER, PLACES, Place, notebook
+from relay.app.redact import redact
+
+LOGIC = (ast.If, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.ClassDef, ast.With, ast.Lambda, ast.comprehension)
+each = pytest.mark.parametrize("place", PLACES, ids=lambda place: place.page)
+
+
+def text_of(place: Place) -> str:
+    return (FOLDER / f"{place.page}.ipynb").read_text(encoding="utf-8")
+
+
+def code_of(place: Place) -> list[str]:
+    """Python of each cell; lines for the shell and IPython left out."""
+    cells = [cell for cell in nbformat.reads(text_of(place), as_version=4).cells if cell.cell_type == "code"]
+    return ["\n".join(line for line in cell.source.splitlines() if line[:1] not in "!%") for cell in cells]
+
+
+def test_there_are_no_others() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {f"{place.page}.ipynb" for place in PLACES}
+
+
+@each
+def test_the_file_is_what_its_source_says_now(place: Place) -> None:
+    assert text_of(place) == notebook(place), "run python -m relay.app.notebooks.writing"
+
+
+@each
+def test_it_is_valid_short_and_empty(place: Place) -> None:
+    document = json.loads(text_of(place))
+    nbformat.validate(document)
+    assert document["nbformat"] == 4 and document["nbformat_minor"] >= 5
+    assert len(document["cells"]) == 5 == len({cell["id"] for cell in document["cells"]})
+    for cell in document["cells"][1:]:
+        assert cell["outputs"] == [] and cell["execution_count"] is None and len(cell["source"]) <= 8
+
+
+@each
+def test_no_cell_holds_logic_and_every_call_exists(place: Place) -> None:
+    for source in code_of(place):
+        for node in ast.walk(ast.parse(source)):
+            assert not isinstance(node, LOGIC), source
+            if isinstance(node, ast.Attribute):
+                assert callable(getattr(Notebook, node.attr)), node.attr
+
+
+@each
+def test_nothing_in_it_looks_like_a_key_or_an_address_of_somebody(place: Place) -> None:
+    text = text_of(place)
+    assert redact(text) == text
+    assert not re.search(r"[0-9a-f]{32}|[\w.]+@[\w.]+\.\w+|(s3|drive|dropbox|file)://", text)
+
+
+@each
+def test_set_up_is_a_cell_of_its_own_and_the_machine_goes_last_and_only_by_choice(place: Place) -> None:
+    first, *_, last = code_of(place)
+    assert "set_up()" in first and "train" not in first and "settings" not in first
+    assert (place.page == "colab") == ("release_runtime(RELEASE_RUNTIME)" in last)
+    assert "RELEASE_RUNTIME = True" not in text_of(place)
+    assert "pip install" not in text_of(place), "what is installed is decided where torch is pinned"
+
+
+def test_what_the_first_cell_imports_needs_no_package() -> None:
+    """It runs before anything is installed."""
+    code = f"import sys; sys.path.insert(0, {str(FOLDER.parent)!r}); import relay.app.notebooks.notebook"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+
+
+def test_the_notebooks_are_beside_the_program() -> None:
+    assert Path(__file__).parents[3] / "notebooks" == FOLDER

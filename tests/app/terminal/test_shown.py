@@ -1,0 +1,61 @@
+"""What a session tells its display as it goes: each phase when it begins and when it is over, each safe step."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+
+from rich.console import Console
+
+from relay.app.terminal.progress import Bar
+from tests.core.lab import Lab, Session
+
+
+def shown(session: Session) -> tuple[Bar, list[str]]:
+    """A display of that session that never draws by itself, and what it would have drawn at each turn."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+    bar, frames = Bar(100, session.ctx.runtime.monotonic, console), list[str]()
+    bar._closed = True
+    listener = session.ctx.listener
+
+    def phase(text: str) -> None:
+        bar.phase(text)
+        frames.append(bar.drawn().plain)
+
+    def committed(step: int) -> None:
+        bar.committed(step)
+        frames.append(bar.drawn().plain)
+
+    listener.phase, listener.committed, listener.progress = phase, committed, bar.step
+    bar.aim(session.ctx.plan.target_steps)
+    bar.ends(session.ctx.plan.limits.deadline)
+    return bar, frames
+
+
+def headings(frames: list[str]) -> list[str]:
+    """First lines without what moves in them, each once in a row."""
+    told = [re.sub(r"\d[\d,]*(/[\d,]+)?", "N", frame.split("\n")[0].split("  ")[0]) for frame in frames]
+    return [text for text, before in zip(told, ["", *told], strict=False) if text != before]
+
+
+def test_phases_come_in_order_and_none_outlasts_what_it_tells_of(lab: Lab) -> None:
+    lab.run(lab.session(target_steps=20))
+    lab.world.now += 7200
+    session = lab.session("bob", target_steps=40, evaluate_every=1, budget_s=3600)
+    bar, frames = shown(session)
+    lab.run(session)
+    assert headings(frames)[:3] == ["restoring step N", "first step, which may compile", "step N"]
+    assert "evaluating step N" in " ".join(headings(frames)) and "finishing: step N is made durable" in headings(frames)
+    assert frames[-1].split("\n")[1].endswith("step 40 safe 0 s ago"), "told as it became safe"
+    assert all("session: " in frame for frame in frames)
+    bar.close()
+    assert "100%  done" in bar.drawn().plain
+
+
+def test_without_a_budget_no_end_is_told_and_a_first_session_restores_nothing(lab: Lab) -> None:
+    session = lab.session(target_steps=20)
+    bar, frames = shown(session)
+    lab.run(session)
+    assert bar.work.deadline == math.inf and not any("session: " in frame for frame in frames)
+    assert headings(frames)[0] == "first step, which may compile" and "restoring" not in " ".join(frames)

@@ -1,0 +1,29 @@
+"""The table of runs at some widths: what people copy stays whole as long as there is room, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.app.views.runstable import RunLine, table
+
+LONG = "sudoku_rotation_with_attention"
+OURS = [RunLine("sudoku4", LONG, 123_456_789), RunLine("sudoku4", "practice", 1, trouble="damaged")]
+
+
+def test_a_name_is_folded_after_everything_else_and_its_project_told_once() -> None:
+    told = table(OURS, 0.0, 72, True)
+    assert f" {LONG} " in told and told.count("sudoku4") == 1 and "run of sudoku4" in told
+    both = table([*OURS, RunLine("maze", "practice", 2)], 0.0, 80, True)
+    assert f"sudoku4/{LONG}" in both and "maze/practice" in both
+
+
+@pytest.mark.parametrize("width", [60, 66, 80, 120])
+def test_every_column_is_shown(width: int) -> None:
+    rows = table(OURS, 0.0, width, True).splitlines()
+    assert max(map(len, rows)) <= width
+    assert any("size" in row for row in rows) and any("MB" in row for row in rows)
+    assert "unreadable" in "".join(rows)
+
+
+def test_a_file_or_a_pipe_gets_whole_names() -> None:
+    assert table(OURS, 0.0, None, True).splitlines()[0].startswith(f"sudoku4/{LONG}  new")

@@ -1,0 +1,182 @@
+"""Signals ask a session to end; where nothing hears them the process ends itself, in time and with its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from relay.core.clock import RealRuntime
+from relay.core.errors import RelayError
+from relay.core.lease import interrupts
+from relay.core.lease.interrupts import Interrupted, Overdue, listening
+from relay.core.lease.signals import Reason, StopSignal
+from relay.core.session.context import Plan
+
+pytestmark = pytest.mark.usefixtures("hangups")
+
+
+class Watched:
+    """A session whose main thread is this test's, and the error that its process would have left with."""
+
+    def __init__(self) -> None:
+        self.stop, self.left, self.error = StopSignal(), threading.Event(), RelayError("did not leave")
+        self.said = list[str]()
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        with listening(self.stop, RealRuntime(), self._leave, self.said.append):
+            yield
+
+    def hears(self, what: str) -> bool:
+        """Whether people were told that, within a moment."""
+        until = time.monotonic() + 5
+        while not any(what in line for line in self.said) and time.monotonic() < until:
+            time.sleep(0.01)
+        return any(what in line for line in self.said)
+
+    def _leave(self, error: RelayError) -> None:
+        self.error = error
+        self.left.set()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    monkeypatch.setattr(interrupts, "EARLY_S", 0.2)
+    monkeypatch.setattr(interrupts, "AT_ONCE_S", 0.1)
+    monkeypatch.setattr(interrupts, "LAST_S", 0.6)
+    return Watched()
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (signal.SIGTERM, "sigterm"),
+        (signal.SIGHUP, "sigterm"),
+        (signal.SIGINT, "sigint"),
+        (signal.SIGUSR1, "stop"),
+    ],
+)
+def test_signals_ask_the_session_to_end_and_handlers_are_put_back(
+    watched: Watched, number: signal.Signals, reason: str
+) -> None:
+    before = signal.getsignal(number)
+    with watched.session():
+        send(number)
+        assert watched.stop.reason == reason
+    assert signal.getsignal(number) is before and signal.set_wakeup_fd(-1) == -1
+
+
+def test_what_is_meant_to_outlive_its_terminal_hears_no_sighup(watched: Watched) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with watched.session():
+            send(signal.SIGHUP)
+            assert watched.stop.reason is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])
+def test_before_the_lease_a_signal_promises_no_commit(watched: Watched, number: signal.Signals, name: str) -> None:
+    with watched.session():
+        send(number)
+        assert watched.hears(f"{name}: ending; nothing was trained yet.")
+
+
+def test_a_terminal_that_hangs_does_not_keep_the_process(watched: Watched) -> None:
+    forever = threading.Event()
+    with listening(watched.stop, RealRuntime(), watched._leave, lambda line: bool(forever.wait(30))):
+        send(signal.SIGTERM)
+        assert watched.left.wait(10)
+    forever.set()
+
+
+@pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])
+def test_a_signal_before_the_lease_keeps_its_exit_code(reason: Reason, code: int) -> None:
+    assert Interrupted(reason, "SIGX").exit_code == code
+
+
+def test_a_second_interrupt_stops_at_once(watched: Watched) -> None:
+    watched.stop.under_lease = True
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), watched.session():
+        send(signal.SIGINT)
+        assert watched.hears("this step is finished and committed"), "at once, not when the step is over"
+        assert "once more ends it at once" in watched.said[0]
+        send(signal.SIGINT)
+    assert watched.stop.at_once and watched.hears("Ctrl-C again: ending at once")
+    assert watched.left.wait(10) and watched.error.exit_code == 130
+    assert time.monotonic() - began < interrupts.LAST_S
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)])
+def test_what_hangs_before_the_lease_ends_soon_after_a_signal(
+    watched: Watched, number: signal.Signals, code: int
+) -> None:
+    with watched.session():
+        send(number)
+        assert watched.left.wait(10)
+    assert watched.error.exit_code == code and str(watched.error).startswith(f"Ended by {number.name} before training")
+
+
+def test_what_hangs_under_the_lease_has_the_grace_and_no_more(watched: Watched) -> None:
+    watched.stop.under_lease = True
+    with watched.session():
+        began = time.monotonic()
+        send(signal.SIGTERM)
+        assert watched.left.wait(10) and time.monotonic() - began >= interrupts.LAST_S
+    assert isinstance(watched.error, Overdue) and watched.error.exit_code == 143
+    assert "SIGTERM" in str(watched.error) and "What was committed is safe" in str(watched.error)
+
+
+def test_a_process_that_hangs_after_its_session_ends_too(watched: Watched) -> None:
+    with watched.session():
+        send(signal.SIGTERM)
+    assert watched.left.wait(10) and watched.error.exit_code == 143
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGUSR1])
+def test_without_a_hurry_no_end_is_forced(watched: Watched, number: signal.Signals | None) -> None:
+    with watched.session():
+        if number:
+            send(number)
+        assert not watched.left.wait(0.4)
+    assert not watched.left.wait(0.4)
+
+
+def test_the_forced_end_leaves_the_last_commit_its_grace_and_comes_before_sigkill() -> None:
+    assert Plan(1).grace_s + 2 < interrupts.LAST_S < 30
+
+
+def test_a_process_ends_with_its_code_whatever_its_threads_are_at() -> None:
+    """An ordered end unwinds a thread inside a C++ library, and so aborts: -6 instead of 130. It waits for a library's
+    thread that is no daemon, and for what a library registered, for ever."""
+    script = (
+        "import atexit, threading, sys\n"
+        "from relay.core import clock\n"
+        "from relay.core.clock import RealRuntime, end_process\n"
+        "clock.FAREWELL_S = 0.3\n"
+        "atexit.register(threading.Event().wait)\n"
+        "atexit.register(print, 'last', flush=True)\n"
+        "end_process(1)\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "RealRuntime().spawn('at work', threading.Event().wait)\n"
+        "sys.stdout.write('told ')\n"
+        "end_process(130)\n"
+        "print('not reached')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "told last\n", "")

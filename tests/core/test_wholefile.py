@@ -1,0 +1,31 @@
+"""A file is replaced at once or stays as it was (relay/core/wholefile.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay.core.errors import BadConfig
+from relay.core.wholefile import hand_out, write_whole
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "page.html"
+    write_whole(file, b"old")
+
+    def full(self: Path, data: bytes) -> int:
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(BadConfig, match=r"page.html cannot be written \(No space left on device\)\. Give another\."):
+        hand_out(file, b"new", "Give another.")
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"] and file.read_bytes() == b"old"
+
+
+def test_what_was_handed_out_is_described(tmp_path: Path) -> None:
+    told = hand_out(tmp_path / "f", b"abc", "")
+    assert (told["bytes"], told["sha256"][:8]) == (3, "ba7816bf") and (tmp_path / "f").read_bytes() == b"abc"

@@ -1,0 +1,36 @@
+"""Every kernel compiles for an H100 without one, keeps its values in registers, and fits its shared memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import triton
+
+from tests.trm.kernels.compile_for_hopper import COMPILED_WITH
+
+ROOT = Path(__file__).parents[3]
+SHARED = 232_448
+"""Bytes of shared memory a program may have on compute capability 9.0."""
+STACK = 64
+"""Bytes a thread may keep on its stack: one compiler version puts a scalar there; spilled tiles take hundreds."""
+MEASURED = {"trm.kernels.specialized.mixer_weight_grad._mixer_weight_grad": 240}
+"""Bytes of stack of a kernel that spills and was still faster on the GPU than its variant that does not."""
+
+
+@pytest.mark.slow
+def test_no_spills_and_shared_memory_fits() -> None:
+    """Spilled registers give right results slowly, so nothing else here would notice them."""
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": str(ROOT)}
+    script = ROOT / "tests" / "trm" / "kernels" / "compile_for_hopper.py"
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    launches = [json.loads(line) for line in done.stdout.splitlines()]
+    specialized = 12 if triton.__version__.startswith(COMPILED_WITH) else 0
+    assert len({launch["kernel"] for launch in launches}) == 17 + specialized
+    assert not [launch for launch in launches if launch["shared"] > SHARED]
+    assert not [launch for launch in launches if launch["stack"] > MEASURED.get(launch["kernel"], STACK)]

@@ -45,6 +45,8 @@ class Machine(Generic[S]):
     apply: Callable[[S | None, str, Mapping[str, Any], By, Sequence[int], Passed | None], S]
     succeeds: Callable[[S, S], None]
     """Raises Refused if the second state can never come after the first, whatever lies between."""
+    alike: Callable[[S, S], None] = lambda one, other: None
+    """Raises Refused unless both are states of the same thing."""
     format_of: Callable[[S], int] = lambda state: USUAL
     """The format in which an entry with this state is written, so that a client too old for it says so."""
     step_of: Callable[[S], int] = lambda state: 0
@@ -111,6 +113,10 @@ class Reader(Generic[S]):
         self.machine = machine
         self._valid: OrderedDict[int, Point[S]] = OrderedDict()
         """The newest points whose entry is valid, by slot: an entry that passes over others is judged from its base."""
+
+    def forget(self) -> None:
+        """Forget the points remembered so far: a cheap reading may have believed one that a judgment must not."""
+        self._valid.clear()
 
     def slot(self, seq: int) -> Slot:
         """A slot's entry; one that fails its own check is read a second time.
@@ -245,10 +251,12 @@ class Reader(Generic[S]):
             state = self._believed(earlier, entry)
         else:
             raise Refused(f"it builds on slot {entry.base}, which holds no valid entry")
+        if point.state is not None:
+            self.machine.alike(point.state, state)  # a base may lead to a genesis that never counted
         if base is None:
             text = f"the entry in slot {entry.base} was damaged after slot {entry.seq} was written"
             return state, [Damage(entry.base, text, rotted=True)]
-        if entry.base < point.base and self._as_passed(point.base, entry):
+        if base is not point and self._as_passed(point.base, entry):
             return state, []
         if entry.base < point.base:
             text = f"the entry in slot {point.base} is readable again; slot {entry.seq} had passed over it"

@@ -163,12 +163,9 @@ def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | No
         outbox.refuse_rolled_back(outbox.all(), view.state)
     except RolledBack as found:
         return str(found)
-    if mark is None or not mark.sure:
-        return ""
     with speaking(ledger.store):
-        held = mark.seq <= view.seq and ledger.chain.reader.read(mark.seq).digest == mark.digest
-    if held:
-        return ""
+        if mark is None or not _is_lost(mark, view.seq, ledger.chain.reader):
+            return ""
     return (
         f"the store was rolled back: this machine has read slot {mark.seq} (step {mark.step:,}), but the store ends at "
         f"slot {view.seq} (step {view.state.step:,}) or holds another entry there. "
@@ -240,9 +237,13 @@ def _history(part: Part, own: Part, loads: Callable[[Checkpoint, RunState], bool
     return History(part, tuple(good), tuple(bad), conflict(own, part), chosen(own, part))
 
 
-def _is_lost(mark: Judged, walked: Walked[RunState]) -> bool:
-    """Whether the entry that this machine has read is no longer in its slot."""
-    return mark.sure and (mark.seq >= len(walked.digests) or walked.digests[mark.seq] != mark.digest)
+def _is_lost(mark: Judged, tail: int, reader: Reader[RunState]) -> bool:
+    """Whether the entry that this machine has read is no longer in its slot: another one is, or none. A slot that is
+    merely unreadable may hold it still."""
+    if not mark.sure or mark.seq > tail:
+        return mark.sure
+    slot = reader.slot(mark.seq)
+    return slot.entry is not None and slot.digest != mark.digest
 
 
 def _beyond(
@@ -254,7 +255,7 @@ def _beyond(
     known = max(state.next_epoch - 1 for state in states)
     later = epoch > known
     return Beyond(
-        mark if mark and _is_lost(mark, found.walked) else None,
+        mark if mark and _is_lost(mark, found.tail, ledger.chain.reader) else None,
         tuple(_local(outbox, states)),
         epoch if later else 0,
         file if later else "",

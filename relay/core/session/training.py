@@ -21,7 +21,7 @@ from relay.core.session.phases import Spent
 from relay.core.session.stalls import Stalls
 from relay.core.workload import Progress, Share, Snapshot, StepDigest
 
-End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced"]
+End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked"]
 COMPILE_S = 1800.0
 """Longest first step: compiling, capturing, filling caches."""
 EVALUATE_S = 3600.0
@@ -107,6 +107,8 @@ class Trainer:
             return self._ctx.signal.reason
         if self._workload.step >= self._plan.target_steps:
             return "target"
+        if self._committer.blocked:  # another session can go on; this one would only train what is lost with it
+            return "blocked"
         return "budget" if self._budget.should_stop(self._now(), self.inflight_rest() or 0.0) else None
 
     def heed_signal(self) -> None:

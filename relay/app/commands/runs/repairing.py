@@ -72,6 +72,9 @@ def repair(
         shown, choice = "Nothing was changed.", _answer(situation)
     if choice is not None:
         wanted = situation.named(choice)
+        if wanted is situation.own and not situation.open:
+            emit(as_json, document(name, situation, None), shown)
+            return
         stores.ensure_tested()
         opened.ledger.chain.mark = mark
         choose(

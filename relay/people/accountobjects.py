@@ -8,9 +8,9 @@ from relay.app.messages.advice import command
 from relay.app.messages.trouble import speaking
 from relay.core.errors import BadData
 from relay.core.ledger.canonical import digest
+from relay.core.ledger.fields import Claim
 from relay.core.ledger.registry import PutAccount, RegistryState, Row
 from relay.people.account import MAX_BYTES, Account, decode, encode, folder_of, object_name
-from relay.people.claims import Claim
 from relay.people.roster import row_of
 from storage.base import Missing, Ref, Store, TooLong
 

@@ -130,6 +130,21 @@ def test_i5_what_a_cheap_reading_believed_leads_no_later_judgment_to_it() -> Non
     assert client.ledger.read().state.step == 20
 
 
+def test_many_entries_on_one_long_forgery_cost_one_reading_of_it() -> None:
+    store, client = worked()
+    pair_of_forgeries(store)
+    for seq in range(6, 40):
+        last = entry(store, seq - 1)
+        overwrite(store, seq, follower(raw(store, seq - 1), last, RunState.model_validate_json(dumps(last.state))))
+    overwrite(store, 40, b"junk")
+    top = entry(store, 39)
+    for seq in range(41, 71):
+        passing(store, top, seq, epoch=seq)
+    counting = CountingStore(store)
+    assert list(reader(counting).walk(70))[-1].state == client.ledger.read().state
+    assert counting.reads < 3 * 70
+
+
 @pytest.mark.parametrize("between", [False, True])
 def test_i2_a_second_genesis_is_no_base(between: bool) -> None:
     """Slot 4 begins another run; the newest slot follows properly from it."""

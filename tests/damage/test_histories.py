@@ -160,6 +160,8 @@ def test_what_was_not_chosen_can_be_forked(here: Callable[[str], Healed], case: 
     run.desk("gc", "--run", "r", "--full")
     told = run.desk("fork", "--run", "r", "--to", "branch", "--from-step", str(step), "--json").json
     assert told["step"] == step
+    first = min(k.step for k in kept)
+    assert run.desk("fork", "--run", "r", "--to", "older", "--from-step", str(first), "--json").json["step"] == first
     run.desk.train(step + 5, run="branch")
     assert run.desk.status("branch")["head"]["state_hash"] == hash_of(step + 5, state_at(step + 5))
     refused = run.desk("fork", "--run", "r", "--to", "b", "--from-step", "33", code=65).err

@@ -6,6 +6,7 @@ from typing import Any
 
 from relay.app.commands.common import App, say
 from relay.app.messages.wording import duration
+from relay.app.providers import shipped
 from relay.core.ledger.mark import mark_of
 from relay.core.ledger.passing import Look
 from relay.core.ledger.state import RunState
@@ -14,7 +15,6 @@ from relay.core.runs.identity import Opened, Pair, require_run
 from relay.core.runs.storeid import Address, begin_store, begins_by_itself, parse_address, read_identity
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
-from relay.people.policy import shipped
 from storage.base import Store, open_store
 from storage.retry import RetryStore
 

@@ -136,12 +136,16 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
     return manifest
 
 
+class NotStored(BadData):
+    """The store does not hold a checkpoint that was asked for, or holds it damaged."""
+
+
 def fetch_unheld(
     checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Show = silent
 ) -> Manifest:
     """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
 
-    Raises BadData (65) that says whether it is damaged or was retired meanwhile, PolicyRefused (77) if its run was
+    Raises NotStored (65) that says whether it is damaged or was retired meanwhile, PolicyRefused (77) if its run was
     deleted meanwhile, StorageUnreachable (69).
     """
     what = f"Step {checkpoint.step:,} of run {state.run}"
@@ -151,11 +155,11 @@ def fetch_unheld(
     except Damaged as evidence:
         if retained(ledger, checkpoint):
             others = ", ".join(f"{c.step:,}" for c in state.undamaged if c.key != checkpoint.key) or "none"
-            raise BadData(f"{what} is damaged: {evidence}. Other retained steps: {others}. {LOOK}") from evidence
+            raise NotStored(f"{what} is damaged: {evidence}. Other retained steps: {others}. {LOOK}") from evidence
     now = ledger.read().state
     refuse_deleted(now)
     steps = ", ".join(f"{c.step:,}" for c in now.undamaged)
-    raise BadData(f"{what} was retired meanwhile, which is no damage. Choose one of those retained now: {steps}.")
+    raise NotStored(f"{what} was retired meanwhile, which is no damage. Choose one of those retained now: {steps}.")
 
 
 def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:

@@ -18,10 +18,8 @@ from relay.core.ledger.fields import (
     Id,
     Line,
     Metrics,
-    Name,
     Seconds,
     Sparing,
-    Step,
     Strict,
     Text,
     Time,
@@ -30,6 +28,8 @@ from relay.core.ledger.frozen import ADDED, MAX_INCIDENTS, MAX_KEPT
 from relay.core.ledger.passed import Kept
 from relay.core.ledger.samples import Samples
 from relay.core.ledger.state import Checkpoint, Failure, History, Holder, Incident, Named, Origin, RunState
+from relay.core.names import Name
+from relay.core.workload import Step
 
 Key = tuple[Step, Epoch]
 """(step, epoch) of a checkpoint."""

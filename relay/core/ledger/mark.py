@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from relay.core.errors import BadData
 from relay.core.ledger.canonical import digest, dumps
-from relay.core.ledger.fields import Digest, Epoch, Step, Strict
+from relay.core.ledger.fields import Digest, Epoch, Strict
 from relay.core.wholefile import write_whole
+from relay.core.workload import Step
 
 MAX_BYTES = 1_000
 

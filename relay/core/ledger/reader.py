@@ -113,10 +113,13 @@ class Reader(Generic[S]):
         self.machine = machine
         self._valid: OrderedDict[int, Point[S]] = OrderedDict()
         """The newest points whose entry is valid, by slot: an entry that passes over others is judged from its base."""
+        self._unfounded: set[int] = set()
+        """Slots of entries that do not follow from their own bases, so that many on one of them cost little."""
 
     def forget(self) -> None:
         """Forget the points remembered so far: a cheap reading may have believed one that a judgment must not."""
         self._valid.clear()
+        self._unfounded.clear()
 
     def slot(self, seq: int) -> Slot:
         """A slot's entry; one that fails its own check is read a second time.
@@ -280,8 +283,10 @@ class Reader(Generic[S]):
         """
         chain: list[Slot] = []
         while seq >= 0 and seq not in self._valid and len(chain) < DEEPEST:
-            slot = self.slot(seq)
-            if slot.entry is None:
+            slot = self.slot(seq) if seq not in self._unfounded else None
+            if slot is None:
+                self._unfounded.update(above.seq for above in chain)
+            if slot is None or slot.entry is None:
                 return None
             chain.append(slot)
             seq = slot.entry.base
@@ -292,6 +297,7 @@ class Reader(Generic[S]):
             try:
                 state = self._computed(point, slot.entry)
             except Refused:
+                self._unfounded.update(above.seq for above in chain if above.seq >= slot.seq)
                 return None
             point = Point(slot.seq, slot.digest, state, slot.entry)
         return point

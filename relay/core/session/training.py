@@ -9,13 +9,13 @@ from typing import Literal
 
 from relay.app.messages.links import told
 from relay.app.messages.pace import pace
+from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Verdict, judge
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import Reason
 from relay.core.ledger.samples import Gathered
-from relay.core.session.budget import Budget
 from relay.core.session.context import Context, fraction
 from relay.core.session.phases import Spent
 from relay.core.session.stalls import Stalls

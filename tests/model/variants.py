@@ -244,7 +244,7 @@ class KeptIsGarbage(Protocol):
     needs = Faults(blind=1)
 
     def deletable(self, world: World, session: Session, view: View) -> tuple[File, ...]:
-        return super().deletable(world, session, view._replace(kept=()))
+        return super().deletable(world, session, view._replace(kept=(), unread=()))
 
 
 class PassedOverAndClaimed(Protocol):

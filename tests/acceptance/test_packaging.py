@@ -21,7 +21,7 @@ PACKAGES = ("relay/", "storage/", "trm/")
 SMALL = ("batch_size=4", "data.train_rows=1000", "arch.H_cycles=1", "arch.L_cycles=1")
 """Of a training: little arithmetic."""
 WHOLE = os.environ.get("RELAY_INSTALL") == "whole"
-"""Whether dependencies are installed too (`make accept`), which needs minutes and an index; else the tests' own serve."""
+"""Whether dependencies are installed too (`make accept`), which needs minutes and an index; else those of the tests."""
 
 
 def tracked() -> set[str]:

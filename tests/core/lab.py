@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from relay.app.messages.errors import paragraph
 from relay.core.checkpoint.outbox import outbox_of
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.passedover import guard
@@ -188,7 +189,7 @@ class Lab:
             outbox=outbox_of(self.tmp / (machine or f"machine-{self.count}") / PROJECT / run, self.state(run).run_id),
             locks=locks or NoLocks(),
             signal=StopSignal(),
-            listener=Listener(tell=told.append),
+            listener=Listener(tell=told.append, word=paragraph),
             other_runs=lambda: [RunLedger(store, PROJECT, other, process).read().state for other in others],
         )
         return Session(process, store, ctx, workload, told)

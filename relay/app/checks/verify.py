@@ -11,6 +11,7 @@ from relay.app.checks import verdict
 from relay.app.checks.story import registry_story, story
 from relay.app.checks.verdict import NOTHING, Verdict
 from relay.app.checks.verification import REGISTRY, Checked, Incidental, Verification
+from relay.app.messages.errors import paragraph
 from relay.app.messages.trouble import speaking
 from relay.core.checkpoint.kept import checkpoint_of
 from relay.core.checkpoint.manifest import FileEntry
@@ -58,7 +59,7 @@ def verify(
         state, parts = walked.point.state or state, parted(walked)
         _check_epochs(ledger, store, parts)
     except BadData as error:
-        trouble, salvaged = str(error), salvage(ledger)
+        trouble, salvaged = paragraph(error), salvage(ledger)
         if salvaged:
             state, tail = salvaged.state, salvaged.seq
     if state:
@@ -95,7 +96,7 @@ def _registry(store: Store, runtime: Runtime, found: Verification) -> None:
         found.incidents += [registry_story(other) for other in walked.others]
     except BadData as error:
         newest = max(listed(store, chain.log.prefix), default=-1)
-        found.incidents += lost(chain, str(error), newest, verdict.registry_hole, REGISTRY)
+        found.incidents += lost(chain, paragraph(error), newest, verdict.registry_hole, REGISTRY)
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def _history(ledger: RunLedger, state: RunState, found: Verification) -> None:
     try:
         ledger.archived_links(state)
     except BadData as error:
-        found.incidents.append(Incidental("history", str(error), against=True, verdict=verdict.history()))
+        found.incidents.append(Incidental("history", paragraph(error), against=True, verdict=verdict.history()))
 
 
 def _acknowledged(point: Point[Any]) -> dict[int, bool]:

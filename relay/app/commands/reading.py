@@ -9,6 +9,7 @@ from typing import Any
 from relay.app.commands.common import App, target_of
 from relay.app.commands.stores import accounts, open_stores
 from relay.app.machine.skew import timed
+from relay.app.messages.errors import paragraph
 from relay.app.messages.trouble import speaking
 from relay.app.redact import redact
 from relay.core.errors import BadData
@@ -87,4 +88,4 @@ def every_link(ledger: RunLedger, state: RunState) -> tuple[tuple[Link, ...], st
         return (*ledger.archived_links(state), *state.links), ""
     except BadData as error:
         lost = state.links_total - len(state.links)
-        return state.links, f"The oldest {lost:,} sessions cannot be listed: {error}"
+        return state.links, f"The oldest {lost:,} sessions cannot be listed: {paragraph(error)}"

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, iso, printable, size
 from relay.app.terminal.cells import drawn
 from relay.app.terminal.cells import table as empty_table
+from relay.core.errors import RelayError
 from relay.core.ledger.resting import deletable_at
 from relay.people.standing import Standing
 from relay.people.status import View
@@ -30,7 +32,7 @@ class RunLine:
     """Of what lies under its checkpoints, all of it."""
     found: Standing | None = None
     """None: its ledger cannot be read, or it was entered and never begun."""
-    trouble: str = ""
+    trouble: RelayError | None = None
 
     @property
     def name(self) -> str:
@@ -65,7 +67,7 @@ def document(line: RunLine, now: float) -> dict[str, Any]:
         "checkpoint_bytes": line.bytes,
         "retained_bytes": sum(c.bytes for c in state.retained) if state else 0,
         "deletable_at": iso(deletable_at(state)) if state else None,
-        "trouble": printable(line.trouble) or None,
+        "trouble": printable(paragraph(line.trouble)) if line.trouble else None,
     }
 
 

@@ -69,6 +69,8 @@ class Housekeeper:
     still_ours: Callable[[], bool]
     """Whether the lease is ours, looked up afresh after a silence (P5); asked before each delete."""
     tell: Callable[[str], None]
+    word: Callable[[BaseException], str] = str
+    """An error as people read it."""
     over: bool = False
     """The session is ending: touch nothing more."""
     _collected: set[Key] = field(default_factory=set)
@@ -95,7 +97,7 @@ class Housekeeper:
                 sweep_signs(self.ledger_store, self.names, self.lease.epoch)
                 sweep_parts(self.store, self.names, self.lease.epoch)
         except (StoreError, RelayError) as error:
-            self.tell(f"Cleaning up has to wait: {error}")
+            self.tell(f"Cleaning up has to wait: {self.word(error)}")
 
     def make_room(self) -> None:
         """Before a commit: a full list of retained checkpoints would refuse it. Raises what `Lease.append` raises."""

@@ -100,9 +100,14 @@ class Committer:
         pipeline: Pipeline,
         may_start: Callable[[], bool],
         tell: Callable[[str], None],
+        word: Callable[[BaseException], str] = str,
     ) -> None:
-        """`may_start` says whether an upload begun now ends before the final snapshot; `tell` is for people."""
-        self._runtime, self._pipeline, self._may_start, self._tell = runtime, pipeline, may_start, tell
+        """`may_start` says whether an upload begun now ends before the final snapshot; `tell` is for people.
+
+        `word` is an error as they read it.
+        """
+        self._runtime, self._pipeline, self._may_start = runtime, pipeline, may_start
+        self._tell, self._word = tell, word
         self._wake, self._hurry, self._lock = runtime.event(), runtime.event(), runtime.lock()
         self._task: Task | None = None
         self._wait_s = FIRST_WAIT_S
@@ -234,7 +239,7 @@ class Committer:
         return True
 
     def _note(self, error: Exception) -> bool:
-        text = str(error)
+        text = self._word(error)
         if text != self.trouble:
             self._tell(f"Storage trouble; training goes on and the commit is tried again: {text}")
         self.trouble = text

@@ -55,7 +55,7 @@ def line_of(stores: Pair, project: str, run: str, size: int) -> RunLine:
     try:
         view = RunLedger(store, project, run, stores.runtime).peek()
     except (BadData, NewerFormat) as error:
-        return RunLine(project, run, size, trouble=str(error))
+        return RunLine(project, run, size, trouble=error)
     with speaking(store):
         return RunLine(project, run, size, found=standing(view.state, store) if view else None)
 

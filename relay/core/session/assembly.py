@@ -126,10 +126,11 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         keep=plan.keep,
         still_ours=heartbeat.still_ours,
         tell=ctx.listener.tell,
+        word=ctx.listener.word,
     )
     lending = Lending(ctx.outbox)
     writer = _writer(ctx, lease, budget, verdict, lending, housekeeper)
-    committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell)
+    committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell, ctx.listener.word)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
     trainer = Trainer(
         ctx, budget, committer, heartbeat, verdict, evaluated, partial(lending.offer, ctx.workload, lease)

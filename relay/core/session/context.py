@@ -73,6 +73,8 @@ class Listener:
     """What is done while no step is made; empty: training goes on."""
     committed: Callable[[int], None] = lambda step: None
     """That step is durable."""
+    word: Callable[[BaseException], str] = str
+    """An error as people read it: the application adds what helps."""
 
 
 @dataclass

@@ -71,12 +71,12 @@ def why(ctx: Context, error: BaseException | None) -> str:
 
 def told(parts: Parts, error: RelayError) -> str:
     """One paragraph for people: of two ends the one that decided the exit code comes first."""
-    ctx, lost = parts.ctx, parts.lease.lost
-    text = error.told(alone=lost is None) if isinstance(error, NotSent) else str(error)
+    ctx, lost, word = parts.ctx, parts.lease.lost, parts.ctx.listener.word
+    text = error.told(alone=lost is None) if isinstance(error, NotSent) else word(error)
     text = f"{sentence(ctx.signal.note)}: the last commit stands. {text}" if _spared(ctx, error) else text
     if lost and isinstance(error, UploadFailed):
-        return f"{lost} {text}"
-    return f"{text} {lost}" if lost and isinstance(error, Recorded) else text
+        return f"{word(lost)} {text}"
+    return f"{text} {word(lost)}" if lost and isinstance(error, Recorded) else text
 
 
 def asked(ctx: Context) -> str:

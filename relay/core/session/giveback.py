@@ -23,7 +23,10 @@ def give_back(parts: Parts, reason: str) -> bool:
         except Fenced:  # there is nothing to give back, which the session's end tells
             pass
         except RelayError as error:
-            ctx.listener.tell(f"The lease could not be released and runs out by itself in {lease.ttl_s:.0f} s: {error}")
+            ctx.listener.tell(
+                f"The lease could not be released and runs out by itself in {lease.ttl_s:.0f} s: "
+                f"{ctx.listener.word(error)}"
+            )
         done.set()
 
     ctx.runtime.spawn("release", body)

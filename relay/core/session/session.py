@@ -62,7 +62,7 @@ def _lease(ctx: Context, nothing: Callable[[Context, RunState], str], gpu: str |
         return _enter(ctx, gpu)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
-        return Outcome(error.exit_code, str(error), step, step or 0)
+        return Outcome(error.exit_code, ctx.listener.word(error), step, step or 0)
 
 
 def _nothing_to_push(ctx: Context, state: RunState) -> str:
@@ -163,7 +163,7 @@ def _hold(parts: Parts, work: Work) -> Outcome:
     else:
         step = lease.state.step if parts.made_step is None else parts.made_step
         text = f"{ends.sentence(holding.reason)}{ends.asked(ctx)}; step {step:,} is committed."
-        text += f" {lease.lost}" if lease.lost else ""
+        text += f" {ctx.listener.word(lease.lost)}" if lease.lost else ""
         outcome = parts.outcome(code, text)
     leave_report(parts, outcome, holding.reason)
     if isinstance(failure, NotSent):  # looked for once more, last of all: somebody may have taken it over meanwhile

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relay.app.views.runstable import RunLine, table
+from relay.core.errors import BadData
 
 LONG = "sudoku_rotation_with_attention"
-OURS = [RunLine("sudoku4", LONG, 123_456_789), RunLine("sudoku4", "practice", 1, trouble="damaged")]
+OURS = [RunLine("sudoku4", LONG, 123_456_789), RunLine("sudoku4", "practice", 1, trouble=BadData("damaged"))]
 
 
 def test_a_name_is_folded_after_everything_else_and_its_project_told_once() -> None:

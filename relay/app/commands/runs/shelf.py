@@ -10,6 +10,7 @@ import typer
 from relay.app.commands.common import App, ConfigOption, JsonOption, emit, say, speaks_utf8, surroundings
 from relay.app.commands.stores import open_stores, require
 from relay.app.messages.advice import command
+from relay.app.messages.errors import paragraph
 from relay.app.messages.trouble import speaking
 from relay.app.messages.wording import duration, iso
 from relay.app.redact import redact, secrets_of
@@ -144,7 +145,7 @@ def _first(opened: Opened, now: float) -> str:
             refuse_early(state, now, shown_at(opened.ledger, view))
     except PolicyRefused as early:
         first = f" `{command(f'runs archive {run}')}` does that." if state.archived is None else ""
-        return f"{early}{first}"
+        return f"{paragraph(early)}{first}"
     return f"To delete it: {command(f'runs delete {run}')} --yes-delete {run}"
 
 

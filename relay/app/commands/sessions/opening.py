@@ -19,6 +19,7 @@ from relay.app.commands.sessions.here import Choice, Here, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
+from relay.app.messages.errors import paragraph
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import through
@@ -260,7 +261,9 @@ class Opening:
         """The display, and for what is told the log; who is waited for is told by `followed`."""
         shown = self.shown
         sending = through(shown.transfer, self.app.runtime)
-        return Listener(self.tell, shown.step, transfer=sending, phase=shown.phase, committed=shown.committed)
+        return Listener(
+            self.tell, shown.step, transfer=sending, phase=shown.phase, committed=shown.committed, word=paragraph
+        )
 
 
 def without_training(app: App, resolved: Resolved[BaseModel]) -> Opening:

@@ -12,12 +12,11 @@ from relay.app.checks.story import registry_story, story
 from relay.app.checks.verdict import NOTHING, Verdict
 from relay.app.checks.verification import REGISTRY, Checked, Incidental, Verification
 from relay.app.messages.errors import paragraph
-from relay.app.messages.trouble import speaking
 from relay.core.checkpoint.kept import checkpoint_of
 from relay.core.checkpoint.manifest import FileEntry
 from relay.core.checkpoint.restore import Damaged, own_ref, read_manifest, retained
 from relay.core.clock import Runtime
-from relay.core.errors import BadData
+from relay.core.errors import BadData, store_errors
 from relay.core.ledger.chain import Chain
 from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.histories import Walked, walk
@@ -153,7 +152,7 @@ def _kept(ledger: RunLedger, state: RunState, store: Store, found: Verification)
     intact = intact_by(ledger, store)
     for one in state.kept:
         why = ""
-        with speaking(store, f"Step {one.step} could not be read, which proves no damage"):
+        with store_errors(store, f"Step {one.step} could not be read, which proves no damage"):
             try:
                 checkpoint = checkpoint_of(one, state, store)
                 whole = intact(checkpoint, state)
@@ -254,7 +253,7 @@ def _checkpoint(
 ) -> Checked:
     """Every file, so that all that must be restored is named."""
     wrong: dict[str, str] = {}
-    with speaking(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
+    with store_errors(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
         try:
             files = read_manifest(checkpoint, state, store, names).files
         except Damaged as error:
@@ -279,7 +278,7 @@ def _checkpoint(
 def _loaded(checked: Checked, checkpoint: Checkpoint, state: RunState, store: Store, deep: Deep) -> Checked:
     """Whether the files hold the state that the ledger names."""
     try:
-        with speaking(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
+        with store_errors(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
             deep(checkpoint, state)
     except Damaged as error:
         return replace(checked, ok=False, reason=str(error), known=checkpoint.damaged)
@@ -366,7 +365,7 @@ def lost(
     `hole`: what an empty slot means, by the SHA-256 that its file had.
     """
     log = chain.log
-    with speaking(log.store):
+    with store_errors(log.store):
         slots = log.gaps(tail)
         beyond = [seq for seq in listed(log.store, log.prefix) if slots and seq > slots[0]]
         if beyond and len(beyond) <= STRAYS and not any(_is_entry(chain, seq) for seq in beyond):

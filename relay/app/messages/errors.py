@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-ADVICE: dict[type[BaseException], Callable[[Any], str]] = {}
+from relay.app.messages.trouble import advised, said
+from relay.core.errors import NoRoomHere, OfStore
+
+ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
+    OfStore: advised,
+    NoRoomHere: said,
+}
 """For each kind of error the whole paragraph; an error of any other kind is shown as it is."""
 
 

@@ -11,11 +11,10 @@ from typing import Any
 
 from relay.app.machine.logs import close_log, open_log
 from relay.app.messages.errors import paragraph
-from relay.app.messages.trouble import explained
 from relay.app.messages.wording import printable
 from relay.app.redact import redact
 from relay.app.terminal.paragraphs import folded_for
-from relay.core.errors import KINDS, Exit, RelayError
+from relay.core.errors import KINDS, Exit, RelayError, of_store
 from storage.base import StoreError
 
 LOG_FOLDER = Path("sync") / "logs"
@@ -26,7 +25,7 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, RelayError):
         return int(error.exit_code), _one_line(paragraph(error))
     if isinstance(error, StoreError):
-        return explain(explained(error))
+        return explain(of_store(error))
     return int(Exit.BUG), f"Unexpected {type(error).__name__}: {_one_line(str(error))}. This is a bug in trm-relay."
 
 

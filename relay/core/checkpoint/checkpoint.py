@@ -16,7 +16,7 @@ from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.packing import Facts, entries, pack, put_manifest
 from relay.core.clock import Runtime
-from relay.core.errors import StorageUnreachable
+from relay.core.errors import OfStore, StorageUnreachable
 from relay.core.lease.lease import Lease
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import Commit, Noted
@@ -76,7 +76,7 @@ class Writer:
         try:
             self._commit(item, self.keep(item))
         except (QuotaExceeded, StorageUnreachable) as error:
-            if isinstance(error, QuotaExceeded) or isinstance(error.__cause__, QuotaExceeded):
+            if isinstance(error.error if isinstance(error, OfStore) else error, QuotaExceeded):
                 self.housekeeping(True)
             raise
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from relay.app.messages.advice import command
-from relay.app.messages.trouble import LOOK, speaking, telling_room
+from relay.app.messages.trouble import LOOK
 from relay.app.terminal.transfers import Show, silent
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import LocalFile, Packed
-from relay.core.errors import BadData
+from relay.core.errors import BadData, NoRoomHere, store_errors
 from relay.core.ledger.changes import Key
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.resting import refuse_deleted
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import Names
 from relay.core.workload import Workload
-from storage.base import Corrupt, Missing, Ref, Store, TooLong
+from storage.base import Corrupt, Missing, QuotaExceeded, Ref, Store, TooLong
 from storage.evidence import Arrived, settled
 from storage.oserrors import os_errors
 from storage.transfer import Wanted, download
@@ -84,7 +86,7 @@ def restore(state: RunState, route: Route, workload: Workload) -> Restored:
     bad: dict[str, str] = {}
     for checkpoint in reversed(state.undamaged):
         name = folder_of(checkpoint)
-        with speaking(route.store, f"Checkpoint {name} could not be read, which proves no damage"):
+        with store_errors(route.store, f"Checkpoint {name} could not be read, which proves no damage"):
             try:
                 route.go_on()
                 manifest = fetch(checkpoint, state, route, bad)
@@ -122,7 +124,7 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
         arrived(count)
         route.go_on()
 
-    with telling_room(outbox.root, needed), os_errors(outbox.root, reading=False, here=True):
+    with _measuring_room(outbox.root, needed), os_errors(outbox.root, reading=False, here=True):
         incoming = outbox.incoming()
         try:
             wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
@@ -136,6 +138,20 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
     return manifest
 
 
+@contextmanager
+def _measuring_room(folder: Path, needed: int) -> Iterator[None]:
+    """Where this machine's disk is full: how many bytes were `needed` in a folder, and how many are free."""
+    try:
+        yield
+    except QuotaExceeded as error:
+        there = next((path for path in (folder, *folder.parents) if path.is_dir()), None)
+        if not error.here or there is None:
+            raise
+        cause = error.__cause__
+        reason = cause.strerror if isinstance(cause, OSError) else None
+        raise NoRoomHere(folder, needed, shutil.disk_usage(there).free, reason or "full") from error
+
+
 def fetch_unheld(
     checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Show = silent
 ) -> Manifest:
@@ -146,7 +162,7 @@ def fetch_unheld(
     """
     what = f"Step {checkpoint.step:,} of run {state.run}"
     try:
-        with speaking(store, f"{what} could not be read"):
+        with store_errors(store, f"{what} could not be read"):
             return fetch(checkpoint, state, Route(store, ledger.names, outbox, show=show))
     except Damaged as evidence:
         if retained(ledger, checkpoint):

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
-from relay.core.errors import LeaseHeld
+from relay.core.errors import LeaseHeld, store_errors
 from relay.core.lease.heartbeat import newest_sign, sign_of_life
 from relay.core.lease.samehost import HostLocks
 from relay.core.ledger.state import Holder, RunState
@@ -52,7 +51,7 @@ def refuse_second_lease(
 def _alive(state: RunState, holder: Holder, store: Store, locks: HostLocks) -> bool:
     if locks.is_dead(holder.session):
         return False
-    with speaking(store, f"Cannot tell whether {holder.account} trains run {state.run}"):
+    with store_errors(store, f"Cannot tell whether {holder.account} trains run {state.run}"):
         now = store.now()  # before the look: a slow answer must not make the other session look dead
         beat = sign_of_life(store, Names(state.project, state.run), holder.epoch, holder.beat)
     age = now - newest_sign(holder.since, beat, now)  # a sign far ahead is of a clock that was corrected, not of life

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import LeaseHeld
+from relay.core.errors import LeaseHeld, store_errors
 from relay.core.lease.heartbeat import newest_sign, sign_of_life
 from relay.core.lease.samehost import HostLocks
 from relay.core.ledger import changes, frozen
@@ -111,7 +110,7 @@ def _obstacle(
     if holder is None:
         return None
     store = ledger.store
-    with speaking(store, f"Cannot tell whether {holder.account} still trains this run"):
+    with store_errors(store, f"Cannot tell whether {holder.account} still trains this run"):
         now = store.now()  # before the look: however long an answer takes, no holder looks older than it was
         beat = sign_of_life(store, ledger.names, holder.epoch, holder.beat)
         sign = newest_sign(holder.since, beat, now)

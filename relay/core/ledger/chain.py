@@ -10,9 +10,8 @@ from typing import Any, Generic
 from pydantic import BaseModel
 
 from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, StorageUnreachable, UploadFailed
+from relay.core.errors import BadData, StorageUnreachable, UploadFailed, store_errors
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.entry import Entry, NotAnEntry, encode
@@ -105,7 +104,7 @@ class Chain(Generic[S]):
         Raises BadData (65) naming the slot for a hole, a lost entry or a log without any valid entry;
         StorageUnreachable (69); NewerFormat (78).
         """
-        with speaking(self.store):
+        with store_errors(self.store):
             point = self._newest()
         return self._remember(point)
 
@@ -119,7 +118,7 @@ class Chain(Generic[S]):
         if self._judged:
             return
         judged = self.mark.recall()  # before the tail: what it names was in the log by then
-        with speaking(self.store):
+        with store_errors(self.store):
             tail = self._tail()
             point = self.reader.through(self._marked(judged, tail), tail)
         self._judged, self._known = True, point
@@ -152,7 +151,7 @@ class Chain(Generic[S]):
             by = By(session, account, epoch(point.state, point.seq if passed else 0), self.store.now())
             return self._compose(point, kind, build(point.state), by, intent.nonce, passed)
 
-        with speaking(self.store):
+        with store_errors(self.store):
             point = self._catch_up(intent.tried_on, intent) if intent.tried_on else self._newest()
             for _ in range(REBASES):
                 if intent.landed:
@@ -172,7 +171,7 @@ class Chain(Generic[S]):
         took the slot or the rules say no, Unsettled (74), StorageUnreachable (69: nothing was written).
         """
         intent = self.intent()
-        with speaking(self.store):
+        with store_errors(self.store):
             entry = self._compose(point, kind, change, by, intent.nonce, passed)
             entry = entry.model_copy(update={"format": PASSING})
             landed = self._attempt(point, entry, intent, lambda: False)
@@ -186,7 +185,7 @@ class Chain(Generic[S]):
     def entries(self, start: int, stop: int) -> Iterator[Slot]:
         """The raw slots start … stop-1, unjudged. Raises as `read` does."""
         for seq in range(start, stop):
-            with speaking(self.store):
+            with store_errors(self.store):
                 slot = self.reader.slot(seq)
             yield slot
 
@@ -194,7 +193,7 @@ class Chain(Generic[S]):
         """Every slot from 0 to `tail`, judged in order; each point's `damage` is that slot's own. For `verify`."""
         point: Point[S] = Point()
         for slot in self.entries(0, tail + 1):
-            with speaking(self.store):
+            with store_errors(self.store):
                 point = self.reader.follow(replace(point, damage=()), slot)
             yield point
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from pydantic import BaseModel, ValidationError
 
 from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import BadConfig, BadData, Fenced
+from relay.core.errors import BadConfig, BadData, Fenced, store_errors
 from relay.core.ledger import rules
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.chain import AlreadyBegun, Chain, Change, Intent
@@ -163,7 +162,7 @@ class RunLedger:
 
     def newest_epoch(self, checkpoints: Store) -> tuple[int, str]:
         """The highest epoch that a listing shows, and the file that shows it; (0, "") without any."""
-        with speaking(checkpoints):
+        with store_errors(checkpoints):
             return max(self._epochs_in(checkpoints), default=(0, ""))
 
     def refuse_later_epochs(self, state: RunState, checkpoints: Store) -> None:
@@ -246,7 +245,7 @@ class RunLedger:
             return create(self.store, self.names.history(epoch, digest(data)[:TOKEN]), data)
 
     def _archive(self, history: History) -> Archive:
-        with speaking(self.store):
+        with store_errors(self.store):
             try:
                 data = self.store.get(Ref(history.ref), limit=HISTORY_LIMIT)
             except (Missing, TooLong):

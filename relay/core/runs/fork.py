@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.app.kind import Refit
-from relay.app.messages.trouble import LOOK, speaking
+from relay.app.messages.trouble import LOOK
 from relay.app.terminal.transfers import Show, silent
 from relay.core.checkpoint.committer import Told
 from relay.core.checkpoint.kept import checkpoint_of
@@ -16,7 +16,7 @@ from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import LocalFile, Packed
 from relay.core.checkpoint.packing import put_manifest
 from relay.core.checkpoint.restore import Damaged, as_packed, fetch_unheld
-from relay.core.errors import BadConfig, BadData
+from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Key
 from relay.core.ledger.entry import encode
@@ -77,7 +77,7 @@ def copy_checkpoint(ledger: RunLedger, parent: View, key: Key, branch: Branch) -
 def copy_kept(ledger: RunLedger, parent: View, kept: Kept, branch: Branch) -> tuple[Checkpoint, Origin]:
     """`copy_checkpoint` for one that the run keeps though its own history did not commit it."""
     state = parent.state
-    with speaking(branch.store, f"Step {kept.step:,} of run {state.run} could not be read"):
+    with store_errors(branch.store, f"Step {kept.step:,} of run {state.run} could not be read"):
         try:
             found = [
                 checkpoint_of(one, state, branch.store) for one in state.kept if one == kept or one.key == kept.base
@@ -103,7 +103,7 @@ def put_weights(branch: Branch, packed: Packed, origin: Origin) -> Checkpoint:
 
     Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
     """
-    with speaking(branch.store, "The weights could not be stored"):
+    with store_errors(branch.store, "The weights could not be stored"):
         _claim(branch, {"weights": origin.entry, "state": packed.state_hash})
         return _store(branch, packed, branch.scratch)
 
@@ -156,7 +156,7 @@ def _copy(
         step=packed.step,
         state_hash=packed.state_hash,
     )
-    with speaking(branch.store, "The checkpoint could not be copied"):
+    with store_errors(branch.store, "The checkpoint could not be copied"):
         _claim(branch, contents)
         if branch.change is not None:
             packed, folder = _refitted(branch, branch.change, packed, folder)

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.passedover import keeping
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, LeaseHeld, StorageUnreachable, UsageError
+from relay.core.errors import BadData, LeaseHeld, StorageUnreachable, UsageError, store_errors
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.vacancy import Held, held_text, obstacle_of
 from relay.core.ledger import changes
@@ -133,7 +132,7 @@ def look(
     Raises BadData (65) for a ledger with a hole, StorageUnreachable (69).
     """
     chain = ledger.chain
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         tail = chain.log.tail()
         if lost := chain.log.gaps(tail):
             raise BadData(hole(chain.log, lost[0]))
@@ -165,7 +164,7 @@ def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | No
         return str(found)
     if mark is None or not mark.sure:
         return ""
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         held = mark.seq <= view.seq and ledger.chain.reader.read(mark.seq).digest == mark.digest
     if held:
         return ""
@@ -211,14 +210,14 @@ def choose(
         took_over=gone[wanted.part.name],
         why=_why(wanted, without, situation, account),
     )
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         now = ledger.store.now()
     point = Point(situation.tail, situation.walked.digests[-1], wanted.part.state, _end(wanted, situation))
     digests = situation.walked.digests[point.base + 1 :][-MAX_DIGESTS:]
     passed = Passed(digests=digests) if digests else None
     view = ledger.chain.append_at(point, "choose", change, By(session, None, epoch, now), passed)
     if situation.beyond.hint is not None:
-        with speaking(ledger.store, "The choice is recorded, but the hint beside the ledger could not be replaced"):
+        with store_errors(ledger.store, "The choice is recorded, but the hint beside the ledger could not be replaced"):
             ledger.chain.log.publish_hint(view.seq, view.digest)
     for packed in situation.beyond.local:
         outbox.set_aside(packed)
@@ -299,7 +298,7 @@ def _read_again(ledger: RunLedger, situation: Situation) -> None:
     first = min((one.part.after for one in situation.others), default=situation.tail - 1)
     reader = Reader(ledger.chain.log.again(), ledger.chain.machine)
     for seq in range(first + 1, situation.tail + 1):
-        with speaking(ledger.store):
+        with store_errors(ledger.store):
             digest = reader.read(seq).digest
         if digest != situation.walked.digests[seq]:
             raise StorageUnreachable(

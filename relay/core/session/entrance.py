@@ -6,11 +6,11 @@ Where the head is damaged in the store and this machine has an intact copy, that
 from __future__ import annotations
 
 from relay.app.messages.links import continuing
-from relay.app.messages.trouble import speaking
 from relay.core.checkpoint.committer import Item
 from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.restore import Restored, Route, restore
 from relay.core.checkpoint.warm import WAIT_S
+from relay.core.errors import store_errors
 from relay.core.ledger.changes import Rewind
 from relay.core.ledger.frozen import SENT_AGAIN
 from relay.core.ledger.state import NextDigest
@@ -96,7 +96,7 @@ def _send(parts: Parts, packed: Packed, following: NextDigest | None, why: str) 
     """Commit what lies on this machine under this epoch. Raises StorageUnreachable; it then waits for `push`."""
     ctx, lease = parts.ctx, parts.lease
     trouble = f"The checkpoint of step {packed.step:,} on this machine cannot be sent; it stays here, run again"
-    with speaking(ctx.checkpoint_store, trouble), os_errors(ctx.outbox.root, reading=False, here=True):
+    with store_errors(ctx.checkpoint_store, trouble), os_errors(ctx.outbox.root, reading=False, here=True):
         packed = ctx.outbox.adopt(packed, lease.epoch, lease.state.head.key if lease.state.head else None)
         parts.verdict.why = why
         item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)

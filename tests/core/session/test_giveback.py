@@ -37,7 +37,7 @@ class Bench:
         ctx = SimpleNamespace(
             runtime=self.process,
             signal=SimpleNamespace(at_once=at_once),
-            listener=SimpleNamespace(tell=self.told.append),
+            listener=SimpleNamespace(tell=self.told.append, word=str),
             successor=lambda state: None,
         )
         lease = SimpleNamespace(state=None, seconds=1.0, ttl_s=180.0, append=self.append)

@@ -34,10 +34,7 @@ NAMES_A_MODEL = "relay/app/cli.py"
 STILL = (
     "relay/core/checkpoint/checkpoint.py -> relay/app/terminal/transfers.py",
     "relay/core/checkpoint/checkpoint.py -> relay/core/session/budget.py",
-    "relay/core/checkpoint/choosing.py -> relay/app/messages/advice.py",
     "relay/core/checkpoint/outbox.py -> relay/app/messages/advice.py",
-    "relay/core/checkpoint/restore.py -> relay/app/messages/advice.py",
-    "relay/core/checkpoint/restore.py -> relay/app/messages/trouble.py",
     "relay/core/checkpoint/restore.py -> relay/app/terminal/transfers.py",
     "relay/core/checkpoint/retention.py -> relay/app/messages/wording.py",
     "relay/core/checkpoint/warm.py -> relay/app/messages/wording.py",
@@ -56,7 +53,6 @@ STILL = (
     "relay/core/runs/archiving.py -> relay/people/zones.py",
     "relay/core/runs/clearing.py -> relay/app/messages/advice.py",
     "relay/core/runs/fork.py -> relay/app/kind.py",
-    "relay/core/runs/fork.py -> relay/app/messages/trouble.py",
     "relay/core/runs/fork.py -> relay/app/terminal/transfers.py",
     "relay/core/runs/identity.py -> relay/app/messages/advice.py",
     "relay/core/runs/parted.py -> relay/app/messages/wording.py",

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from relay.app.messages.trouble import advised, said
+from relay.app.messages.advice import command
+from relay.app.messages.trouble import LOOK, advised, said
+from relay.core.checkpoint.choosing import NoCheckpoint
+from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
 from relay.core.errors import NoRoomHere, OfStore
-
-ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
-    OfStore: advised,
-    NoRoomHere: said,
-}
-"""For each kind of error the whole paragraph; an error of any other kind is shown as it is."""
 
 
 def paragraph(error: BaseException) -> str:
@@ -21,3 +18,50 @@ def paragraph(error: BaseException) -> str:
         if kind in ADVICE:
             return ADVICE[kind](error)
     return str(error)
+
+
+def _no_checkpoint(error: NoCheckpoint) -> str:
+    return f"{error} Train first: {command('run', error.run)}"
+
+
+def _unfit(error: Unfit) -> str:
+    return (
+        f"{error} Nothing was changed. Most likely a newer version wrote it: upgrade trm-relay and run again. "
+        f"Otherwise begin a new run from an older one: "
+        f"{command('fork', error.run, '--to', f'{error.run[:60]}_2', '--from-step', 'STEP')}"
+    )
+
+
+def _none_loads(error: NoneLoads) -> str:
+    lines = "\n".join(f"  {line}" for _, line in error.found)
+    return (
+        f"No retained checkpoint of run {error.project}/{error.run} can be loaded, and a run that has committed never "
+        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore what is missing or changed from a backup of the "
+        f"storage. {LOOK}"
+    )
+
+
+def _damaged_checkpoint(error: DamagedCheckpoint) -> str:
+    if error.others is None:
+        return f"{error} {LOOK}"
+    return f"{error} Other retained steps: {_steps(error.others) or 'none'}. {LOOK}"
+
+
+def _retired(error: Retired) -> str:
+    return f"{error} Choose one of those retained now: {_steps(error.retained)}."
+
+
+def _steps(steps: Sequence[int]) -> str:
+    return ", ".join(f"{step:,}" for step in steps)
+
+
+ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
+    OfStore: advised,
+    NoRoomHere: said,
+    NoCheckpoint: _no_checkpoint,
+    Unfit: _unfit,
+    NoneLoads: _none_loads,
+    DamagedCheckpoint: _damaged_checkpoint,
+    Retired: _retired,
+}
+"""For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.app.messages.advice import command
-from relay.app.messages.trouble import LOOK
 from relay.app.terminal.transfers import Show, silent
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.core.checkpoint.outbox import Outbox
@@ -43,12 +41,33 @@ class Unfit(BadData):
     """This program cannot read a checkpoint whose every hash is right: no damage and no reason to go back (P7)."""
 
     def __init__(self, run: str, checkpoint: Checkpoint, why: str) -> None:
-        super().__init__(
-            f"Checkpoint {folder_of(checkpoint)} is intact, but this program cannot continue it: {why}. Nothing was "
-            f"changed. Most likely a newer version wrote it: upgrade trm-relay and run again. Otherwise begin a new "
-            f"run from an older one: {command('fork', run, '--to', f'{run[:60]}_2', '--from-step', 'STEP')}"
-        )
-        self.why = why
+        super().__init__(f"Checkpoint {folder_of(checkpoint)} is intact, but this program cannot continue it: {why}.")
+        self.run, self.step, self.epoch, self.why = run, checkpoint.step, checkpoint.epoch, why
+
+
+class NoneLoads(BadData):
+    """Every retained checkpoint of a run is damaged."""
+
+    def __init__(self, project: str, run: str, found: tuple[tuple[Key, str], ...]) -> None:
+        super().__init__(f"No retained checkpoint of run {project}/{run} can be loaded.")
+        self.project, self.run, self.found = project, run, found
+
+
+class DamagedCheckpoint(BadData):
+    """The checkpoint that was asked for is damaged."""
+
+    def __init__(self, run: str, step: int, evidence: str, others: tuple[int, ...] | None = None) -> None:
+        """`others`: the steps of the checkpoints retained besides it; None: not looked up."""
+        super().__init__(f"Step {step:,} of run {run} is damaged: {evidence}.")
+        self.run, self.step, self.evidence, self.others = run, step, evidence, others
+
+
+class Retired(BadData):
+    """The checkpoint that was asked for was retired meanwhile, which is no damage."""
+
+    def __init__(self, run: str, step: int, retained: tuple[int, ...]) -> None:
+        super().__init__(f"Step {step:,} of run {run} was retired meanwhile, which is no damage.")
+        self.run, self.step, self.retained = run, step, retained
 
 
 @dataclass(frozen=True)
@@ -97,12 +116,7 @@ def restore(state: RunState, route: Route, workload: Workload) -> Restored:
                 continue
         text = "; ".join(line for _, line in found)
         return Restored(checkpoint, manifest, tuple(key for key, _ in found), text[:500])
-    lines = "\n".join(f"  {line}" for _, line in found)
-    raise BadData(
-        f"No retained checkpoint of run {state.project}/{state.run} can be loaded, and a run that has committed never "
-        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore what is missing or changed from a backup of the "
-        f"storage. {LOOK}"
-    )
+    raise NoneLoads(state.project, state.run, tuple(found))
 
 
 def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[str, str] | None = None) -> Manifest:
@@ -166,12 +180,11 @@ def fetch_unheld(
             return fetch(checkpoint, state, Route(store, ledger.names, outbox, show=show))
     except Damaged as evidence:
         if retained(ledger, checkpoint):
-            others = ", ".join(f"{c.step:,}" for c in state.undamaged if c.key != checkpoint.key) or "none"
-            raise BadData(f"{what} is damaged: {evidence}. Other retained steps: {others}. {LOOK}") from evidence
+            others = tuple(c.step for c in state.undamaged if c.key != checkpoint.key)
+            raise DamagedCheckpoint(state.run, checkpoint.step, str(evidence), others) from evidence
     now = ledger.read().state
     refuse_deleted(now)
-    steps = ", ".join(f"{c.step:,}" for c in now.undamaged)
-    raise BadData(f"{what} was retired meanwhile, which is no damage. Choose one of those retained now: {steps}.")
+    raise Retired(state.run, checkpoint.step, tuple(c.step for c in now.undamaged))
 
 
 def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.app.kind import Refit
-from relay.app.messages.trouble import LOOK
 from relay.app.terminal.transfers import Show, silent
 from relay.core.checkpoint.committer import Told
 from relay.core.checkpoint.kept import checkpoint_of
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import LocalFile, Packed
 from relay.core.checkpoint.packing import put_manifest
-from relay.core.checkpoint.restore import Damaged, as_packed, fetch_unheld
+from relay.core.checkpoint.restore import Damaged, DamagedCheckpoint, as_packed, fetch_unheld
 from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Key
@@ -83,7 +82,7 @@ def copy_kept(ledger: RunLedger, parent: View, kept: Kept, branch: Branch) -> tu
                 checkpoint_of(one, state, branch.store) for one in state.kept if one == kept or one.key == kept.base
             ]
         except Damaged as evidence:
-            raise BadData(f"Step {kept.step:,} of run {state.run} is damaged: {evidence}. {LOOK}") from evidence
+            raise DamagedCheckpoint(state.run, kept.step, str(evidence)) from evidence
     retained = (*found, *state.retained)
     view = replace(parent, state=state.model_copy(update={"retained": retained}))
     return copy_checkpoint(ledger, view, kept.key, branch)

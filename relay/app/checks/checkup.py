@@ -8,9 +8,11 @@ from relay.app.checks import verdict
 from relay.app.checks.doctor import Finding
 from relay.app.checks.verification import Checked, Incidental
 from relay.app.messages.advice import command
+from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import counted, duration
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.errors import Exit
+from relay.core.ledger.mark import RolledBack
 from relay.core.ledger.reader import Damage
 from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import RunState
@@ -44,10 +46,10 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
 
 
-def rolled_back(text: str) -> Iterator[Finding]:
+def rolled_back(found: RolledBack | None) -> Iterator[Finding]:
     """That this machine has seen more of the run than the store holds."""
-    if text:
-        yield Finding("ledger", False, text, code=int(Exit.BAD_DATA))
+    if found:
+        yield Finding("ledger", False, paragraph(found), code=int(Exit.BAD_DATA))
 
 
 def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> Iterator[Finding]:

@@ -10,6 +10,8 @@ from relay.app.messages.trouble import LOOK, advised, said
 from relay.core.checkpoint.choosing import NoCheckpoint
 from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
 from relay.core.errors import NoRoomHere, OfStore
+from relay.core.ledger.mark import MarkDiffers, RolledBack
+from relay.core.ledger.registry import StoreNotBegun
 
 
 def paragraph(error: BaseException) -> str:
@@ -51,6 +53,21 @@ def _retired(error: Retired) -> str:
     return f"{error} Choose one of those retained now: {_steps(error.retained)}."
 
 
+def _rolled_back(error: RolledBack) -> str:
+    return (
+        f"{error} Nothing was written. Restore the newer files if somebody has them, or look at both with "
+        f"`{command('repair')}`."
+    )
+
+
+def _mark_differs(error: MarkDiffers) -> str:
+    return f"{error} `{command('repair', error.run)}` shows both"
+
+
+def _store_not_begun(error: StoreNotBegun) -> str:
+    return f"{error} Check the address; if it is right, run `{command('init')}` once."
+
+
 def _steps(steps: Sequence[int]) -> str:
     return ", ".join(f"{step:,}" for step in steps)
 
@@ -63,5 +80,8 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     NoneLoads: _none_loads,
     DamagedCheckpoint: _damaged_checkpoint,
     Retired: _retired,
+    RolledBack: _rolled_back,
+    MarkDiffers: _mark_differs,
+    StoreNotBegun: _store_not_begun,
 }
 """For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from relay.app.messages.advice import command
 from relay.core.checkpoint.manifest import MAX_BYTES
 from relay.core.checkpoint.packed import Packed
 from relay.core.errors import BadConfig
@@ -180,8 +179,7 @@ class Outbox:
                 raise RolledBack(
                     f"The store was rolled back: this machine has step {packed.step:,} of epoch {packed.epoch} of run "
                     f"{state.project}/{state.run} ({self.folder(packed.key)}), but the store is at step {state.step:,} "
-                    f"of epoch {state.epoch}. Nothing was written. Restore the newer files if somebody has them, or "
-                    f"look at both with `{command('repair')}`.",
+                    f"of epoch {state.epoch}.",
                     step=packed.step,
                     epoch=packed.epoch,
                 )

@@ -9,7 +9,6 @@ from typing import Any, Generic
 
 from pydantic import BaseModel
 
-from relay.app.messages.advice import command
 from relay.core.clock import Runtime
 from relay.core.errors import BadData, StorageUnreachable, UploadFailed, store_errors
 from relay.core.ledger.canonical import digest
@@ -230,8 +229,7 @@ class Chain(Generic[S]):
         step = self.machine.step_of(state) if state is not None else 0
         text = (
             f"{self.store.address}: {self.log.prefix} was rolled back. This machine has read its entry {judged.seq} "
-            f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,}). Nothing was written. "
-            f"Restore the newer files if somebody has them, or look at both with `{command('repair')}`."
+            f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,})."
         )
         return RolledBack(text, step=judged.step, epoch=judged.epoch, known=judged)
 

@@ -51,6 +51,21 @@ class RolledBack(BadData):
         """The newest entry that this machine has read, where its mark shows it."""
 
 
+class MarkDiffers(RolledBack):
+    """The entry of this machine's mark is not in the store: found by a look that goes no further."""
+
+    def __init__(self, run: str, known: Judged, tail: int, step: int) -> None:
+        """`tail` and `step`: where the store ends."""
+        super().__init__(
+            f"the store was rolled back: this machine has read slot {known.seq} (step {known.step:,}), but the store "
+            f"ends at slot {tail} (step {step:,}) or holds another entry there.",
+            step=known.step,
+            epoch=known.epoch,
+            known=known,
+        )
+        self.run = run
+
+
 class Mark(Protocol):
     """Where a judged entry is kept."""
 

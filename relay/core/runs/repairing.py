@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from relay.app.messages.advice import command
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.passedover import keeping
@@ -23,7 +22,7 @@ from relay.core.ledger.entry import Entry
 from relay.core.ledger.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.core.ledger.histories import Walked, walk
 from relay.core.ledger.ledger import RunLedger, View
-from relay.core.ledger.mark import Judged, RolledBack
+from relay.core.ledger.mark import Judged, MarkDiffers, RolledBack
 from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.reader import Point, Reader, hole
 from relay.core.ledger.resting import refuse_deleted
@@ -156,23 +155,17 @@ def look(
     return replace(found, beyond=_beyond(ledger, checkpoints, outbox, mark, hint.seq if hint else None, found))
 
 
-def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | None) -> str:
-    """What this machine knows that the store no longer holds, by one reading; empty if there is nothing such."""
+def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | None) -> RolledBack | None:
+    """What this machine knows that the store no longer holds, by one reading; None if there is nothing such."""
     try:
         outbox.refuse_rolled_back(outbox.all(), view.state)
     except RolledBack as found:
-        return str(found)
+        return found
     if mark is None or not mark.sure:
-        return ""
+        return None
     with store_errors(ledger.store):
         held = mark.seq <= view.seq and ledger.chain.reader.read(mark.seq).digest == mark.digest
-    if held:
-        return ""
-    return (
-        f"the store was rolled back: this machine has read slot {mark.seq} (step {mark.step:,}), but the store ends at "
-        f"slot {view.seq} (step {view.state.step:,}) or holds another entry there. "
-        f"`{command('repair', view.state.run)}` shows both"
-    )
+    return None if held else MarkDiffers(view.state.run, mark, view.seq, view.state.step)
 
 
 def choose(

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relay.app.messages.advice import command
+from relay.app.messages.resting import both
 from relay.app.messages.trouble import LOOK, advised, said
 from relay.core.checkpoint.choosing import NoCheckpoint
 from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
 from relay.core.errors import NoRoomHere, OfStore
+from relay.core.ledger.ledger import EntryLost, LeaseOver
 from relay.core.ledger.mark import MarkDiffers, RolledBack
 from relay.core.ledger.registry import StoreNotBegun
+from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
 
 
 def paragraph(error: BaseException) -> str:
@@ -68,6 +71,24 @@ def _store_not_begun(error: StoreNotBegun) -> str:
     return f"{error} Check the address; if it is right, run `{command('init')}` once."
 
 
+def _entry_lost(error: EntryLost) -> str:
+    return (
+        f"{error} Nothing was written or deleted. If a backup has newer entries of {error.log}, put them back. If not, "
+        f"`{command('repair', error.run)}` shows what there is and goes on from it."
+    )
+
+
+def _lease_over(error: LeaseOver) -> str:
+    kept = "" if isinstance(error.stopped, RunDeleted) else "; what it had committed is safe"
+    begin = f"{error} It writes nothing more{kept}."
+    if error.stopped:
+        return f"{begin} {both(error.stopped)}"
+    return (
+        f"{begin} The run is in epoch {error.newest}, held by {error.holder or 'nobody'}. Run the same command again "
+        f"to go on from the newest checkpoint."
+    )
+
+
 def _steps(steps: Sequence[int]) -> str:
     return ", ".join(f"{step:,}" for step in steps)
 
@@ -83,5 +104,10 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     RolledBack: _rolled_back,
     MarkDiffers: _mark_differs,
     StoreNotBegun: _store_not_begun,
+    RunDeleted: both,
+    RunArchived: both,
+    RunHalted: both,
+    EntryLost: _entry_lost,
+    LeaseOver: _lease_over,
 }
 """For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

@@ -11,10 +11,13 @@ from relay.app.messages.trouble import LOOK, advised, said
 from relay.core.checkpoint.choosing import NoCheckpoint
 from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
 from relay.core.errors import NoRoomHere, OfStore
+from relay.core.lease.onelease import TrainsAnother
+from relay.core.lease.vacancy import HeldBy
 from relay.core.ledger.ledger import EntryLost, LeaseOver
 from relay.core.ledger.mark import MarkDiffers, RolledBack
 from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
+from relay.people.zones import local
 
 
 def paragraph(error: BaseException) -> str:
@@ -89,6 +92,22 @@ def _lease_over(error: LeaseOver) -> str:
     )
 
 
+def _held_by(error: HeldBy) -> str:
+    return (
+        f"Run {error.project}/{error.run} is being trained by {error.account} since {local(error.since)} (last sign "
+        f"of life {error.silent_s:.0f} s ago, step {error.step:,}). It can be taken over in {error.left_s:.0f} s at "
+        f"the earliest if it falls silent. Wait for it with --wait MINUTES, or run again later."
+    )
+
+
+def _trains_another(error: TrainsAnother) -> str:
+    return (
+        f"Account {error.account} already trains run {error.run} (since {local(error.since)}), and one account "
+        f"trains one run at a time. Wait for that session, stop it with `{command('stop', error.run)}`, or use "
+        f"an account of another person."
+    )
+
+
 def _steps(steps: Sequence[int]) -> str:
     return ", ".join(f"{step:,}" for step in steps)
 
@@ -109,5 +128,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     RunHalted: both,
     EntryLost: _entry_lost,
     LeaseOver: _lease_over,
+    HeldBy: _held_by,
+    TrainsAnother: _trains_another,
 }
 """For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

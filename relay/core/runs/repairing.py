@@ -13,9 +13,9 @@ from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.passedover import keeping
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, LeaseHeld, StorageUnreachable, UsageError, store_errors
+from relay.core.errors import BadData, StorageUnreachable, UsageError, store_errors
 from relay.core.lease.samehost import HostLocks
-from relay.core.lease.vacancy import Held, held_text, obstacle_of
+from relay.core.lease.vacancy import Held, HeldBy, obstacle_of
 from relay.core.ledger import changes
 from relay.core.ledger.changes import By, Choose, Other
 from relay.core.ledger.entry import Entry
@@ -279,7 +279,7 @@ def _gone(
     free = obstacle_of(ledger, runtime, locks)
     while isinstance(found := free(state), Held):
         if not found.confirming:
-            raise LeaseHeld(held_text(state, found))
+            raise HeldBy(state, found)
         notice(found)
         runtime.sleep(max(0.05, min(found.left_s, found.holder.ttl_s / 6)))
     return found

@@ -187,7 +187,8 @@ class TrmWorkload:
             return None
         known = self.fingerprint()
         told = {"path": self.path, "arch": self._config.arch.model_dump(mode="json"), "sizes": vars(self._sizes)}
-        return KernelCache(key_of({name: known[name] for name in KEYED} | told), triton_home(os.environ))
+        key = key_of({name: known[name] for name in KEYED} | told, Path(__file__).parent / "kernels")
+        return KernelCache(key, triton_home(os.environ))
 
     @property
     def path(self) -> str:

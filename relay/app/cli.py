@@ -15,18 +15,19 @@ from pydantic import BaseModel
 
 from relay.app.commands import table
 from relay.app.commands.invoking import Commands
-from relay.app.kind import Refit, Spoken
+from relay.app.kind import Spoken
 from relay.app.views.puzzles import Examples
 from relay.core.clock import end_process
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.lease.interrupts import unwind_on_sigterm
-from relay.core.workload import Kernels, Saved, Workload
+from relay.core.workload import Kernels, Refit, Saved, Workload
 from storage.packages import install
 from trm import presets, upstream
 from trm.config import TrainConfig, needs_fresh_carry, without_defaults
 from trm.launch import is_follower, launched
 
 if TYPE_CHECKING:
+    from relay.torch.device import DeviceError
     from trm.workload import TrmWorkload
 
 
@@ -34,6 +35,7 @@ class Trm:
     """Tiny recursive models as the Kind of this command line; torch is imported only by what needs it."""
 
     model: type[BaseModel] = TrainConfig
+    default_task: str = "sudoku4"
 
     def preset(self, task: str) -> TrainConfig:
         """The preset of that name; raises BadConfig."""
@@ -123,9 +125,12 @@ class Trm:
     def device(self, wanted: str) -> str:
         """'cuda' or 'cpu' as asked and present; raises BadConfig."""
         with _speaking_our_errors():
-            from relay.torch.device import choose
+            from relay.torch.device import DeviceError, choose
 
-            return choose(wanted)
+            try:
+                return choose(wanted)
+            except DeviceError as error:
+                raise BadConfig(f"{error} {_other_device(error)}") from error
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
@@ -200,6 +205,20 @@ def _trm(workload: Workload) -> TrmWorkload:
 def _train_config(config: BaseModel) -> TrainConfig:
     assert isinstance(config, TrainConfig)
     return config
+
+
+def _other_device(error: DeviceError) -> str:
+    """What to choose where a device cannot be used."""
+    if error.why == "absent":
+        return "Use device=auto or cpu."
+    if error.why == "unbuilt":
+        return (
+            f"Choose another GPU (on Kaggle: T4 x2 instead of P100), install a torch whose list has "
+            f"{error.capability}, or set device=cpu, which is enough for task=sudoku4."
+        )
+    return (
+        "See nvidia-smi whether another process fills it, restart the machine, choose another GPU, or set device=cpu."
+    )
 
 
 @contextmanager

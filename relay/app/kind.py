@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
 from relay.app.views.puzzles import Examples
-from relay.core.workload import Kernels, Saved, Workload
-
-Refit = Callable[[Path, Path], Saved]
-"""(a checkpoint's folder, an empty folder to write) → what was written."""
+from relay.core.workload import Kernels, Refit, Workload
 
 
 class Spoken(Protocol):
@@ -33,6 +30,8 @@ class Kind(Protocol):
 
     model: type[BaseModel]
     """Of the pinned configuration."""
+    default_task: str
+    """Where nobody names one."""
 
     def preset(self, task: str) -> BaseModel:
         """A task's configuration; raises BadConfig naming the nearest task."""

@@ -6,11 +6,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from relay.core.errors import BadConfig
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+"""The same as the type of a field. Stored objects use it: a name that is allowed now stays allowed."""
 IDENTITY = "trm-relay.store.json"
 """The object that says which store this is (P3)."""
 FRAGMENT = "#id="

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+from pydantic import Field
+
+Step = Annotated[int, Field(ge=0, lt=2**53)]
+"""How many steps have been made: the type of a field of settings and of stored objects."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,10 @@ class Saved:
     """Those of them that later snapshots may borrow, once this one is committed."""
     borrows: tuple[str, ...] = ()
     """Names of files that it needs beside its own: all of one earlier checkpoint, offered by `Borrower.lend`."""
+
+
+Refit = Callable[[Path, Path], Saved]
+"""(a checkpoint's folder, an empty folder to write) → what was written."""
 
 
 @dataclass(frozen=True)

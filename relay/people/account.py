@@ -10,11 +10,10 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import NotCanonical, digest, dumps, loads
 from relay.core.ledger.entry import NewerFormat, is_newer
-from relay.core.ledger.fields import Name, Sparing, Strict, Time
+from relay.core.ledger.fields import Claim, Sparing, Strict, Time
 from relay.core.ledger.frozen import clean
-from relay.core.names import REGISTRY, check_name
+from relay.core.names import REGISTRY, Name, check_name
 from relay.people.availability import parse as parse_windows
-from relay.people.claims import Claim
 from relay.people.owners import folded
 from relay.people.reset import Reset, parse_reset
 from relay.people.zones import is_zone, zone

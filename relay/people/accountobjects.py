@@ -7,9 +7,9 @@ from contextlib import suppress
 from relay.app.messages.advice import command
 from relay.core.errors import BadData, store_errors
 from relay.core.ledger.canonical import digest
+from relay.core.ledger.fields import Claim
 from relay.core.ledger.registry import PutAccount, RegistryState, Row
 from relay.people.account import MAX_BYTES, Account, decode, encode, folder_of, object_name
-from relay.people.claims import Claim
 from relay.people.roster import row_of
 from storage.base import Missing, Ref, Store, TooLong
 

@@ -8,11 +8,12 @@ from contextlib import suppress
 from relay.app.messages.advice import command
 from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.ledger.chain import Change
+from relay.core.ledger.fields import Claim
 from relay.core.ledger.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
 from relay.core.names import check_name
 from relay.people.account import Account, Reading, says_otherwise, with_fields
 from relay.people.accountobjects import AccountObjects, place_of
-from relay.people.claims import Claim, claim_of
+from relay.people.claims import claim_of
 from relay.people.owners import Inference, same_person
 from relay.people.policy import Providers, check_accounts, check_supported
 from relay.people.quota import AHEAD_S, reset_of

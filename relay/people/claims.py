@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Annotated
 
-from pydantic import Field
-
+from relay.core.ledger.fields import Claim
 from relay.people.owners import folded
-
-Claim = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
 def claim_of(store: str, provider: str, owner: str) -> Claim:

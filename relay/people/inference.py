@@ -9,14 +9,19 @@ from pathlib import Path
 
 from relay.core.clock import Runtime
 from relay.people.owners import Inference, infer, machine_owner, unnamed
-from relay.people.policy import shipped
+from relay.people.policy import Providers
 
 
 def infer_account(
-    label: str, owner: str | None, provider: str | None, environ: Mapping[str, str], runtime: Runtime
+    label: str,
+    owner: str | None,
+    provider: str | None,
+    environ: Mapping[str, str],
+    runtime: Runtime,
+    providers: Providers,
 ) -> Inference:
     """Owner and provider; where nothing names a person, this machine's own random name."""
-    found = infer(label, owner, provider, environ, login_name(), shipped())
+    found = infer(label, owner, provider, environ, login_name(), providers)
     if found.owner is not None:
         return found
     advice = "set your name with --owner or RELAY_OWNER"

@@ -5,11 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from relay.app.messages.advice import command
@@ -122,14 +119,6 @@ class Providers(BaseModel):
 
     def _get(self, name: str) -> Provider | None:
         return next((p for p in self.providers if p.name == name), None)
-
-
-@cache
-def shipped() -> Providers:
-    """The table that comes with this version."""
-    text = (files("relay.app") / "data" / "providers.yaml").read_text(encoding="utf-8")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where it is here: 2 ms in each command, not 35
-    return Providers.model_validate(loader(text).get_single_data())
 
 
 def check_supported(provider: Provider) -> None:

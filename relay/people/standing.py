@@ -7,35 +7,12 @@ from dataclasses import dataclass, replace
 
 from relay.core.ledger.state import RunState
 from relay.core.ledger.usage import Interval, given, seconds_within
+from relay.core.runs.registered import Standing
 from relay.people.accountstate import effective
 from relay.people.policy import Providers
 from relay.people.quota import hours_of, left, reset_of
 from relay.people.roster import Listed
 from relay.people.status import AccountRow
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A run's newest state and its holder's newest heartbeat (store's clock), None if there is none."""
-
-    state: RunState
-    heartbeat: float | None = None
-
-    def training(self, now: float) -> str | None:
-        """The account whose lease has not run out at `now`."""
-        holder = self.state.holder
-        return holder.account if holder and self._sign() + holder.ttl_s > now else None
-
-    def open_session(self, account: str, now: float) -> Interval | None:
-        """The account's unreleased session: up to now, or to its last sign of life if it fell silent."""
-        holder = self.state.holder
-        if holder is None or holder.account != account:
-            return None
-        return holder.since, max(holder.since, now if self.training(now) else self._sign())
-
-    def _sign(self) -> float:
-        since = self.state.holder.since if self.state.holder else 0.0
-        return max(since, self.heartbeat or 0.0)
 
 
 def rows(

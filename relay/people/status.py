@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from relay.app.messages.wording import duration, iso
-from relay.app.redact import nameless
 from relay.core.ledger.state import Holder, Link, RunState
 from relay.people.quota import Quota
 from relay.people.reset import Reset
 from relay.people.zones import local
 
-SHORTEST = 3
-"""Letters of a name that is looked for in what people wrote: a shorter one stands in ordinary words."""
 STOPPED = ("halted", "archived", "deleted")
 """Phases in which nobody may train."""
 LINKS_FOR_ETA = 10
@@ -128,31 +124,6 @@ class View:
     def stopped(self) -> bool:
         """Whether nobody may train the run, so that no time until its end can be told."""
         return self.phase in STOPPED
-
-
-def without_names(view: View) -> View:
-    """The view for a report that strangers may read (`--redact`): ids in place of labels, nothing of any person.
-
-    A store's address may hold a user's name: only its kind stays.
-    """
-    names, state = names_of(view.accounts), view.state
-    rows = [replace(row, label=row.id, owner="", zone=None, availability=None) for row in view.accounts]
-    accounts = tuple(replace(row, tier=nameless(row.tier, names), gpu=nameless(row.gpu, names)) for row in rows)
-    if state is not None and state.halted:
-        state = state.model_copy(update={"halted": nameless(state.halted, names)})
-    return replace(view, accounts=accounts, store=kind_of(view.store), state=state)
-
-
-def names_of(accounts: Sequence[AccountRow]) -> dict[str, str]:
-    """Labels and owners by the id that stands for them, as `nameless` takes them."""
-    pairs = ((name, row.id) for row in accounts for name in (row.label, row.owner))
-    return {name: key for name, key in pairs if len(name) >= SHORTEST and name != key}
-
-
-def kind_of(address: str) -> str:
-    """file:// of file:///home/ana/relay."""
-    scheme, mark, _ = address.partition("://")
-    return scheme + mark if mark else ""
 
 
 def status_document(view: View) -> dict[str, Any]:

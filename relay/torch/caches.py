@@ -27,7 +27,6 @@ FORMAT = "1"
 MAX_FILES = 4096
 KEYED = ("gpu", "capability", "driver", "torch", "cuda", "triton", "python")
 """Of the fingerprint: the others say how a CPU rounds."""
-_KERNELS = Path(__file__).parents[2] / "trm" / "kernels"
 _FOLDER = re.compile(r"[A-Z2-7]{52}")
 """Triton's base32 of a SHA-256."""
 _FILE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}\.(?:cubin|json|so)")
@@ -38,9 +37,9 @@ Files = dict[tuple[str, str], bytes]
 """Content by folder and name."""
 
 
-def key_of(facts: Mapping[str, Any]) -> str:
-    """64 hex digits: the facts, the machine's kind of binaries, and the source of every kernel of ours."""
-    sources = {str(path.relative_to(_KERNELS)): _sha256(path.read_bytes()) for path in sorted(_KERNELS.rglob("*.py"))}
+def key_of(facts: Mapping[str, Any], kernels: Path) -> str:
+    """64 hex digits: the facts, the machine's kind of binaries, and the source of every kernel in the folder."""
+    sources = {str(path.relative_to(kernels)): _sha256(path.read_bytes()) for path in sorted(kernels.rglob("*.py"))}
     here = [platform.machine(), *platform.libc_ver(), str(sysconfig.get_config_var("EXT_SUFFIX"))]
     told = {"format": FORMAT, "facts": dict(facts), "here": here, "sources": sources}
     return _sha256(json.dumps(told, sort_keys=True).encode())

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import importlib.util
 from functools import cache
+from typing import Literal
 
 import torch
 
-from trm.presets import TaskError
+
+class DeviceError(ValueError):
+    """The wanted device is not here, or is a GPU that cannot be used; its text is one sentence."""
+
+    def __init__(self, text: str, wanted: str, why: Literal["absent", "unbuilt", "broken"], capability: str) -> None:
+        super().__init__(text)
+        self.wanted = wanted
+        self.why = why
+        """unbuilt: this torch has no kernels for it."""
+        self.capability = capability
+        """Of the GPU, as torch names it (sm_60); '' of none."""
 
 
 def choose(wanted: str) -> str:
     """'auto' becomes 'cuda' where there is a GPU, else 'cpu'; a GPU has run a kernel of this torch.
 
-    Raises TaskError if the wanted device is not here, or is a GPU that cannot be used.
+    Raises DeviceError if the wanted device is not here, or is a GPU that cannot be used.
     """
     present = torch.cuda.is_available()
     if wanted.startswith("cuda") and not present:
-        raise TaskError(f"device={wanted}, but torch {torch.__version__} sees no GPU here. Use device=auto or cpu.")
+        text = f"device={wanted}, but torch {torch.__version__} sees no GPU here."
+        raise DeviceError(text, wanted, "absent", "")
     chosen = ("cuda" if present else "cpu") if wanted == "auto" else wanted
     if chosen.startswith("cuda"):
-        _try_out(torch.device(chosen))
+        _try_out(torch.device(chosen), wanted)
     return chosen
 
 
@@ -46,27 +58,17 @@ def try_kernels(device: torch.device) -> None:
         raise RuntimeError("a product of two small matrices came out wrong")
 
 
-def _try_out(device: torch.device) -> None:
+def _try_out(device: torch.device, wanted: str) -> None:
     try:
         try_kernels(device)
     except RuntimeError as error:
-        why = str(error).splitlines()[0]
-        unbuilt = "no kernel image" in str(error) or "ARCH_MISMATCH" in str(error)
-        raise TaskError(_unbuilt(device) if unbuilt else _unusable(device, why)) from error
-
-
-def _unbuilt(device: torch.device) -> str:
-    major, minor = torch.cuda.get_device_capability(device)
-    built = ", ".join(torch.cuda.get_arch_list()) or "no GPU"
-    return (
-        f"This torch cannot use {torch.cuda.get_device_name(device)} (sm_{major}{minor}): torch {torch.__version__} "
-        f"has kernels for {built}. Choose another GPU (on Kaggle: T4 x2 instead of P100), install a torch whose "
-        f"list has sm_{major}{minor}, or set device=cpu, which is enough for task=sudoku4."
-    )
-
-
-def _unusable(device: torch.device, why: str) -> str:
-    return (
-        f"{torch.cuda.get_device_name(device)} is here but runs nothing with torch {torch.__version__}: {why}. See "
-        "nvidia-smi whether another process fills it, restart the machine, choose another GPU, or set device=cpu."
-    )
+        name, capability = (
+            torch.cuda.get_device_name(device),
+            "sm_{}{}".format(*torch.cuda.get_device_capability(device)),
+        )
+        if "no kernel image" in str(error) or "ARCH_MISMATCH" in str(error):
+            built = ", ".join(torch.cuda.get_arch_list()) or "no GPU"
+            text = f"This torch cannot use {name} ({capability}): torch {torch.__version__} has kernels for {built}."
+            raise DeviceError(text, wanted, "unbuilt", capability) from error
+        text = f"{name} is here but runs nothing with torch {torch.__version__}: {str(error).splitlines()[0]}."
+        raise DeviceError(text, wanted, "broken", capability) from error

@@ -68,6 +68,7 @@ class ToyKind:
     """The Kind of the toy."""
 
     model: type[BaseModel] = ToyConfig
+    default_task: str = "sudoku4"
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.app.messages.errors import paragraph
+from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import outbox_of
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.passedover import guard
@@ -16,7 +17,6 @@ from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Genesis
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import RunState
-from relay.core.session.budget import Limits
 from relay.core.session.context import Context, Listener, Outcome, Plan
 from relay.core.session.session import run_session
 from storage.base import Ref, Stat, Unavailable

@@ -9,12 +9,17 @@ import pytest
 
 from relay.core.errors import BadData, Fenced
 from relay.core.ledger import chain
-from relay.core.ledger.canonical import dumps
-from relay.core.ledger.changes import Rewind
+from relay.core.ledger.canonical import digest, dumps
+from relay.core.ledger.changes import By, Lease, Rewind
+from relay.core.ledger.entry import Entry
+from relay.core.ledger.frozen import PASSING
+from relay.core.ledger.histories import walk
 from relay.core.ledger.mark import FileMark, RolledBack
+from relay.core.ledger.passed import Passed
+from relay.core.ledger.rules import apply
 from relay.core.ledger.state import RunState, Usage
 from storage.memory import MemoryStore
-from tests.core.making import Client, follower, forged, overwrite, raw
+from tests.core.making import Client, follower, forged, genesis, id_of, overwrite, raw
 from tests.damage.ledgers import entry, reader, worked
 from tests.storage.counting import CountingStore
 
@@ -94,6 +99,66 @@ def test_i5_whoever_writes_and_whoever_read_along_judge_each_slot_alike() -> Non
         client.commit(40)
     walked = list(reader(store).walk(7))[-1]
     assert walked.state == newcomer.ledger.read().state == client.ledger.read().state == reader(store).judge().state
+
+
+def passing(store: MemoryStore, base: Entry, seq: int, epoch: int) -> None:
+    """A lease in format 5 that follows properly from `base`, in whatever slot that is."""
+    voids = range(base.seq + 1, seq)
+    passed = Passed(digests=tuple(digest(raw(store, slot)) for slot in voids)) if voids else None
+    change = Lease(target_steps=10).model_dump(mode="json")
+    by = By(id_of(66), "mallory", epoch, base.at)
+    state = apply(RunState.model_validate_json(dumps(base.state)), "lease", change, by, tuple(voids), passed)
+    fields = {"format": PASSING, "seq": seq, "base": base.seq, "kind": "lease", "account": "mallory", "epoch": epoch}
+    fields |= {"passed": passed.model_dump(mode="json")} if passed else {}
+    overwrite(
+        store, seq, forged(raw(store, seq - 1), base, **fields, change=change, state=state.model_dump(mode="json"))
+    )
+
+
+def test_i5_what_a_cheap_reading_believed_leads_no_later_judgment_to_it() -> None:
+    """Slot 4 claims a state that does not follow, and slot 6 follows properly from it, passing over slot 5."""
+    store, client = worked()
+    pair_of_forgeries(store)
+    overwrite(store, 5, b"junk")
+    passing(store, entry(store, 4), 6, epoch=6)
+    ledger = reader(store)
+    assert ledger.read().state.step == 5, "a cheap reading cannot know"
+    assert ledger.judge().state.step == reader(store).judge().state.step == 20
+    ledger = reader(store)
+    ledger.read()
+    assert list(ledger.walk(6))[-1].state.step == walk(ledger.chain, 6).point.state.step == 20
+    assert client.ledger.read().state.step == 20
+
+
+def test_many_entries_on_one_long_forgery_cost_one_reading_of_it() -> None:
+    store, client = worked()
+    pair_of_forgeries(store)
+    for seq in range(6, 40):
+        last = entry(store, seq - 1)
+        overwrite(store, seq, follower(raw(store, seq - 1), last, RunState.model_validate_json(dumps(last.state))))
+    overwrite(store, 40, b"junk")
+    top = entry(store, 39)
+    for seq in range(41, 71):
+        passing(store, top, seq, epoch=seq)
+    counting = CountingStore(store)
+    assert list(reader(counting).walk(70))[-1].state == client.ledger.read().state
+    assert counting.reads < 3 * 70
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_i2_a_second_genesis_is_no_base(between: bool) -> None:
+    """Slot 4 begins another run; the newest slot follows properly from it."""
+    store, client = worked()
+    other = genesis().model_copy(update={"run_id": id_of(9)}).model_dump(mode="json")
+    state = apply(None, "genesis", other, By(id_of(66), None, 0, 1.7e9), range(4))
+    fields = {"base": -1, "kind": "genesis", "epoch": 0, "at": 1.7e9, "change": other}
+    overwrite(store, 4, forged(raw(store, 3), entry(store, 3), **fields, state=state.model_dump(mode="json")))
+    if between:
+        overwrite(store, 5, b"junk")
+    passing(store, entry(store, 4), 5 + between, epoch=6 if between else 1)
+    good = reader(store).judge().state
+    assert (good.run_id, good.step) == (id_of(1), 20)
+    assert list(reader(store).walk(5 + between))[-1].state == client.ledger.read().state == good
 
 
 def test_a_session_judges_only_what_no_session_on_this_machine_has_judged(tmp_path: Path) -> None:

@@ -160,6 +160,8 @@ def test_what_was_not_chosen_can_be_forked(here: Callable[[str], Healed], case: 
     run.desk("gc", "--run", "r", "--full")
     told = run.desk("fork", "--run", "r", "--to", "branch", "--from-step", str(step), "--json").json
     assert told["step"] == step
+    first = min(k.step for k in kept)
+    assert run.desk("fork", "--run", "r", "--to", "older", "--from-step", str(first), "--json").json["step"] == first
     run.desk.train(step + 5, run="branch")
     assert run.desk.status("branch")["head"]["state_hash"] == hash_of(step + 5, state_at(step + 5))
     refused = run.desk("fork", "--run", "r", "--to", "b", "--from-step", "33", code=65).err
@@ -270,3 +272,37 @@ def test_the_digest_of_a_history_ties_the_decision_to_it(here: Callable[[str], H
         (run.second[-1], digest(raw(run.store, run.second[-1])))
     ]
     assert re.search(r"chose the history that ends in slot \d+ \(step 40\)", entry.change["why"])
+
+
+def test_verify_names_what_a_passed_over_entry_of_the_registry_had_entered(tmp_path: Path) -> None:
+    """The newest entry of the registry was unreadable to the next command, and can be read again."""
+    desk = Desk(tmp_path, {"RELAY_LEASE_TTL_S": "1"})
+    desk.train(10)
+    desk("register", "lost_one", "Ana's workstation", "--yes")
+    newest = max((desk.folder / "relay_store" / "registry" / "ledger").glob("*.json"))
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[:200])
+    desk("register", "other_one", "Ben's workstation", "--yes")
+    newest.write_bytes(whole)
+    (told,) = [one for one in desk("verify", "--run", "r", "--json").json["incidents"] if one["cause"] == "registry"]
+    assert "account lost_one" in told["text"] and told_command(told["advice"], "accounts") == ["accounts", "list"]
+    assert "lost_one" not in desk("accounts", "list").out
+    desk("register", "lost_one", "Ana's workstation", "--yes")
+    assert "lost_one" in desk("accounts", "list").out
+    desk.train(20)
+
+
+@pytest.mark.parametrize(("typed", "step"), [("b", 60), ("", 40)])
+def test_at_a_terminal_it_asks(
+    here: Callable[[str], Healed], monkeypatch: pytest.MonkeyPatch, typed: str, step: int
+) -> None:
+    run = here("before anybody went on")
+    monkeypatch.setattr("relay.app.commands.runs.repairing._at_a_terminal", lambda: True)
+    monkeypatch.setattr("typer.prompt", lambda text, **_: typed if "A, B" in text else "?")
+    before = content(run)
+    done = run.desk("repair", "--run", "r", code=0 if typed else 65)
+    assert "repair --run r --choose B" in done.out, "both are shown first"
+    if typed:
+        assert "Recorded. The run goes on from step 60." in done.out and run.ledger().judge().state.step == step
+    else:
+        assert "Nothing was changed." in done.out and content(run) == before

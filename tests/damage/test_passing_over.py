@@ -71,6 +71,27 @@ def test_i6_an_entry_that_is_whole_again_takes_no_later_commit_back(lab: Lab, ha
     assert causes == ["passed-over", "step-back"], "the step back is recorded"
 
 
+@pytest.mark.parametrize("dies_after", ["lease", "commit"])
+def test_an_entry_that_passes_over_stands_though_its_base_is_damaged_too(lab: Lab, dies_after: str) -> None:
+    session = lab.session(target_steps=1000)
+
+    def die(verb: str, name: str) -> None:
+        if verb == "after-put_if_absent" and name.startswith(LEDGER) and lab.kinds()[-1] == dies_after:
+            session.process.kill()
+
+    session.store.fail = die
+    session.start()
+    lab.world.run()
+    slot = int(newest(lab)[-25:-5])
+    lab.damage(newest(lab), HARMS["half"])
+    assert lab.run(lab.session("bob", target_steps=60, wait_s=900)).exit_code == Exit.OK
+    lab.damage(f"{LEDGER}{slot - 1:020d}.json", HARMS["half"])
+    ledger = RunLedger(lab.shared, PROJECT, RUN, lab.world.process())
+    told = {(damage.slot, damage.rotted) for point in ledger.walk(ledger.read().seq) for damage in point.damage}
+    assert told >= {(slot, False), (slot - 1, True)} and {number for number, _ in told} == {slot - 1, slot}
+    assert ledger.read().state.step == 60
+
+
 def test_i8_the_checkpoint_of_a_passed_over_commit_survives_every_cleaning(lab: Lab) -> None:
     name, _ = commit_without_release(lab)
     lab.damage(name, HARMS["half"])
@@ -202,3 +223,50 @@ def test_the_mark_of_a_passed_over_entry_is_no_sign_of_a_rolled_back_store(lab: 
         session = lab.session("alice", target_steps=60, wait_s=900)
         session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
         assert session.ctx.ledger.judge().state.step >= 40
+
+
+def test_a_strangers_file_in_the_next_slot_ends_the_session_after_a_leases_time(lab: Lab) -> None:
+    """Hours that it could not commit would be lost with its machine, and nobody else could train."""
+    session = lab.session(machine="A", target_steps=10**6, every_steps=100, budget_s=6 * 3600)
+    met: list[float] = []
+
+    def junk(verb: str, name: str) -> None:
+        if verb == "after-put_if_absent" and name.startswith(LEDGER) and lab.state().step == 200 and not met:
+            met.append(session.process.monotonic())
+            lab.shared.put(f"{LEDGER}{int(newest(lab)[-25:-5]) + 1:020d}.json", b"a stranger's")
+
+    session.store.fail = junk
+    outcome = lab.run(session)
+    assert (outcome.exit_code, outcome.durable_step) == (Exit.UPLOAD_FAILED, 200) and outcome.unsent
+    assert TTL <= outcome.train_s < TTL + 300, "neither at once nor hours later"
+    made = max(packed.step for packed in session.ctx.outbox.all())
+    after = lab.session(machine="A", target_steps=made, wait_s=900)
+    assert lab.run(after).exit_code == Exit.OK and lab.state().step == made
+    assert "which an earlier session left on this machine" in after.told[0]
+
+
+def test_a_signal_ends_the_wait_and_nothing_is_passed_over(lab: Lab) -> None:
+    name, _ = commit_without_release(lab)
+    lab.damage(name, HARMS["half"])
+    before = [stat.name for stat in lab.shared.list(LEDGER)]
+    session = lab.session("bob", target_steps=60, wait_s=900)
+    asked: list[float] = []
+
+    def ask(look: Look) -> None:
+        if look.left_s < 100 and not asked:
+            asked.append(session.process.monotonic())
+            session.ctx.signal.ask("sigint")
+
+    session.ctx.ledger.chain.prover.notice = ask
+    assert lab.run(session).exit_code == Exit.SIGINT
+    assert session.process.monotonic() - asked[0] < 10 and [stat.name for stat in lab.shared.list(LEDGER)] == before
+
+
+def test_a_budget_that_ends_during_the_wait_passes_nothing_over(lab: Lab) -> None:
+    """A lease that begins after its own end would only keep the others waiting."""
+    name, _ = commit_without_release(lab)
+    lab.damage(name, HARMS["half"])
+    before = [stat.name for stat in lab.shared.list(LEDGER)]
+    outcome = lab.run(lab.session("bob", target_steps=60, wait_s=900, budget_s=250))
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "no time to make sure of it" in outcome.message
+    assert [stat.name for stat in lab.shared.list(LEDGER)] == before

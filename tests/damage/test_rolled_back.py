@@ -169,3 +169,28 @@ def test_doctor_says_that_a_session_would_be_refused(desk: Desk) -> None:
         for row in another_machine(desk)("doctor", "--run", "r", "--json").json["findings"]
         if "rolled" in row["text"]
     ]
+
+
+def test_an_unreadable_slot_is_no_proof_of_an_older_store(tmp_path: Path) -> None:
+    """This machine has read the newest entry, which is damaged now: its file may be put back, or passed over."""
+    desk = Desk(tmp_path)
+    desk.train(20, *PLAIN)
+    newest = max((desk.folder / "relay_store" / NAMES.ledger).glob("*.json"))
+    newest.write_bytes(newest.read_bytes()[:300])
+    assert not desk("repair", "--run", "r", "--json", code=0).json["open"]
+    assert not [row for row in desk("doctor", "--run", "r", "--json").json["findings"] if "rolled" in row["text"]]
+
+
+@pytest.mark.parametrize("words", [("gc", "--run", "r"), ("runs", "archive", "r")], ids=lambda words: words[-2])
+def test_nobody_writes_to_it_from_a_machine_that_knows_better(desk: Desk, words: tuple[str, ...]) -> None:
+    before = content(desk)
+    refused = desk(*words, code=65)
+    assert "rolled back" in refused.err and content(desk) == before
+    assert not desk("repair", *told_command(refused.err, "repair")[1:], "--json", code=65).json["chosen"]
+
+
+def test_a_choice_made_again_writes_nothing(desk: Desk) -> None:
+    desk("repair", "--run", "r", "--choose", "store")
+    before = content(desk)
+    again = desk("repair", "--run", "r", "--choose", "store")
+    assert "nothing to repair" in again.out and content(desk) == before

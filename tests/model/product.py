@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from relay.core.checkpoint import passedover
 from relay.core.checkpoint.manifest import FileEntry, Manifest
 from relay.core.checkpoint.retention import Keep, going, judge_files, to_retire
 from relay.core.ledger.changes import By, Commit, Lease, Refused, Release, Retire, Rewind, TookOver
+from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import Checkpoint, Holder, Link, Retired, RunState
 from relay.core.names import MANIFEST
-from storage.base import Ref, Stat
-from tests.core.making import NAMES, checkpoint, genesis, id_of
+from storage.base import Ref, Stat, Store
+from tests.core.making import NAMES, QuietRuntime, checkpoint, genesis, id_of
 
 NOBODY, ME, OTHER = -1, -2, -3
 """The holder as one session sees it."""
@@ -35,6 +38,10 @@ class View(NamedTuple):
     retired: tuple[Key, ...]
     committed: bool
     """Whether the newest epoch has committed."""
+    kept: tuple[Key, ...] = ()
+    """Checkpoints that entries which were passed over may have committed."""
+    skipped: int = 0
+    """The newest slot passed over since the last lease: the next one takes a later epoch than that number."""
 
     @property
     def sound(self) -> tuple[Key, ...]:
@@ -65,6 +72,43 @@ def after(view: View, change: Change) -> View | None:
 
 
 @cache
+def passing(view: View, change: Change, slot: int, kept: tuple[Key, ...]) -> View | None:
+    """The view after ME lands the change on it, and passes over what lies in `slot`; None where the product refuses."""
+    who = By(id_of(ME % 100), "me", change.epoch, AT)
+    passed = Passed(digests=("d" * 64,), kept=tuple(_kept(key, slot) for key in kept))
+    try:
+        return seen(apply(state_of(view), change.kind, said(view, change), who, (slot,), passed))
+    except Refused:
+        return None
+
+
+@cache
+def next_epoch(view: View) -> int:
+    """That the next lease takes, where it passes over nothing."""
+    return state_of(view).next_epoch
+
+
+@cache
+def keeping(view: View, files: frozenset[File]) -> tuple[Key, ...]:
+    """What an entry keeps that passes over what may have committed some of these files."""
+    shelf = cast(Store, _Shelf([_stat(*file) for file in sorted(files)]))
+    found = passedover._unknown(RunLedger(shelf, NAMES.project, NAMES.run, QuietRuntime(0)), shelf, state_of(view))
+    return tuple(sorted(place[:2] for stat in found if (place := NAMES.parse_checkpoint(stat.name))))
+
+
+class _Shelf:
+    """Lists files, and does nothing else."""
+
+    address, unique_names = "model://", True
+
+    def __init__(self, stats: list[Stat]) -> None:
+        self.stats = stats
+
+    def list(self, prefix: str) -> list[Stat]:
+        return [stat for stat in self.stats if stat.name.startswith(prefix)]
+
+
+@cache
 def retiring(view: View) -> tuple[Key, ...]:
     """What `relay.core.checkpoint.retention.to_retire` would retire."""
     return to_retire(state_of(view), KEEP)
@@ -77,12 +121,12 @@ def deleting(view: View, files: frozenset[File]) -> tuple[File, ...]:
     listed = [_stat(*file) for file in sorted(files)]
     manifests = {key: manifest(key) for key in view.retained}
     judged = judge_files(state_of(view), NAMES, listed, manifests, AT, short_of_space=True)
-    return tuple(place for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))
+    return tuple(place[:3] for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))
 
 
 def forget() -> None:
     """The product has been changed: ask it again."""
-    for remembered in (after, retiring, deleting):
+    for remembered in (after, passing, next_epoch, keeping, retiring, deleting):
         remembered.cache_clear()
 
 
@@ -97,6 +141,8 @@ def seen(state: RunState) -> View:
         damaged=tuple(c.key for c in state.retained if c.damaged),
         retired=tuple(r.key for r in state.retired),
         committed=state.committed_by(state.epoch),
+        kept=tuple(k.key for k in state.kept),
+        skipped=state.skipped or 0,
     )
 
 
@@ -116,6 +162,8 @@ def state_of(view: View) -> RunState:
         "retired": tuple(Retired(step=step, epoch=epoch, at=AT) for step, epoch in view.retired),
         "links": () if not view.epoch else (ended,) if view.holder == NOBODY else (link,),
         "links_total": int(view.epoch > 0),
+        "kept": tuple(_kept(key, 1) for key in view.kept),
+        "skipped": view.skipped or None,
     }
     return RunState.model_validate({**dict(begun), **fields})
 
@@ -146,6 +194,11 @@ def said(view: View, change: Change) -> dict[str, object]:
 
 def _checkpoint(key: Key, damaged: bool = False) -> Checkpoint:
     return checkpoint(*key, damaged=damaged)
+
+
+def _kept(key: Key, slot: int) -> Kept:
+    name = NAMES.manifest(*key)
+    return Kept(slot=slot, step=key[0], epoch=key[1], manifest=name, ref=name, sha256="a" * 64)
 
 
 def _stat(step: int, epoch: int, name: str) -> Stat:

@@ -22,7 +22,9 @@ class Progress:
 
     def __init__(self, model: Protocol) -> None:
         bounds = model.bounds
-        self.model = type(model)(replace(bounds, epochs=bounds.epochs + 2, step=bounds.step + 2))
+        self.model = type(model)(
+            replace(bounds, epochs=bounds.epochs + 2, step=bounds.step + 2, slots=bounds.slots + LONGEST)
+        )
         self._known: dict[Any, str | None] = {}
 
     def __call__(self, world: World) -> str | None:
@@ -36,7 +38,8 @@ class Progress:
         if session is IDLE:
             return None
         files = world.files if session.phase in ("looking", "restoring") else None
-        key = session, seen_by(world.tail, who), files, world.rotten, bool(world.hole)
+        over = (world.files, world.slot) if session.over else None
+        key = session, seen_by(world.tail, who), files, world.rotten, bool(world.hole), over
         return self._remembered(key, lambda: self._ends(world, who))
 
     def _ends(self, world: World, who: int) -> str | None:
@@ -53,7 +56,7 @@ class Progress:
         if world.hole:
             return None  # an entry was lost: a person has to restore it, and every newcomer says so (65)
         tail = world.tail if world.tail.holder == NOBODY else world.tail._replace(holder=OTHER)
-        alone = world._replace(tail=tail, sessions=(IDLE,), flights=(), drifting=frozenset())
+        alone = world._replace(tail=tail, under=None, sessions=(IDLE,), flights=(), drifting=frozenset())
         return self._remembered((tail, world.files, world.rotten), lambda: self._works(alone))
 
     def _works(self, world: World) -> str | None:
@@ -67,7 +70,7 @@ class Progress:
             world = step.world
             if world.sessions[0] is IDLE:
                 break
-        if world.tail.holder != NOBODY or not world.tail.committed or world.tail.epoch != begun.epoch + 1:
+        if world.tail.holder != NOBODY or not world.tail.committed or world.tail.epoch <= begun.epoch:
             return "progress: a newcomer alone cannot commit and release"
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.model import product
-from tests.model.product import ME, OTHER, Change, File, View, files_of
+from tests.model.product import ME, OTHER, Change, File, Key, View, files_of
 from tests.model.step import Bounds, Landed, Step, said, shown
 from tests.model.world import IDLE, NO_FAULTS, Flight, Session, World, placed, seen_by, updated, with_session, without
 
@@ -28,7 +28,8 @@ class Protocol:
         tail = View(1, product.NOBODY, 2, retained, (), (), True)
         files = frozenset(file for key in retained for file in files_of(key))
         sessions = (IDLE,) * self.bounds.sessions
-        return World(tail, files, sessions, (), frozenset(), frozenset(), None, self.bounds.faults)
+        slot = 4 if self.bounds.faults.blind else 0  # a genesis, a lease, two commits and a release
+        return World(tail, files, sessions, (), frozenset(), frozenset(), None, self.bounds.faults, slot)
 
     def steps(self, world: World) -> Iterator[Step]:
         """Everything that can happen next."""
@@ -64,16 +65,37 @@ class Protocol:
             yield from getattr(self, session.phase)(world, who, session)
 
     def idle(self, world: World, who: int, session: Session) -> Iterator[Step]:
-        if world.tail.epoch >= self.bounds.epochs:
+        if not self.may_lease(world, world.tail):
             return
         view = self.reads_afresh(world, who)
         if view is not None:
             yield Step("starts and reads the ledger", who, updated(world, who, phase="looking", view=view))
+        for here in self.blinded(world, who):
+            yield Step("starts and cannot read the newest entry", who, updated(here, who, phase="looking"), fault=True)
+
+    def may_lease(self, world: World, view: View) -> bool:
+        """Within bounds."""
+        return world.slot < self.bounds.slots if world.slot else view.epoch < self.bounds.epochs
+
+    def blinded(self, world: World, who: int) -> Iterator[World]:
+        """A session reads on to the tail, and takes the newest entry for garbage from now on.
+
+        One that could not read the newest before, and has seen nothing since, would pass over both: for the simulation.
+        """
+        if world.under is not None and world.faults.blind and world.sessions[who].over is None:
+            faults = world.faults._replace(blind=world.faults.blind - 1)
+            view, over = seen_by(world.under, who), seen_by(world.tail, who)
+            yield updated(trimmed(world._replace(faults=faults)), who, view=view, over=over)
 
     def looking(self, world: World, who: int, session: Session) -> Iterator[Step]:
         """Whoever holds the lease may look dead at any moment: he sleeps, or one of the clocks is wrong."""
-        if session.view.epoch < self.bounds.epochs:
-            yield from self.appends(world, who, Change("lease", session.view.epoch + 1))
+        if self.may_lease(world, session.view):
+            yield from self.appends(world, who, Change("lease", self.next_epoch(world, session)))
+
+    def next_epoch(self, world: World, session: Session) -> int:
+        """That its lease takes: none that an entry which it passes over may have begun."""
+        following = product.next_epoch(session.view)
+        return max(following, world.slot + 1) if session.over else following
 
     def restoring(self, world: World, who: int, session: Session) -> Iterator[Step]:
         """Load the newest sound checkpoint; a rewind if that is not the head.
@@ -127,8 +149,11 @@ class Protocol:
     def collects(self, world: World, who: int, session: Session) -> Iterator[Step]:
         """Read the ledger and choose files; by now the lease may be somebody else's."""
         view = seen_by(world.tail, who)
+        if session.over is not None:
+            view = session.view if session.over == view else view
         if going := self.deletable(world, session, view):
-            here = updated(world, who, phase="deleting", view=view, going=going)
+            over = session.over if view == session.view else None
+            here = updated(world, who, phase="deleting", view=view, going=going, over=over)
             yield Step(f"chooses {', '.join(map(shown, going))} to delete", who, here)
 
     # -- what the broken variants change --------------------------------------------------------------------------
@@ -146,23 +171,60 @@ class Protocol:
 
     def finds_own(self, session: Session) -> bool:
         """Whether the slots since the first attempt hold the entry it is unsure of."""
-        return session.landed
+        return session.landed > 0
+
+    def may_pass(self, change: Change) -> bool:
+        """Whether such an entry may pass over others: after it, epochs must not be lower than in these."""
+        return change.kind == "lease"
+
+    def kept(self, world: World, view: View) -> tuple[Key, ...]:
+        """What an entry keeps that passes over one."""
+        return product.keeping(view, world.files)
+
+    def sees_later_epoch(self, world: World, view: View) -> bool:
+        """Whether files show that what cannot be read has begun an epoch, so that it must not be passed over."""
+        return any(epoch > view.epoch for _, epoch, _ in world.files)
 
     # -- appending ------------------------------------------------------------------------------------------------
 
     def appends(self, world: World, who: int, change: Change) -> Iterator[Step]:
         """Send one entry to the slot after the newest one seen, and hear how that went, or not."""
         session = world.sessions[who]
-        after = self.rules(session.view, change)
+        if session.over is not None and session.over != seen_by(world.tail, who):
+            yield from self.finds_taken(world, who, change, session.view)
+            return
+        if session.over is not None and not self.may_pass(change):
+            yield Step("cannot read whether it still holds the lease, and ends (69)", who, without(world, who))
+            return
+        if session.over is not None and self.sees_later_epoch(world, session.view):
+            yield Step("sees files of a later epoch than it can read of, and ends (65)", who, without(world, who))
+            return
+        if world.slot and change.kind == "commit" and change.keys[0] in session.view.retained:
+            yield self.knows_won(world, who, change, session.view, f"reads that its {said(change)} is there after all")
+            return
+        after = self.result(world, session, change)
         if after is None:
             yield self.ends_refused(world, who, session.view)
-        elif not self.slot_is_free(world, who, session.view):
+        elif not self.slot_is_free(world, who, session.over or session.view):
             yield from self.finds_taken(world, who, change, after)
         else:
-            there, landed = lands(world, who, after), Landed(session.view, who, change)
-            yield self.knows_won(there, who, change, after, f"appends {said(change)}")._replace(landed=landed)
-            if world.faults.answers:
+            there, landed = self.lands(world, who, change, after)
+            text = f"appends {said(change)}{', which passes over the newest entry' if session.over else ''}"
+            yield self.knows_won(there, who, change, after, text)._replace(landed=landed)
+            if world.faults.answers and session.over is None:
                 yield from self.hears_nothing(world, who, change, after)
+
+    def result(self, world: World, session: Session, change: Change) -> View | None:
+        """The view after its entry, None if it may not be."""
+        if session.over is None:
+            return self.rules(session.view, change)
+        return product.passing(session.view, change, world.slot, self.kept(world, session.view))
+
+    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed]:
+        """Its entry takes the slot after the tail."""
+        session = world.sessions[who]
+        landed = Landed(session.view, who, change, session.over is not None)
+        return lands(world, who, after, session.view if landed.passing else None), landed
 
     def slot_is_free(self, world: World, who: int, view: View) -> bool:
         """Whether the slot after that view is empty, and a put-if-absent to it succeeds."""
@@ -173,7 +235,7 @@ class Protocol:
         if change.kind == "release":
             return Step(text, who, without(world, who))
         session = world.sessions[who]
-        fields: dict[str, Any] = {"phase": "training", "view": after, "unsure": None, "landed": False}
+        fields: dict[str, Any] = {"phase": "training", "view": after, "unsure": None, "landed": 0, "over": None}
         if change.kind == "lease":
             fields |= {"phase": "restoring", "epoch": change.epoch}
             if not self.bounds.faults.rot:  # then nothing can happen to a restore
@@ -186,30 +248,39 @@ class Protocol:
     def hears_nothing(self, world: World, who: int, change: Change, after: View) -> Iterator[Step]:
         """The answer is lost: the entry is there, or is still under way and may never arrive."""
         world = world._replace(faults=world.faults._replace(answers=world.faults.answers - 1))
-        landed = Landed(world.sessions[who].view, who, change)
-        there = updated(lands(world, who, after), who, unsure=change, landed=True)
+        there, landed = self.lands(world, who, change, after)
+        there = updated(there, who, unsure=change, landed=there.slot or 1)
         yield Step(f"appends {said(change)} and gets no answer", who, there, landed, fault=True)
         flights = tuple(sorted({*world.flights, Flight(who, change, after)}))
-        away = updated(world._replace(flights=flights), who, unsure=change, landed=False)
+        away = updated(world._replace(flights=flights), who, unsure=change, landed=0)
         yield Step(f"sends {said(change)}, which is under way, and gets no answer", who, away, fault=True)
 
     def finds_taken(self, world: World, who: int, change: Change, after: View) -> Iterator[Step]:
         """The slot holds another's entry: read to the tail; the change is built again on what is there."""
         view = seen_by(world.tail, who)
-        here = updated(world, who, view=view, unsure=None, landed=False)
+        here = updated(world, who, view=view, unsure=None, landed=0, over=None)
         if world.sessions[who].phase != "looking" and view.holder != ME:
             yield self.ends_refused(world, who, view)
         else:
             yield Step(f"finds the slot for its {said(change)} taken and reads on", who, here)
+        for there in self.blinded(world, who):
+            if there.sessions[who].phase == "looking" or there.sessions[who].view.holder == ME:
+                there = updated(there, who, unsure=None, landed=0)
+                text = f"finds the slot for its {said(change)} taken and cannot read what is in the newest"
+                yield Step(text, who, there, fault=True)
 
     def settles(self, world: World, who: int, session: Session, change: Change) -> Iterator[Step]:
         """Read the slots since the first attempt: its own entry, another's in its slot, or nothing yet."""
-        after = self.rules(session.view, change)
+        after = self.result(world, session, change)
         assert after is not None, "it was allowed when it was sent"
         if self.finds_own(session):
             yield self.knows_won(world, who, change, after, f"reads that its {said(change)} has landed")
-        elif self.slot_is_free(world, who, session.view):
-            there, landed = lands(world, who, after), Landed(session.view, who, change)
+            if session.landed == world.slot:
+                for here in self.blinded(world, who):
+                    text = f"cannot read that its {said(change)} has landed"
+                    yield Step(text, who, updated(here, who, unsure=None, landed=0), fault=True)
+        elif self.slot_is_free(world, who, session.over or session.view):
+            there, landed = self.lands(world, who, change, after)
             text = f"finds the slot empty and sends the same {said(change)} again"
             yield self.knows_won(there, who, change, after, text)._replace(landed=landed)
         else:
@@ -219,7 +290,7 @@ class Protocol:
         """A newer snapshot takes a commit's place; a retirement waits for the next one; all else ends the process."""
         text = f"gives up its {said(change)}"
         if change.kind in ("commit", "retire"):
-            return Step(text, who, updated(world, who, phase="training", unsure=None, landed=False))
+            return Step(text, who, updated(world, who, phase="training", unsure=None, landed=0))
         return Step(f"{text} and ends (74)", who, without(world, who))
 
     def ends_refused(self, world: World, who: int, view: View) -> Step:
@@ -249,7 +320,7 @@ class Protocol:
         base = seen_by(world.tail, sender)
         there = lands(world, sender, after)
         if sender != OTHER and world.sessions[sender].unsure == change:
-            there = updated(there, sender, landed=True)
+            there = updated(there, sender, landed=there.slot or 1)
         return Step(f"{said(change)} lands late", sender, there, Landed(base, sender, change), fault=True)
 
     def stores_late(self, world: World, who: int, file: File) -> Iterator[Step]:
@@ -260,6 +331,25 @@ class Protocol:
             yield Step(f"sends {shown(file)}, which is under way, and gets no answer", who, there, fault=True)
 
 
-def lands(world: World, who: int, after: View) -> World:
-    """The entry is the tail; what else was under way to its slot can never land."""
-    return world._replace(tail=placed(after, who), flights=())
+def lands(world: World, who: int, after: View, base: View | None = None) -> World:
+    """The entry is the tail; what else was under way to its slot can never land.
+
+    With `base` it builds on that and passes over the tail: whoever finds its own entry there has not landed.
+    """
+    tail, there = world.tail, world._replace(tail=placed(after, who), flights=())
+    if not world.slot:
+        return there
+    there = trimmed(there._replace(slot=world.slot + 1, under=tail))
+    if base is not None:
+        fallen = world.fallen | (set(tail.retained) - {*base.retained, *base.retired})
+        doubted = world.doubted | (set(base.retained) - set(tail.retained))
+        there = there._replace(top=max(tail.epoch, world.top), fallen=fallen, doubted=doubted)
+        for number, session in enumerate(there.sessions):
+            if session.landed == world.slot:
+                there = updated(there, number, landed=0)
+    return there._replace(top=0) if there.tail.epoch >= there.top else there
+
+
+def trimmed(world: World) -> World:
+    """Without what only matters to whoever will not be able to read the newest entry, if nobody can be that."""
+    return world if world.faults.blind else world._replace(under=None)

@@ -6,12 +6,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import pytest
+
+from relay.core.checkpoint.manifest import encode
 from relay.core.checkpoint.retention import going, judge_files
-from relay.core.errors import Fenced
+from relay.core.errors import BadData, Fenced
 from relay.core.ledger.chain import Intent, Unsettled
 from relay.core.ledger.state import RunState
-from storage.base import Ref, Stat, Unavailable
+from relay.core.names import MANIFEST
+from storage.base import Ref, Stat, Store, Unavailable
 from storage.memory import MemoryStore
+from storage.slots import slot_name
+from storage.wrapper import Wrapper
 from tests.core.making import NAMES, Client
 from tests.model import product
 from tests.model.product import NOBODY, OTHER, Change, File, View
@@ -42,11 +48,24 @@ class Patchy(MemoryStore):
         return super().read_range(ref, start, length)
 
 
+class Blurred(Wrapper):
+    """Some slots cannot be read as entries."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.names: set[str] = set()
+
+    def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+        data = super().read_range(ref, start, length)
+        return data[: len(data) // 2] if str(ref) in self.names else data
+
+
 @dataclass
 class Person:
     """One living session."""
 
     client: Client
+    eyes: Blurred
     intents: dict[str, Intent[Any]] = field(default_factory=dict)
     """By kind: of entries whose outcome it does not know."""
 
@@ -98,11 +117,17 @@ class Replay:
         sent = step.landed.change if step.landed else None if old.unsure else new.unsure
         if old.phase == "idle":
             self.born += 1
-            self.people[who] = Person(Client(self.store, self.born))
+            eyes = Blurred(self.store)
+            self.people[who] = Person(Client(eyes, self.born), eyes)
+        if new.over and new.over != old.over:  # from now on
+            self.people[who].eyes.names.add(slot_name(NAMES.ledger, self.slots() - 1))
+        if old.phase == "idle":
             self.people[who].client.ledger.read()
+        elif "later epoch" in step.text:
+            self.expect(who, BadData)
         elif sent:
             self.send(who, sent, step, new.unsure)
-        elif old.unsure and step.text.startswith("reads that"):
+        elif old.unsure and step.text.startswith("reads that") and not new.over:
             self.append(who, old.unsure)
         elif step.text.startswith("gives up"):
             self.people[who].intents.clear()
@@ -155,12 +180,25 @@ class Replay:
             raise AssertionError(f"a {kind} of a session that lost its lease was not refused")
         assert self.slots() == slots
 
+    def expect(self, who: int, error: type[Exception]) -> None:
+        """Its lease is refused so, and it writes nothing."""
+        client, slots = self.people[who].client, self.slots()
+        with pytest.raises(error):
+            client.ledger.append(
+                "lease",
+                partial(said_by, change=Change("lease", 0)),
+                session=client.session,
+                account=client.account,
+            )
+        assert self.slots() == slots
+
     def listed(self) -> list[Stat]:
         return list(self.store.list(NAMES.checkpoints))
 
     def move_files(self, old: frozenset[File], new: frozenset[File]) -> None:
         for step, epoch, name in sorted(new - old):
-            self.store.put(NAMES.checkpoint(step, epoch) + name, b"x")
+            data = encode(product.manifest((step, epoch))) if name == MANIFEST else b"x"
+            self.store.put(NAMES.checkpoint(step, epoch) + name, data)
         for step, epoch, name in sorted(old - new):
             self.store.delete(self.store.ref(NAMES.checkpoint(step, epoch) + name))
 
@@ -175,4 +213,4 @@ def deletable_by(state: RunState, listed: list[Stat]) -> tuple[File, ...]:
     """What the product would delete of a real listing."""
     manifests = {c.key: product.manifest(c.key) for c in state.retained}
     judged = judge_files(state, NAMES, listed, manifests, 0.0, short_of_space=True)
-    return tuple(place for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))
+    return tuple(place[:3] for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))

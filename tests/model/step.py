@@ -19,6 +19,8 @@ class Bounds:
     epochs: int = 3
     step: int = 4
     faults: Faults = NO_FAULTS
+    slots: int = 10
+    """Where entries may be passed over: from this slot on, nobody takes a lease. Epochs are not counted there."""
     reborn: bool = True
     """Whether a session that dies makes room for another. If not, to die is never to be chosen again."""
 
@@ -30,6 +32,8 @@ class Landed(NamedTuple):
     """What its sender took for the tail."""
     sender: int
     change: Change
+    passing: bool = False
+    """Whether it passes over the entry that was the newest."""
 
 
 class Step(NamedTuple):

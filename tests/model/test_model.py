@@ -20,6 +20,8 @@ SMALL = {
     "late_files": Bounds(sessions=2, epochs=3, step=3, faults=Faults(files=1)),
     "damage": Bounds(sessions=2, epochs=3, step=3, faults=Faults(rot=1)),
     "lost_entries": Bounds(sessions=2, epochs=3, step=3, faults=Faults(holes=1)),
+    "unread": Bounds(sessions=2, slots=7, step=3, faults=Faults(blind=2), reborn=False),
+    "unread_unanswered": Bounds(sessions=2, slots=6, step=3, faults=Faults(blind=1, answers=1), reborn=False),
 }
 """What every test run visits in full."""
 LARGE = {
@@ -29,6 +31,9 @@ LARGE = {
     "late_files": Bounds(sessions=3, epochs=3, step=3, faults=Faults(files=1)),
     "damage": Bounds(sessions=3, epochs=3, step=3, faults=Faults(rot=1)),
     "lost_entries": Bounds(sessions=3, epochs=3, step=3, faults=Faults(holes=1)),
+    "unread": Bounds(sessions=3, slots=8, step=3, faults=Faults(blind=2), reborn=False),
+    "unread_unanswered": Bounds(sessions=2, slots=8, step=3, faults=Faults(blind=2, answers=1)),
+    "unread_damage": Bounds(sessions=2, slots=8, step=3, faults=Faults(blind=2, rot=1), reborn=False),
     "everything": Bounds(sessions=3, epochs=3, step=3, faults=Faults(answers=1, files=1, rot=1, holes=1)),
 }
 """What `make model` visits."""

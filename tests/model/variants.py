@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.model import product
-from tests.model.product import ME, NOBODY, Change, File, View, files_of
+from tests.model.product import ME, NOBODY, Change, File, Key, View, files_of
 from tests.model.protocol import Protocol, lands
 from tests.model.step import Landed, Step, said
 from tests.model.world import Faults, Session, World, seen_by, updated
@@ -190,6 +190,114 @@ class RetireAllButHead(Protocol):
     def rules(self, view: View, change: Change) -> View | None:
         after = super().rules(view, change)
         return after._replace(retained=after.retained[-1:]) if after and change.kind == "retire" else after
+
+
+class AnythingPasses(Protocol):
+    """A holder who cannot read the newest entry, which may have taken its lease, passes over it with its own."""
+
+    breaks = "I3"
+    needs = Faults(blind=1)
+
+    def may_pass(self, change: Change) -> bool:
+        return True
+
+
+class EpochTakenAgain(Protocol):
+    """A lease takes the epoch after the one that it can read of, whatever it passes over."""
+
+    breaks = "I4"
+    needs = Faults(blind=1)
+
+    def next_epoch(self, world: World, session: Session) -> int:
+        return session.view.epoch + 1
+
+    def result(self, world: World, session: Session, change: Change) -> View | None:
+        view = session.view._replace(skipped=change.epoch - 1) if change.kind == "lease" else session.view
+        after = self.rules(view, change)
+        kept = self.kept(world, session.view) if session.over else ()
+        return after and after._replace(kept=(*after.kept, *kept))
+
+
+class EpochsCounted(EpochTakenAgain):
+    """A lease that passes over an entry takes the epoch after the next; but that entry may have done so too."""
+
+    needs = Faults(blind=2)
+
+    def next_epoch(self, world: World, session: Session) -> int:
+        return session.view.epoch + (2 if session.over else 1)
+
+
+class NothingKept(Protocol):
+    """What the entry that is passed over may have committed is forgotten."""
+
+    breaks = "P6"
+    needs = Faults(blind=1)
+
+    def kept(self, world: World, view: View) -> tuple[Key, ...]:
+        return ()
+
+
+class KeptIsGarbage(Protocol):
+    """What is kept is garbage to the next clean-up, as anything else that no entry names."""
+
+    breaks = "P4"
+    needs = Faults(blind=1)
+
+    def deletable(self, world: World, session: Session, view: View) -> tuple[File, ...]:
+        return super().deletable(world, session, view._replace(kept=()))
+
+
+class PassedOverAndClaimed(Protocol):
+    """Who finds its own entry in the log does not ask whether a later one has passed over it."""
+
+    breaks = "P2"
+    needs = Faults(answers=1, blind=1)
+
+    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed]:
+        there, landed = super().lands(world, who, change, after)
+        for number, session in enumerate(world.sessions):
+            if session.landed and number != who:
+                there = updated(there, number, landed=session.landed)
+        return there, landed
+
+
+class HealedCounts(Protocol):
+    """What can be read again counts again, and whatever was built beside it never counted (the rule before)."""
+
+    breaks = "I4"
+    needs = Faults(blind=1)
+
+    def next_epoch(self, world: World, session: Session) -> int:
+        return product.next_epoch(session.view)
+
+    def result(self, world: World, session: Session, change: Change) -> View | None:
+        return self.rules(session.view, change)
+
+    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed]:
+        there, landed = super().lands(world, who, change, after)
+        if landed.passing:
+            there = there._replace(healed=None if world.healed else world.tail)
+        return there, landed
+
+    def idle(self, world: World, who: int, session: Session) -> Iterator[Step]:
+        yield from super().idle(world, who, session)
+        if world.healed is not None:
+            view, over = seen_by(world.healed, who), seen_by(world.tail, who)
+            here = updated(world, who, phase="looking", view=view, over=over)
+            yield Step("starts and reads what had been passed over", who, here)
+
+
+class FirstPassingStays(Protocol):
+    """What was passed over never counts again, so that who passes over the passing entry itself does not count."""
+
+    breaks = "I4"
+    needs = Faults(blind=2)
+
+    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed]:
+        there, landed = super().lands(world, who, change, after)
+        if landed.passing and world.tail.epoch == world.slot:  # a lease that has passed over something itself
+            return world._replace(slot=world.slot + 1, flights=()), landed
+        return there, landed
 
 
 def forced(world: World, who: int, change: Change, after: View) -> Step:

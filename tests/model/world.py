@@ -22,10 +22,12 @@ class Session(NamedTuple):
     """That it has trained to, or has a snapshot of."""
     unsure: Change | None
     """What it sent without being told whether that landed."""
-    landed: bool
-    """The truth about `unsure`, which it finds out by reading the slots since."""
+    landed: int
+    """The truth about `unsure`, found out by reading the slots since: 0, or that slot (1 if they have no numbers)."""
     going: tuple[File, ...]
     """What it will still delete."""
+    over: View | None = None
+    """What the newest entry, which it cannot read, has made of the run: its next entry passes over that."""
 
 
 class Flight(NamedTuple):
@@ -47,6 +49,8 @@ class Faults(NamedTuple):
     """Checkpoints that are damaged in the store."""
     holes: int = 0
     """Entries that an outsider removes."""
+    blind: int = 0
+    """Readings by which a session takes the newest entry for garbage, for as long as it likes."""
 
 
 class World(NamedTuple):
@@ -66,11 +70,23 @@ class World(NamedTuple):
     hole: View | None
     """The view below a slot that is empty though later ones were used; a reader without care takes it for the tail."""
     faults: Faults
+    slot: int = 0
+    """The number of the newest one, where entries may be passed over; else 0, and so is all that follows."""
+    under: View | None = None
+    """The view below the newest slot: what whoever cannot read that takes for the tail."""
+    top: int = 0
+    """The newest epoch that an entry has begun which was passed over since, if none is newer."""
+    healed: View | None = None
+    """What whoever reads a slot whole that was passed over takes for the tail, in a protocol where that counts."""
+    fallen: frozenset[Key] = frozenset()
+    """Checkpoints whose commits were passed over."""
+    doubted: frozenset[Key] = frozenset()
+    """What an entry has retired that was passed over since: who has seen that may delete it for ever."""
 
 
 NO_FAULTS = Faults()
 NOTHING_SEEN = View(0, NOBODY, 0, (), (), (), False)
-IDLE = Session("idle", 0, NOTHING_SEEN, 0, None, False, ())
+IDLE = Session("idle", 0, NOTHING_SEEN, 0, None, 0, ())
 
 
 @cache
@@ -98,15 +114,25 @@ def updated(world: World, who: int, **fields: Any) -> World:
 def without(world: World, who: int) -> World:
     """The process is gone; what it has in flight is not, and nobody will ever be it again."""
     tail = world.tail._replace(holder=OTHER) if world.tail.holder == who else world.tail
+    under, healed = (one and one._replace(holder=OTHER if one.holder == who else one.holder) for one in _below(world))
     flights = tuple(sorted(f._replace(sender=OTHER) if f.sender == who else f for f in world.flights))
-    return with_session(world._replace(tail=tail, flights=flights), who, IDLE)
+    return with_session(world._replace(tail=tail, under=under, healed=healed, flights=flights), who, IDLE)
+
+
+def _below(world: World) -> tuple[View | None, View | None]:
+    return world.under, world.healed
 
 
 def canonical(world: World) -> World:
     """The same world with its sessions in one order: which of equal processes is called A makes no difference."""
-    sessions, holder, flights = world.sessions, world.tail.holder, world.flights
+    sessions, holder, under, flights = world.sessions, world.tail.holder, world.under, world.flights
     keys = [
-        (_order(session), who == holder, [f.change for f in flights if f.sender == who] if flights else 0)
+        (
+            _order(session),
+            who == holder,
+            bool(under and who == under.holder),
+            [f.change for f in flights if f.sender == who] if flights else 0,
+        )
         for who, session in enumerate(sessions)
     ]
     if all(one <= other for one, other in pairwise(keys)):
@@ -116,6 +142,8 @@ def canonical(world: World) -> World:
     return world._replace(
         sessions=tuple(sessions[who] for who in order),
         tail=world.tail._replace(holder=number[holder]),
+        under=world.under and world.under._replace(holder=number[world.under.holder]),
+        healed=world.healed and world.healed._replace(holder=number[world.healed.holder]),
         flights=tuple(sorted(f._replace(sender=number[f.sender]) for f in flights)),
     )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from relay.app.providers import shipped
 from relay.core.ledger.registry import PutAccount, Registry, Row
 from relay.people.account import Account
 from relay.people.accounts import Accounts
 from relay.people.owners import infer
-from relay.people.policy import Providers, shipped
+from relay.people.policy import Providers
 from storage.base import Store
 from tests.core.making import QuietRuntime, id_of
 

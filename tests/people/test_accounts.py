@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from relay.app.providers import shipped
 from relay.core.errors import BadConfig, Exit, PolicyRefused
 from relay.people.account import Reading, confirmed, in_team
-from relay.people.policy import shipped
 from relay.people.quota import left
 from storage.memory import MemoryStore
 from tests.people.registering import accounts, register

@@ -15,13 +15,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from relay.app.providers import shipped
 from relay.core.ledger.changes import Lease, Release, TookOver
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import RunState
+from relay.core.runs.registered import Standing
 from relay.people.account import Reading, confirmed
 from relay.people.accounts import Accounts
-from relay.people.policy import shipped
-from relay.people.standing import Standing, rows
+from relay.people.standing import rows
 from relay.people.status import AccountRow
 from relay.people.zones import DAYS
 from storage.memory import MemoryStore

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from relay.app.providers import shipped
 from relay.core.errors import BadConfig, PolicyRefused
 from relay.core.ledger.registry import Row
 from relay.people.account import Account, confirmed
 from relay.people.admission import Visit, admit
-from relay.people.policy import shipped
 from relay.people.roster import Listed
 
 KAGGLE = shipped().named("kaggle")

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from relay.app.providers import shipped
 from relay.app.views.plantext import Look, draw
 from relay.people.crew import Crew, Wish
 from relay.people.periods import WEEK_S, Periods
 from relay.people.plan import Interval, Range, finish_range, forecast, spread
-from relay.people.policy import shipped
 from relay.people.status import AccountRow
 from relay.people.team import Speeds
 from tests.people.plans import DAY, HOUR, NOW, OWN, link, of, planned, preset, view

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from relay.app.providers import shipped
 from relay.core.errors import BadConfig
 from relay.people.inference import infer_account
 from relay.people.owners import SHARED_LOGINS, infer, machine_owner, same_person
-from relay.people.policy import shipped
 from tests.core.making import QuietRuntime
 
 
@@ -84,7 +84,7 @@ def test_a_machine_s_random_name_is_made_once(tmp_path: Path) -> None:
 def test_a_machine_that_keeps_no_name_gives_one_for_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relay.people.inference.login_name", lambda: "root")
     (tmp_path / "file").touch()
-    found = infer_account("x", None, None, {"HOME": str(tmp_path / "file")}, QuietRuntime(1))
+    found = infer_account("x", None, None, {"HOME": str(tmp_path / "file")}, QuietRuntime(1), shipped())
     assert found.owner is not None and found.owner.startswith("unnamed-") and "cannot keep" in found.owner_from
 
 

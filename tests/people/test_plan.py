@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from relay.app.providers import shipped
 from relay.app.views.plantext import Look, draw
 from relay.core.ledger.state import Holder
 from relay.people.crew import Crew, Wish
 from relay.people.periods import WEEK_S, Periods
-from relay.people.policy import shipped
 from relay.people.quota import Quota
 from relay.people.reset import parse_reset
 from relay.people.status import View

@@ -9,9 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from relay.app.pages.policydoc import EVIDENCE, PAGE, page
+from relay.app.providers import shipped
 from relay.app.terminal.paragraphs import folded
 from relay.core.errors import PolicyRefused
-from relay.people.policy import STALE_DAYS, Providers, check_accounts, check_supported, shipped
+from relay.people.policy import STALE_DAYS, Providers, check_accounts, check_supported
 
 
 def test_the_shipped_table_has_a_source_and_a_date_for_every_rule() -> None:

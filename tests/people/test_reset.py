@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.app.providers import shipped
 from relay.core.errors import BadConfig
 from relay.people.account import Account
-from relay.people.policy import shipped
 from relay.people.quota import reset_of
 from relay.people.reset import Reset, parse_reset
 from relay.people.zones import DAYS

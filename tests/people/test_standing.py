@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from relay.app.providers import shipped
 from relay.core.ledger.registry import Row
 from relay.core.ledger.state import RunState, Usage
+from relay.core.runs.registered import Standing
 from relay.people.account import Account, confirmed
-from relay.people.policy import shipped
 from relay.people.roster import Listed
-from relay.people.standing import Standing, rows
+from relay.people.standing import rows
 from relay.people.status import AccountRow
 from tests.people.views import holder, state
 

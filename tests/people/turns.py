@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from relay.app.messages.handoff import Reader, Turn, propose
+from relay.app.providers import shipped
 from relay.core.ledger.state import Link, RunState
-from relay.people.policy import Providers, shipped
+from relay.people.policy import Providers
 from relay.people.quota import Quota
 from relay.people.status import AccountRow, View
 

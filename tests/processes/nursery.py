@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relay.people.policy import shipped
+from relay.app.providers import shipped
 from tests.processes.limits import obey_permissions
 from tests.processes.program import main as program
 

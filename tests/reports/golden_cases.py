@@ -21,8 +21,8 @@ from relay.app.views.sessionstable import sessions_text
 from relay.app.views.sessiontext import markdown
 from relay.core.ledger.sessionreport import SessionReport, parse
 from relay.core.ledger.state import Link, RunState, Usage
+from relay.core.runs.registered import Standing
 from relay.people.quota import Quota
-from relay.people.standing import Standing
 from relay.people.status import AccountRow, View, status_line
 from tests.app.cli import Desk
 from tests.people.views import MACHINE, NOW, holder, trained, view

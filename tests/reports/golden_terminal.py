@@ -9,6 +9,7 @@ from typing import Any
 from relay.app.checks.doctor import Examination, Finding
 from relay.app.machine.skew import ADVICE
 from relay.app.messages.handoff import Reader, propose
+from relay.app.providers import shipped
 from relay.app.terminal.cells import in_ascii
 from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import folded
@@ -22,7 +23,6 @@ from relay.core.lease.vacancy import Held, HeldBy
 from relay.core.ledger.state import Link
 from relay.people.crew import Crew, Wish
 from relay.people.plan import Forecast, forecast
-from relay.people.policy import shipped
 from relay.people.quota import Quota
 from relay.people.status import AccountRow, View, status_line
 from relay.people.zones import reading_in

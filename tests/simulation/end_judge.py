@@ -42,7 +42,7 @@ class EndJudge:
         if code == 0 and command.order.verb == "run":
             self.require(outcome.durable_step >= command.fleet.pace.target, f"the target is not reached; {told}")
         recorded = code == 65 and "loss is nan" in outcome.message  # its entry came before the others'
-        if code in (65, 69, 74) and not recorded:
+        if code in (65, 69, 74) and not recorded and not actor.misread:
             self.require(not self._has_read_its_end(run, actor), f"P5: it had read that others took its lease; {told}")
         misled = actor.misread or self.entries_lost
         if code == 65:
@@ -61,7 +61,7 @@ class EndJudge:
     def _passed_over(self, run: Run, actor: Actor, step: int | None) -> bool:
         """Whether it has read the entry that passed over every commit of that step."""
         slots, chain = run.slots, run.chain
-        if step is None or any(slots[seq].state["step"] == step for seq in chain):
+        if step is None or actor.misread or any(slots[seq].state["step"] == step for seq in chain):
             return False
         of_step = [key for key in run.kept if key[0] == step]
         return any(run.slot_name(run.kept[key]) in actor.read for key in of_step)

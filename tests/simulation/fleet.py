@@ -9,6 +9,8 @@ from random import Random
 from typing import Any
 
 from relay.app.checks import verify
+from relay.app.providers import shipped
+from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import outbox_of
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
@@ -24,11 +26,9 @@ from relay.core.names import Names
 from relay.core.runs import fork
 from relay.core.runs.identity import Pair
 from relay.core.session import session
-from relay.core.session.budget import Limits
 from relay.core.session.context import Context, Outcome, Plan
 from relay.people.accounts import Accounts
 from relay.people.owners import Inference
-from relay.people.policy import shipped
 from storage.base import StoreError
 from storage.retry import RetryStore
 from tests.core.fake_runtime import Process, World

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 FORMAT = 5
+HELD = ("commit", "retire", "rewind", "release")
+"""Kinds that are written under a lease: what they would pass over may be the next one."""
 STEP = re.compile(r"step_[0-9]+\.e([0-9]+)(?:\.[0-9a-f]+)?/.+")
 BEAT = re.compile(r"([0-9]+)")
 MOST_DIGESTS = 32
@@ -56,6 +58,7 @@ class PassingJudge:
         self.require(body["parent"] == told["digests"][-1], f"I2: {over} and names another parent")
         self.oracle.sky.summary.faults["passed-over"] += 1
         if log.project:
+            self.require(body["kind"] not in HELD, f"P4: {over}, under a lease")
             self._no_later_epoch(log, base, by, over)
         self._steps_back(log, body, by, over)
 

@@ -131,19 +131,18 @@ def test_no_changed_byte_raises_anything_else(data: st.DataObject) -> None:
 
 def test_the_key_covers_facts_sources_and_the_kind_of_binaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = {**dict.fromkeys(KEYED, "1"), "path": "fused", "arch": {"hidden_size": 512}, "sizes": {"seq_len": 81}}
-    keys = {key_of(facts)}
-    keys |= {key_of({**facts, name: "2"}) for name in facts}
-    assert len(keys) == len(facts) + 1
-    assert key_of(dict(reversed(facts.items()))) in keys
     sources = tmp_path / "kernels"
     (sources / "specialized").mkdir(parents=True)
-    monkeypatch.setattr(caches, "_KERNELS", sources)
+    keys = {key_of(facts, sources)}
+    keys |= {key_of({**facts, name: "2"}, sources) for name in facts}
+    assert len(keys) == len(facts) + 1
+    assert key_of(dict(reversed(facts.items())), sources) in keys
     for number, (name, text) in enumerate([("a.py", "x"), ("a.py", "y"), ("specialized/a.py", "y")]):
         (sources / name).write_text(text)
-        keys.add(key_of(facts))
+        keys.add(key_of(facts, sources))
         assert len(keys) == len(facts) + 2 + number
     monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.17"))
-    assert key_of(facts) not in keys and len(key_of(facts)) == 64
+    assert key_of(facts, sources) not in keys and len(key_of(facts, sources)) == 64
 
 
 def test_triton_s_own_rules_say_where_kernels_lie(kernels: KernelCache, tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from relay.app.cli import Trm
+from relay.core.errors import BadConfig
 from relay.torch import device as devices
 from trm import layers
 from trm.memory import need
 from trm.model import Sizes
-from trm.presets import TaskError, preset
+from trm.presets import preset
 from trm.strategy import strategy
 
 CARDS = {"Tesla P100-PCIE-16GB": (6, 0), "Tesla T4": (7, 5), "NVIDIA A100-SXM4-40GB": (8, 0)}
@@ -45,14 +47,21 @@ def test_a_gpu_that_runs_is_chosen_and_the_cpu_without_one(card, monkeypatch: py
     assert devices.choose("cpu") == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert devices.choose("auto") == "cpu"
-    with pytest.raises(TaskError, match="sees no GPU here"):
+    with pytest.raises(devices.DeviceError) as caught:
         devices.choose("cuda")
+    assert (caught.value.wanted, caught.value.why) == ("cuda", "absent")
+    with pytest.raises(BadConfig, match=r"sees no GPU here\. Use device=auto or cpu\.$"):
+        Trm().device("cuda")
 
 
 def test_a_gpu_that_this_torch_has_no_kernels_for_is_refused_with_what_to_choose(card) -> None:
     card("Tesla P100-PCIE-16GB", NO_IMAGE)
-    with pytest.raises(TaskError) as refused:
+    with pytest.raises(devices.DeviceError) as caught:
         devices.choose("auto")
+    assert (caught.value.why, caught.value.capability) == ("unbuilt", "sm_60")
+    assert "T4 x2" not in str(caught.value)
+    with pytest.raises(BadConfig) as refused:
+        Trm().device("auto")
     text = str(refused.value)
     for part in ("Tesla P100-PCIE-16GB (sm_60)", f"torch {torch.__version__}", "sm_75, sm_80, sm_90", "T4 x2"):
         assert part in text
@@ -61,8 +70,12 @@ def test_a_gpu_that_this_torch_has_no_kernels_for_is_refused_with_what_to_choose
 
 def test_a_gpu_that_is_broken_or_full_is_refused_in_one_line(card) -> None:
     card("Tesla T4", "CUDA error: all CUDA-capable devices are busy or unavailable\nCompile with ...")
-    with pytest.raises(TaskError, match=r"^Tesla T4 is here but .* busy or unavailable\. See nvidia-smi[^\n]*$"):
-        devices.choose("cuda")
+    with pytest.raises(
+        BadConfig, match=r"^Tesla T4 is here but .* busy or unavailable\. See nvidia-smi[^\n]*$"
+    ) as found:
+        Trm().device("cuda")
+    cause = found.value.__cause__
+    assert isinstance(cause, devices.DeviceError) and cause.why == "broken"
 
 
 def test_the_trial_is_a_real_computation_whose_result_counts(monkeypatch: pytest.MonkeyPatch) -> None:

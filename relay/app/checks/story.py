@@ -35,19 +35,17 @@ def story(run: str, own: Part, other: Part, loading: Sequence[Checkpoint], decid
 
 
 def registry_story(other: History[Any]) -> Incidental:
-    """A history of the log that lists a store's runs and accounts; nothing was lost but what its entries entered."""
+    """A history of the log that lists a store's runs and accounts. No run is affected."""
     accounts = dict.fromkeys(str(e.change["id"]) for e in other.entries if e.kind in ("account", "status", "forget"))
     runs = dict.fromkeys(str(e.change["run"]) for e in other.entries if e.kind == "run")
     entered = [f"account {one}" for one in accounts] + [f"run {one}" for one in runs]
+    advice = f"Compare `{command('accounts list')}` with what you expect, and `register` an account again."
     return Incidental(
         REGISTRY,
-        f"{slots_text(other.seqs).capitalize()} of the registry follow from slot {other.after}, but a later entry "
-        f"passed over them. They entered {listing(entered) or 'nothing'}.",
+        f"{slots_text(other.seqs).capitalize()} of the registry, which a later entry passed over, can be read now. "
+        f"They had entered: {listing(entered) or 'nothing'}. {advice}",
         slot=other.seqs[0],
-        verdict=Verdict(
-            "An account that was entered or changed there may be missing or as it was before. No run is affected.",
-            f"Compare `{command('accounts list')}` with what you expect, and `register` an account again.",
-        ),
+        verdict=Verdict("An account that was entered or changed there may be missing, or as it was before.", advice),
     )
 
 

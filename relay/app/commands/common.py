@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 import relay
 from relay.app.kind import Kind
-from relay.app.machine.env import Machine, detect, process_age
+from relay.app.machine.env import Machine, detect
 from relay.app.machine.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
 from relay.app.messages.wording import harmless
 from relay.app.terminal.cells import in_ascii
@@ -24,6 +24,7 @@ from relay.app.terminal.paragraphs import folded_for
 from relay.app.terminal.streams import Streams
 from relay.app.terminal.terminal import utf8
 from relay.core.clock import RealRuntime, Runtime
+from relay.core.lease.samehost import process_age
 from relay.core.ledger.state import RunState
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
 
@@ -109,12 +110,10 @@ class App:
         file = self.cwd / named if named else configuration_file(self.cwd)
         keys = [*leaves(Settings), *leaves(self.kind.model)]
         spoken = self.kind.spoken(overrides or (), keys, self.cwd)
+        settled = partial(resolve, file=file, flags=flags, default_task=self.kind.default_task)
         if isinstance(spoken, Sequence):
-            return resolve(
-                self.kind.preset, self.kind.model, self.environ, self.cwd, file=file, overrides=spoken, flags=flags
-            )
-        ask = partial(resolve, spoken.base, self.kind.model, self.environ, self.cwd)
-        given = partial(ask, file=file, overrides=spoken.overrides, flags=flags)
+            return settled(self.kind.preset, self.kind.model, self.environ, self.cwd, overrides=spoken)
+        given = partial(settled, spoken.base, self.kind.model, self.environ, self.cwd, overrides=spoken.overrides)
         return given(implied=self.kind.implied(spoken, given().workload))
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from relay.app.commands.common import App, say
 from relay.app.messages.wording import duration
+from relay.app.providers import shipped
+from relay.core.ledger.mark import mark_of
 from relay.core.ledger.passing import Look
 from relay.core.ledger.state import RunState
 from relay.core.runs.endpoint import ensure_tested
@@ -13,7 +15,6 @@ from relay.core.runs.identity import Opened, Pair, require_run
 from relay.core.runs.storeid import Address, begin_store, begins_by_itself, parse_address, read_identity
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
-from relay.people.policy import shipped
 from storage.base import Store, open_store
 from storage.retry import RetryStore
 
@@ -50,9 +51,14 @@ class _Waiting:
 
 
 def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[Opened, Pair]:
-    """The run, its identity checked, and its stores. Raises BadConfig (78) if it has not begun."""
+    """The run, its identity checked, and its stores. Raises BadConfig (78) if it has not begun.
+
+    Who writes is refused (65) where this machine has read more of the run than the store now holds.
+    """
     stores, settings = open_stores(app, resolved, read_only), resolved.settings
     opened = require_run(stores, settings.project, settings.run)
+    if not read_only:
+        opened.ledger.chain.mark = mark_of(resolved.home, opened.view.state.run_id)
     return opened, stores
 
 

@@ -10,12 +10,13 @@ from relay.app.machine.skew import skew_text
 from relay.app.messages.advice import command
 from relay.app.messages.resting import rest_of
 from relay.app.messages.wording import printable
+from relay.app.nameless import kind_of
 from relay.core.ledger import frozen
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import Incident, Link
 from relay.people.plan import Range
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View, kind_of, seconds_left
+from relay.people.status import AccountRow, View, seconds_left
 
 MOST_ACCOUNTS = 520
 MOST_INCIDENTS = 50

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from relay.core.lease.samehost import process_age
 
 Provider = Literal["colab", "kaggle", "slurm", "local"]
 Cloud = Literal["aws", "gcp", "azure"]
@@ -53,30 +54,6 @@ def detect(environ: Mapping[str, str], wall: float, root: Path = Path("/")) -> M
     cloud = _cloud(root) if provider == "local" else None
     rerun = provider == "kaggle" and bool(environ.get("KAGGLE_IS_COMPETITION_RERUN"))
     return Machine(provider, process_age(root, "1"), LIMIT_MINUTES.get(provider), cloud, rerun)
-
-
-def process_age(root: Path = Path("/"), pid: str = "self") -> float | None:
-    """Seconds since a process started, suspended time included; None where /proc does not say."""
-    ticks = start_ticks(root, pid)
-    try:
-        uptime = float((root / "proc" / "uptime").read_text(encoding="utf-8").split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
-    if ticks is None:
-        return None
-    started = ticks / os.sysconf("SC_CLK_TCK")
-    plausible = 0 < started <= uptime or (pid == "1" and started == 0)
-    return uptime - started if plausible else None
-
-
-def start_ticks(root: Path = Path("/"), pid: str = "self") -> int | None:
-    """When a process started, in the kernel's ticks since boot; with its pid no two of a boot share it. None where
-    /proc does not say."""
-    try:
-        stat = (root / "proc" / pid / "stat").read_text(encoding="utf-8", errors="replace")
-        return int(stat.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def _provider(environ: Mapping[str, str], root: Path) -> Provider:

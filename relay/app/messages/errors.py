@@ -62,7 +62,7 @@ def _retired(error: Retired) -> str:
 def _rolled_back(error: RolledBack) -> str:
     return (
         f"{error} Nothing was written. Restore the newer files if somebody has them, or look at both with "
-        f"`{command('repair')}`."
+        f"`{command('repair', error.run)}`."
     )
 
 

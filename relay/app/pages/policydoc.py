@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from relay.people.policy import STALE_DAYS, Provider, Providers, shipped
+from relay.app.providers import shipped
+from relay.people.policy import STALE_DAYS, Provider, Providers
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "providers.md"
 TITLE = f"""# What providers allow

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from relay.app.kind import Kind
-from relay.core.settings.config import DEFAULT_TASK, Settings, flat, leaves
+from relay.core.settings.config import Settings, flat, leaves
 from relay.core.settings.origins import variable
 from relay.core.settings.validating import submodel
 
@@ -85,7 +85,7 @@ ARCH = "only where all shapes stay the same; another network is a new run"
 def page(kind: Kind) -> str:
     """The whole page, Markdown."""
     head = ["| setting | what it is | default | a run that has begun |", "|---|---|---|---|"]
-    session, training = Settings(), kind.preset(DEFAULT_TASK)
+    session, training = Settings(), kind.preset(kind.default_task)
     ours = [_row(f"`{key}`<br>`{variable(key)}`", is_, value, *CLASSES[key]) for key, is_, value in _told(session)]
     theirs = [_row(f"`{key}`", is_, value, changed(kind, key), _note(key)) for key, is_, value in _told(training)]
     first = [TITLE, "", "## Settings of the session", *head, *ours]

@@ -15,8 +15,9 @@ from pydantic import Field, ValidationError
 
 from relay.app.redact import redact
 from relay.app.trackers.line import Line, Point
-from relay.core.ledger.fields import Id, Step, Strict
+from relay.core.ledger.fields import Id, Strict
 from relay.core.wholefile import write_whole
+from relay.core.workload import Step
 from storage.packages import install
 
 NOTHING = -1

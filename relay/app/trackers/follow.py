@@ -13,8 +13,6 @@ from relay.core.errors import RelayError
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.sinks")
-END_S, HURRIED_S = 10.0, 1.0
-"""Longest that a session's end waits for all trackers; the second once a signal has ended it."""
 TRIES = 3
 """After so many failures in a row the tracker is left alone until the next session."""
 
@@ -134,22 +132,22 @@ class Trackers:
     """Whether one was left behind: its library may make the interpreter's end wait for it."""
     _followers: list[Follower] = field(default_factory=list)
 
-    def start(self, own: int, note: Callable[[str], None]) -> None:
-        """`own`: the slot of this session's lease."""
-        self._followers = [Follower(self.runtime, one, own, self.tell, note) for one in self.wanted]
+    def started(self, seq: int, note: Callable[[str], None]) -> None:
+        """`seq`: the slot of this session's lease."""
+        self._followers = [Follower(self.runtime, one, seq, self.tell, note) for one in self.wanted]
         for follower in self._followers:
             follower.start()
 
-    def notice(self) -> None:
+    def committed(self) -> None:
         """A commit has landed."""
         for follower in self._followers:
             follower.notice()
 
-    def close(self, seconds: float) -> None:
+    def closed(self, longest_s: float) -> None:
         """Let them finish, at most so long together; a daemon thread that hangs is left behind."""
         for follower in self._followers:
             follower.end()
-        until = self.runtime.monotonic() + seconds
+        until = self.runtime.monotonic() + longest_s
         for follower in self._followers:
             if not follower.wait(until - self.runtime.monotonic()):
                 self.left = True

@@ -15,7 +15,7 @@ from relay.app.views.accounttable import facts, hours_left
 from relay.core.ledger import usage
 from relay.core.ledger.state import Link, RunState
 from relay.core.ledger.usage import OnGpu
-from relay.people.standing import Standing
+from relay.core.runs.registered import Standing
 from relay.people.status import AccountRow, View
 from relay.people.zones import local
 

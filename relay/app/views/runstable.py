@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, iso, printable, size
 from relay.app.terminal.cells import drawn
 from relay.app.terminal.cells import table as empty_table
-from relay.core.errors import RelayError
 from relay.core.ledger.resting import deletable_at
-from relay.people.standing import Standing
+from relay.core.runs.registered import RegisteredRun
 from relay.people.status import View
 
 LEAST_NAME = 10
@@ -22,56 +20,25 @@ BETWEEN = 3
 """Columns between two cells."""
 
 
-@dataclass(frozen=True)
-class RunLine:
-    """One registered run."""
-
-    project: str
-    run: str
-    bytes: int
-    """Of what lies under its checkpoints, all of it."""
-    found: Standing | None = None
-    """None: its ledger cannot be read, or it was entered and never begun."""
-    trouble: RelayError | None = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.project}/{self.run}"
-
-    def view(self, now: float) -> View:
-        """As one run is told."""
-        state, beat = (self.found.state, self.found.heartbeat) if self.found else (None, None)
-        return View(self.project, self.run, 0, now, state=state, sign_of_life=beat)
-
-    def phase(self, now: float) -> str:
-        """As `status` names it; `unreadable` where the ledger is damaged or newer."""
-        return "unreadable" if self.trouble else self.view(now).phase
-
-    @property
-    def last(self) -> float | None:
-        """Store time of the newest sign of life."""
-        return max(self.found.state.updated, self.found.heartbeat or 0.0) if self.found else None
-
-
-def document(line: RunLine, now: float) -> dict[str, Any]:
+def document(line: RegisteredRun, now: float) -> dict[str, Any]:
     """One item of relay.runs/1's `runs`; bytes, ISO-8601 UTC."""
-    view, state = line.view(now), line.found.state if line.found else None
+    view, state = _view(line, now), line.found.state if line.found else None
     return {
         "project": line.project,
         "run": line.run,
-        "state": line.phase(now),
+        "state": _phase(line, now),
         "step": view.step,
         "target_steps": view.target or None,
         "holder": view.holder.account if view.training and view.holder else None,
-        "last_activity": iso(line.last),
+        "last_activity": iso(_last(line)),
         "checkpoint_bytes": line.bytes,
         "retained_bytes": sum(c.bytes for c in state.retained) if state else 0,
         "deletable_at": iso(deletable_at(state)) if state else None,
-        "trouble": printable(paragraph(line.trouble)) if line.trouble else None,
+        "trouble": printable(paragraph(line.trouble)) or None if line.trouble else None,
     }
 
 
-def table(lines: Sequence[RunLine], now: float, width: int | None, utf8: bool) -> str:
+def table(lines: Sequence[RegisteredRun], now: float, width: int | None, utf8: bool) -> str:
     """A row a run, oldest first; without a width a plain line a run."""
     if not lines:
         return "This store holds no run yet."
@@ -79,7 +46,7 @@ def table(lines: Sequence[RunLine], now: float, width: int | None, utf8: bool) -
         return "\n".join("  ".join(_cells(line, now)) for line in lines)
     shown = empty_table(utf8)
     projects = {line.project for line in lines}
-    names = [line.name if len(projects) > 1 else line.run for line in lines]
+    names = [_name(line) if len(projects) > 1 else line.run for line in lines]
     rest = [_cells(line, now)[1:] for line in lines]
     broad = max(LEAST_NAME, min(max(map(len, names)), width - _least([BESIDE, *rest])))
     title = "run" if len(projects) > 1 else f"run of {lines[0].project}"
@@ -98,11 +65,32 @@ def _least(rows: Sequence[Sequence[str]]) -> int:
     return sum(widest) + max(map(len, sizes)) + BETWEEN * len(BESIDE) + 2
 
 
-def _cells(line: RunLine, now: float) -> tuple[str, ...]:
-    view = line.view(now)
+def _cells(line: RegisteredRun, now: float) -> tuple[str, ...]:
+    view = _view(line, now)
     target = f"/{view.target:,}" if view.target else ""
-    state = line.phase(now)
+    state = _phase(line, now)
     if state == "training" and view.holder:
         state = f"training ({view.holder.account})"
-    last = "never" if line.last is None else f"{duration(max(0.0, now - line.last))} ago"
-    return line.name, state, f"{view.step:,}{target}", last, size(line.bytes)
+    seen = _last(line)
+    last = "never" if seen is None else f"{duration(max(0.0, now - seen))} ago"
+    return _name(line), state, f"{view.step:,}{target}", last, size(line.bytes)
+
+
+def _name(line: RegisteredRun) -> str:
+    return f"{line.project}/{line.run}"
+
+
+def _view(line: RegisteredRun, now: float) -> View:
+    """As one run is told."""
+    state, beat = (line.found.state, line.found.heartbeat) if line.found else (None, None)
+    return View(line.project, line.run, 0, now, state=state, sign_of_life=beat)
+
+
+def _phase(line: RegisteredRun, now: float) -> str:
+    """As `status` names it; `unreadable` where the ledger is damaged or newer."""
+    return "unreadable" if line.trouble else _view(line, now).phase
+
+
+def _last(line: RegisteredRun) -> float | None:
+    """Store time of the newest sign of life."""
+    return max(line.found.state.updated, line.found.heartbeat or 0.0) if line.found else None

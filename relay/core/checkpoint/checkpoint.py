@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from relay.app.terminal.transfers import Show, silent
+from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Verdict
 from relay.core.checkpoint.committer import Abandoned, Item, Told
 from relay.core.checkpoint.lending import Lending
@@ -25,7 +26,6 @@ from relay.core.ledger.samples import MAX_STATE, Samples, finite, on_clock, tabl
 from relay.core.ledger.sessionreport import MAX_CHECKPOINTS
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import TOKEN, Names
-from relay.core.session.budget import Budget
 from relay.core.workload import StepDigest
 from storage.base import Exists, Missing, QuotaExceeded, Ref, Store
 from storage.transfer import Uploaded, upload

@@ -15,6 +15,7 @@ from relay.core.checkpoint.packed import Packed
 from relay.core.clock import Event, Runtime, Task
 from relay.core.errors import RelayError, StorageUnreachable, UploadFailed
 from relay.core.ledger.chain import Intent
+from relay.core.ledger.passing import Blocked
 from relay.core.ledger.samples import Row
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.workload import Snapshot, StepDigest
@@ -118,6 +119,8 @@ class Committer:
         self._failure: RelayError | None = None
         self.trouble: str | None = None
         """The newest storage trouble; None once a commit went through."""
+        self.blocked = False
+        """Whether the newest attempt showed that no commit of this session can land any more, as things stand."""
         self.replaced = 0
         """Snapshots that a newer one made unnecessary."""
         self.committed_step = 0
@@ -233,13 +236,14 @@ class Committer:
         except RelayError as error:
             self._failure = error
             return True
-        item.committed, self.trouble, self._wait_s = True, None, FIRST_WAIT_S
+        item.committed, self.trouble, self.blocked, self._wait_s = True, None, False, FIRST_WAIT_S
         self.committed_step = item.step
         self._pipeline.committed(item)
         return True
 
     def _note(self, error: Exception) -> bool:
         text = self._word(error)
+        self.blocked = isinstance(error, Blocked)
         if text != self.trouble:
             self._tell(f"Storage trouble; training goes on and the commit is tried again: {text}")
         self.trouble = text

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from relay.core.ledger.canonical import NotCanonical, loads
-from relay.core.ledger.fields import Digest, Epoch, Metrics, Name, Step, Strict, Text
+from relay.core.ledger.fields import Digest, Epoch, Metrics, Strict, Text
 from relay.core.ledger.state import NextDigest
-from relay.core.names import MANIFEST, Names
+from relay.core.names import MANIFEST, Name, Names
+from relay.core.workload import Step
 
 MAX_BYTES = 1_000_000
 MAX_FILES = 1_000

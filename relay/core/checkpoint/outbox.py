@@ -180,6 +180,7 @@ class Outbox:
                     f"The store was rolled back: this machine has step {packed.step:,} of epoch {packed.epoch} of run "
                     f"{state.project}/{state.run} ({self.folder(packed.key)}), but the store is at step {state.step:,} "
                     f"of epoch {state.epoch}.",
+                    run=state.run,
                     step=packed.step,
                     epoch=packed.epoch,
                 )

@@ -7,9 +7,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from relay.core.checkpoint.manifest import MAX_FILES, FileEntry, FileName
-from relay.core.ledger.fields import Digest, Epoch, Id, Metrics, Name, Sparing, Step, Strict, Text
+from relay.core.ledger.fields import Digest, Epoch, Id, Metrics, Sparing, Strict, Text
 from relay.core.ledger.samples import Samples
 from relay.core.ledger.state import NextDigest
+from relay.core.names import Name
+from relay.core.workload import Step
 
 
 class LocalFile(Strict):

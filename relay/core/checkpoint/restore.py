@@ -53,7 +53,11 @@ class NoneLoads(BadData):
         self.project, self.run, self.found = project, run, found
 
 
-class DamagedCheckpoint(BadData):
+class NotStored(BadData):
+    """The store does not hold a checkpoint that was asked for, or holds it damaged."""
+
+
+class DamagedCheckpoint(NotStored):
     """The checkpoint that was asked for is damaged."""
 
     def __init__(self, run: str, step: int, evidence: str, others: tuple[int, ...] | None = None) -> None:
@@ -62,7 +66,7 @@ class DamagedCheckpoint(BadData):
         self.run, self.step, self.evidence, self.others = run, step, evidence, others
 
 
-class Retired(BadData):
+class Retired(NotStored):
     """The checkpoint that was asked for was retired meanwhile, which is no damage."""
 
     def __init__(self, run: str, step: int, retained: tuple[int, ...]) -> None:
@@ -171,7 +175,7 @@ def fetch_unheld(
 ) -> Manifest:
     """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
 
-    Raises BadData (65) that says whether it is damaged or was retired meanwhile, PolicyRefused (77) if its run was
+    Raises NotStored (65) that says whether it is damaged or was retired meanwhile, PolicyRefused (77) if its run was
     deleted meanwhile, StorageUnreachable (69).
     """
     what = f"Step {checkpoint.step:,} of run {state.run}"

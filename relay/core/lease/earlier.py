@@ -15,8 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from relay.app.machine.env import process_age, start_ticks
-from relay.core.lease.samehost import FileHostLocks
+from relay.core.lease.samehost import FileHostLocks, process_age, start_ticks
 
 MOST_BYTES = 2_000
 """Of a session's own description."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from relay.core.clock import Runtime
-from relay.core.errors import Fenced, LeaseHeld, store_errors
+from relay.core.errors import Fenced, LeaseHeld, RelayError, store_errors
 from relay.core.lease.heartbeat import place_of_beats
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.vacancy import Held, obstacle_of, vacant
@@ -101,6 +102,8 @@ class Lease:
         except Fenced as fence:
             if kind == "release" or not self._releasing:  # else it may be this session's own release that shows
                 self.lost = fence
+            with suppress(RelayError):
+                self.view = self.ledger.read()  # whoever took over may have passed over what this one committed
             raise
 
 
@@ -119,7 +122,10 @@ def acquire(
     `heed` is asked all the time until the lease is appended for, and raises to end the wait.
     Raises LeaseHeld (73) naming the holder, BadData (65) for a halted run, StorageUnreachable (69).
     """
-    until, obstacle = runtime.monotonic() + wait_s, obstacle_of(ledger, runtime, locks)
+    began = runtime.monotonic()
+    until, obstacle = began + wait_s, obstacle_of(ledger, runtime, locks)
+    end = began + (math.inf if wish.ends_in_s is None else wish.ends_in_s)
+    ledger.chain.prover.heed = heed
     ledger.judge()
 
     def free(state: RunState) -> Held | changes.TookOver | None:
@@ -130,13 +136,18 @@ def acquire(
 
     while True:
         state, gone = vacant(ledger, runtime, free, until, notice, heed)
-        lease = _take(ledger, runtime, wish, state, gone)
+        lease = _take(ledger, runtime, wish, state, gone, lambda: runtime.monotonic() >= end)
         if lease is not None:
             return lease
 
 
 def _take(
-    ledger: RunLedger, runtime: Runtime, wish: Wish, seen: RunState, gone: changes.TookOver | None
+    ledger: RunLedger,
+    runtime: Runtime,
+    wish: Wish,
+    seen: RunState,
+    gone: changes.TookOver | None,
+    too_late: Callable[[], bool],
 ) -> Lease | None:
     """Append the lease; None if somebody else was faster."""
     taken_at, store = runtime.monotonic(), ledger.store
@@ -158,7 +169,7 @@ def _take(
         )
 
     try:
-        view = ledger.append("lease", build, session=wish.session, account=wish.account)
+        view = ledger.append("lease", build, session=wish.session, account=wish.account, give_up=too_late)
     except (_Faster, Fenced, LeaseHeld):
         return None
     return Lease(ledger, runtime, wish, view, taken_at)

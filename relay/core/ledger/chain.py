@@ -86,7 +86,7 @@ class Chain(Generic[S]):
         self.runtime = runtime
         self.log = Log(store, prefix, sleep=runtime.sleep)
         self.reader = Reader(self.log, machine)
-        self.prover = Prover(self.log, machine, runtime.sleep)
+        self.prover = Prover(self.log, machine, runtime.sleep, runtime.monotonic)
         """Proves that slots cannot be read before an entry passes over them."""
         self.mark: Mark = NoMark()
         """Where `judge` begins, and what it leaves for the next one."""
@@ -119,7 +119,9 @@ class Chain(Generic[S]):
         judged = self.mark.recall()  # before the tail: what it names was in the log by then
         with store_errors(self.store):
             tail = self._tail()
-            point = self.reader.through(self._marked(judged, tail), tail)
+            start = self._marked(judged, tail)
+            self.reader.forget()
+            point = self.reader.through(start, tail)
         self._judged, self._known = True, point
         if point.entry is not None and point.state is not None:
             self._keep_mark(point.entry, point.state)
@@ -191,6 +193,7 @@ class Chain(Generic[S]):
     def walk(self, tail: int) -> Iterator[Point[S]]:
         """Every slot from 0 to `tail`, judged in order; each point's `damage` is that slot's own. For `verify`."""
         point: Point[S] = Point()
+        self.reader.forget()
         for slot in self.entries(0, tail + 1):
             with store_errors(self.store):
                 point = self.reader.follow(replace(point, damage=()), slot)
@@ -227,11 +230,12 @@ class Chain(Generic[S]):
     def _rolled_back(self, judged: Judged, tail: int) -> RolledBack:
         state = self.reader.newest(tail).state if tail >= 0 else None
         step = self.machine.step_of(state) if state is not None else 0
+        run = self.log.prefix.split("/")[-3]  # only a run's log has a mark
         text = (
             f"{self.store.address}: {self.log.prefix} was rolled back. This machine has read its entry {judged.seq} "
             f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,})."
         )
-        return RolledBack(text, step=judged.step, epoch=judged.epoch, known=judged)
+        return RolledBack(text, run=run, step=judged.step, epoch=judged.epoch, known=judged)
 
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
         """Forward slot by slot from where the intent was tried, looking for it: it may have landed unseen."""

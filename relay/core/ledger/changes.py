@@ -18,10 +18,8 @@ from relay.core.ledger.fields import (
     Id,
     Line,
     Metrics,
-    Name,
     Seconds,
     Sparing,
-    Step,
     Strict,
     Text,
     Time,
@@ -30,6 +28,8 @@ from relay.core.ledger.frozen import ADDED, MAX_INCIDENTS, MAX_KEPT
 from relay.core.ledger.passed import Kept
 from relay.core.ledger.samples import Samples
 from relay.core.ledger.state import Checkpoint, Failure, History, Holder, Incident, Named, Origin, RunState
+from relay.core.names import Name
+from relay.core.workload import Step
 
 Key = tuple[Step, Epoch]
 """(step, epoch) of a checkpoint."""
@@ -150,6 +150,10 @@ class Delete(Strict):
     """A run archived for long enough retains nothing any more; nothing follows this entry."""
 
 
+MAX_OTHERS = 64
+"""Histories that a choice names; the newest of them."""
+
+
 class Other(Strict):
     """The newest entry of a history that the run goes on without, as it was seen; or of one that is gone."""
 
@@ -168,7 +172,7 @@ class Choose(Strict):
 
     epoch: Epoch
     """The highest that any of them, or any stored file, is known to have used: none comes again."""
-    others: Annotated[tuple[Other, ...], Field(max_length=64)] = ()
+    others: Annotated[tuple[Other, ...], Field(max_length=MAX_OTHERS)] = ()
     """The histories that the run goes on without."""
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Their checkpoints, for `fork`."""

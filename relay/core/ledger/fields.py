@@ -22,10 +22,10 @@ def cut(limit: int) -> Callable[[Any], Any]:
     return lambda value: clean(value, limit, escaped) if isinstance(value, str) else value
 
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Step = Annotated[int, Field(ge=0, lt=2**53)]
+Claim = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+"""The beginning of a digest that stands for a person, a run or a clause (relay/people/claims.py)."""
 Epoch = Annotated[int, Field(ge=0, lt=2**53)]
 Time = Annotated[float, Field(ge=0, lt=1e11)]
 """Unix seconds by the store's clock."""

@@ -161,6 +161,7 @@ def walk(chain: Chain[S], tail: int, each: Callable[[Slot, Point[S]], None] = no
     Raises as `Chain.read` does.
     """
     histories, point = Histories(chain.reader), Point[S]()
+    chain.reader.forget()
     for slot in chain.entries(0, tail + 1):
         with store_errors(chain.store):
             point = chain.reader.follow(replace(point, damage=()), slot)

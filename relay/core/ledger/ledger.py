@@ -37,6 +37,7 @@ MACHINE = Machine(
     model=RunState,
     apply=rules.apply,
     succeeds=rules.succeeds,
+    alike=rules.alike,
     format_of=_format_of,
     step_of=lambda state: state.step,
 )

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from relay.core.errors import BadData
 from relay.core.ledger.canonical import digest, dumps
-from relay.core.ledger.fields import Digest, Epoch, Step, Strict
+from relay.core.ledger.fields import Digest, Epoch, Strict
 from relay.core.wholefile import write_whole
+from relay.core.workload import Step
 
 MAX_BYTES = 1_000
 
@@ -43,8 +44,9 @@ class Judged(Strict):
 class RolledBack(BadData):
     """The store shows less than this machine has seen there (65)."""
 
-    def __init__(self, message: str, *, step: int, epoch: int, known: Judged | None = None) -> None:
+    def __init__(self, message: str, *, run: str, step: int, epoch: int, known: Judged | None = None) -> None:
         super().__init__(message)
+        self.run = run
         self.step, self.epoch = step, epoch
         """The newest committed step that this machine knows of, and its epoch."""
         self.known = known
@@ -59,11 +61,11 @@ class MarkDiffers(RolledBack):
         super().__init__(
             f"the store was rolled back: this machine has read slot {known.seq} (step {known.step:,}), but the store "
             f"ends at slot {tail} (step {step:,}) or holds another entry there.",
+            run=run,
             step=known.step,
             epoch=known.epoch,
             known=known,
         )
-        self.run = run
 
 
 class Mark(Protocol):

@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from relay.core.ledger.fields import Digest, Epoch, Exact, Sparing, Step
+from relay.core.ledger.fields import Digest, Epoch, Exact, Sparing
 from relay.core.ledger.frozen import ADDED, MAX_DIGESTS, MAX_KEPT
+from relay.core.workload import Step
 
 
 class Kept(Sparing):

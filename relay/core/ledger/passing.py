@@ -35,20 +35,30 @@ class Look:
     """Until they are passed over if they stay as they are."""
 
 
+class Blocked(StorageUnreachable):
+    """A slot stays unreadable to the session that holds the lease: nothing that it makes can be committed any more."""
+
+
 class Prover(Generic[S]):
     """Reads the slots that an entry would pass over until they count as unreadable; remembers those that do."""
 
-    def __init__(self, log: Log, machine: Machine[S], sleep: Callable[[float], None]) -> None:
+    def __init__(
+        self, log: Log, machine: Machine[S], sleep: Callable[[float], None], monotonic: Callable[[], float]
+    ) -> None:
         self.patience_s = 180.0
         """Seconds between the first and the last reading; at least the lease's TTL."""
         self.notice: Callable[[Look], None] = lambda look: None
-        """Told all the while; may raise to end the wait."""
+        """Told all the while."""
+        self.heed: Callable[[], None] = lambda: None
+        """Asked all the while; raises to end the wait, as where a person wants the session to end."""
         self.keep: Callable[[Any, range], tuple[Kept, ...]] = lambda state, slots: ()
         """The checkpoints that the slots may have committed, by the state at the base; raises where they must not be
         passed over."""
-        self._log, self._machine, self._sleep = log, machine, sleep
+        self._log, self._machine, self._sleep, self._monotonic = log, machine, sleep, monotonic
         self._proved: dict[int, str] = {}
         """Digests of slots that were read again for long enough."""
+        self._met: tuple[dict[int, tuple[str, bool]], float] | None = None
+        """What a holder has read in slots that it may not pass over, and since when it has read just that."""
 
     def prove(self, point: Point[S], give_up: Callable[[], bool] = lambda: False, *, held: bool = False) -> Passed:
         """What an entry after `point` passes over; `held`: it is written under a lease.
@@ -56,15 +66,16 @@ class Prover(Generic[S]):
         A session that holds a lease passes over no slot that it cannot read: that slot may have begun the next epoch,
         whose session may delete what this one is about to name (docs/decisions/0014-passing-over.md).
         Raises StorageUnreachable (69) if two readings differ, or a reading from the server's own hash, or once
-        `give_up()` is true, or if `held` and a slot cannot be read; BadData (65) if the log's hint says that a slot is
-        as it was written; what `keep` and `notice` raise.
+        `give_up()` is true, or if `held` and a slot cannot be read (Blocked once it has been so for `patience_s`);
+        BadData (65) if the log's hint says that a slot is
+        as it was written; what `keep` and `heed` raise.
         """
         slots = range(point.base + 1, point.seq + 1)
         start = _at_base(point)
         first = self._look(start, point)
         unreadable = [seq for seq, (_, readable) in first.items() if not readable]
         if unreadable and held:
-            raise StorageUnreachable(
+            raise (Blocked if self._lasts(first) else StorageUnreachable)(
                 f"{self._log.store.address}: slot {unreadable[0]} of the log ({self._log.name(unreadable[0])}) cannot "
                 f"be read. It may hold another session's lease, so this session writes nothing after it. The next one "
                 f"reads it again for a while, and passes over it if it stays unreadable."
@@ -81,10 +92,18 @@ class Prover(Generic[S]):
         digests = tuple(first[seq][0] for seq in slots[-MAX_DIGESTS:])
         return Passed(digests=digests, hinted=hinted, kept=self.keep(point.state, slots))
 
+    def _lasts(self, seen: dict[int, tuple[str, bool]]) -> bool:
+        """Whether a holder has read the same unreadable slots for `patience_s`."""
+        now = self._monotonic()
+        if self._met is None or self._met[0] != seen:
+            self._met = seen, now
+        return now - self._met[1] >= self.patience_s
+
     def _wait(self, slots: range, seconds: float, after: float, give_up: Callable[[], bool]) -> None:
         """Sleep; `after` is how long it will go on from then. Raises StorageUnreachable once `give_up()` is true."""
         while seconds > 0:
             self.notice(Look(slots[0], slots[-1], seconds + after))
+            self.heed()
             if give_up():
                 raise StorageUnreachable(
                     f"{self._log.store.address}: slot {slots[-1]} of the log ({self._log.name(slots[-1])}) cannot be "

@@ -45,6 +45,8 @@ class Machine(Generic[S]):
     apply: Callable[[S | None, str, Mapping[str, Any], By, Sequence[int], Passed | None], S]
     succeeds: Callable[[S, S], None]
     """Raises Refused if the second state can never come after the first, whatever lies between."""
+    alike: Callable[[S, S], None] = lambda one, other: None
+    """Raises Refused unless both are states of the same thing."""
     format_of: Callable[[S], int] = lambda state: USUAL
     """The format in which an entry with this state is written, so that a client too old for it says so."""
     step_of: Callable[[S], int] = lambda state: 0
@@ -111,6 +113,13 @@ class Reader(Generic[S]):
         self.machine = machine
         self._valid: OrderedDict[int, Point[S]] = OrderedDict()
         """The newest points whose entry is valid, by slot: an entry that passes over others is judged from its base."""
+        self._unfounded: set[int] = set()
+        """Slots of entries that do not follow from their own bases, so that many on one of them cost little."""
+
+    def forget(self) -> None:
+        """Forget the points remembered so far: a cheap reading may have believed one that a judgment must not."""
+        self._valid.clear()
+        self._unfounded.clear()
 
     def slot(self, seq: int) -> Slot:
         """A slot's entry; one that fails its own check is read a second time.
@@ -245,13 +254,26 @@ class Reader(Generic[S]):
             state = self._believed(earlier, entry)
         else:
             raise Refused(f"it builds on slot {entry.base}, which holds no valid entry")
-        if base is not point:
+        if point.state is not None:
+            self.machine.alike(point.state, state)  # a base may lead to a genesis that never counted
+        if base is None:
+            text = f"the entry in slot {entry.base} was damaged after slot {entry.seq} was written"
+            return state, [Damage(entry.base, text, rotted=True)]
+        if base is not point and self._as_passed(point.base, entry):
+            return state, []
+        if entry.base < point.base:
             text = f"the entry in slot {point.base} is readable again; slot {entry.seq} had passed over it"
             return state, [Damage(point.base, text, healed=True)]
         if entry.parent != point.digest:
             text = f"the bytes in slot {entry.seq - 1} have changed since slot {entry.seq} passed over them"
             return state, [Damage(entry.seq - 1, text, healed=True)]
         return state, []
+
+    def _as_passed(self, seq: int, entry: Entry) -> bool:
+        """Whether a slot holds what the writer of an entry read there when it went on without it: a person chose to."""
+        named = entry.passed.digests if entry.passed else ()
+        back = entry.seq - seq
+        return not named or (back <= len(named) and self.slot(seq).digest == named[-back])
 
     def own(self, seq: int) -> Point[S] | None:
         """The point at an entry that follows from its own base, and that from its own, whatever lies between them.
@@ -261,8 +283,10 @@ class Reader(Generic[S]):
         """
         chain: list[Slot] = []
         while seq >= 0 and seq not in self._valid and len(chain) < DEEPEST:
-            slot = self.slot(seq)
-            if slot.entry is None:
+            slot = self.slot(seq) if seq not in self._unfounded else None
+            if slot is None:
+                self._unfounded.update(above.seq for above in chain)
+            if slot is None or slot.entry is None:
                 return None
             chain.append(slot)
             seq = slot.entry.base
@@ -273,6 +297,7 @@ class Reader(Generic[S]):
             try:
                 state = self._computed(point, slot.entry)
             except Refused:
+                self._unfounded.update(above.seq for above in chain if above.seq >= slot.seq)
                 return None
             point = Point(slot.seq, slot.digest, state, slot.entry)
         return point

@@ -60,14 +60,19 @@ def apply(
     return after.model_copy(update={"updated": by.at})
 
 
+def alike(one: RunState, other: RunState) -> None:
+    """Raises Refused unless both are states of the same run."""
+    if any(getattr(one, name) != getattr(other, name) for name in PINNED):
+        raise Refused("its state is of another run")
+
+
 def succeeds(before: RunState, after: RunState) -> None:
     """Raises Refused if `after` can never follow `before`, whatever entries were lost between them.
 
     The step falls only by a rewind, which leaves the old head marked as damaged, or by an entry that passed over the
     old head's commit and keeps it. The epoch falls only below those that passed slots may have begun.
     """
-    if any(getattr(before, name) != getattr(after, name) for name in PINNED):
-        raise Refused("its state is of another run")
+    alike(before, after)
     if after.next_epoch <= before.epoch:
         raise Refused(f"its epoch {after.epoch} comes before epoch {before.epoch}")
     old_head = after.checkpoint(before.head.key) if before.head else None

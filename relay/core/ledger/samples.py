@@ -10,8 +10,9 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from relay.core.ledger.fields import MetricName, Step, Strict
+from relay.core.ledger.fields import MetricName, Strict
 from relay.core.ledger.frozen import MAX_COLUMNS, MAX_METRICS, MAX_NAME, MAX_ROWS
+from relay.core.workload import Step
 
 GATHERED = 8 * MAX_ROWS
 """Rows that wait for their commit; a whole day without one is thinned to this."""

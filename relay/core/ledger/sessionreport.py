@@ -11,21 +11,9 @@ from pydantic import Field, ValidationError
 
 from relay.core.ledger.canonical import NotCanonical, digest, dumps, loads
 from relay.core.ledger.entry import is_newer
-from relay.core.ledger.fields import (
-    Certified,
-    Digest,
-    Epoch,
-    Gpu,
-    Id,
-    Line,
-    Metrics,
-    Name,
-    Seconds,
-    Step,
-    Strict,
-    Text,
-    Time,
-)
+from relay.core.ledger.fields import Certified, Digest, Epoch, Gpu, Id, Line, Metrics, Seconds, Strict, Text, Time
+from relay.core.names import Name
+from relay.core.workload import Step
 from storage.packages import UPGRADE
 
 MAX_BYTES = 64_000

@@ -15,11 +15,9 @@ from relay.core.ledger.fields import (
     Id,
     Line,
     Metrics,
-    Name,
     Row,
     Seconds,
     Sparing,
-    Step,
     Strict,
     Text,
     Time,
@@ -27,7 +25,8 @@ from relay.core.ledger.fields import (
 )
 from relay.core.ledger.frozen import ADDED, MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, MAX_KEPT, OPEN
 from relay.core.ledger.passed import Kept
-from relay.core.names import MANIFEST, has_token
+from relay.core.names import MANIFEST, Name, has_token
+from relay.core.workload import Step
 
 
 class Named(Sparing):

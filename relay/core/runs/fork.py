@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relay.app.kind import Refit
 from relay.app.terminal.transfers import Show, silent
 from relay.core.checkpoint.committer import Told
 from relay.core.checkpoint.kept import checkpoint_of
@@ -23,7 +22,7 @@ from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.passed import Kept
 from relay.core.ledger.state import Checkpoint, Origin, RunState
 from relay.core.names import TOKEN, Names
-from relay.core.workload import Saved, StepDigest
+from relay.core.workload import Refit, Saved, StepDigest
 from storage.base import Exists, Store, TooLong
 from storage.transfer import file_digest, upload
 

@@ -5,21 +5,59 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from relay.app.views.runstable import RunLine
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, store_errors
+from relay.core.errors import BadData, RelayError, store_errors
 from relay.core.lease.heartbeat import sign_of_life
 from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import RunState
+from relay.core.ledger.usage import Interval
 from relay.core.names import CHECKPOINTS, Names
 from relay.core.runs.identity import Pair
-from relay.people.standing import Standing
 from storage.base import Store
 
 LOG = logging.getLogger("relay.session")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run's newest state and its holder's newest heartbeat (store's clock), None if there is none."""
+
+    state: RunState
+    heartbeat: float | None = None
+
+    def training(self, now: float) -> str | None:
+        """The account whose lease has not run out at `now`."""
+        holder = self.state.holder
+        return holder.account if holder and self._sign() + holder.ttl_s > now else None
+
+    def open_session(self, account: str, now: float) -> Interval | None:
+        """The account's unreleased session: up to now, or to its last sign of life if it fell silent."""
+        holder = self.state.holder
+        if holder is None or holder.account != account:
+            return None
+        return holder.since, max(holder.since, now if self.training(now) else self._sign())
+
+    def _sign(self) -> float:
+        since = self.state.holder.since if self.state.holder else 0.0
+        return max(since, self.heartbeat or 0.0)
+
+
+@dataclass(frozen=True)
+class RegisteredRun:
+    """One registered run."""
+
+    project: str
+    run: str
+    bytes: int
+    """Of what lies under its checkpoints, all of it."""
+    found: Standing | None = None
+    """None: its ledger cannot be read, or it was entered and never begun."""
+    trouble: RelayError | None = None
+    """Why its ledger cannot be read."""
 
 
 def standing(state: RunState, store: Store) -> Standing:
@@ -42,21 +80,21 @@ def other_runs(registry: Registry, mine: Names, runtime: Runtime) -> Iterator[Ru
             yield view.state
 
 
-def lines_of(stores: Pair) -> list[RunLine]:
+def lines_of(stores: Pair) -> list[RegisteredRun]:
     """Every registered run, oldest first. Raises StorageUnreachable; a ledger that cannot be read is told as such."""
     sizes = sizes_of(stores.checkpoints)
     return [line_of(stores, project, run, sizes[project, run]) for project, run in stores.registry().runs()]
 
 
-def line_of(stores: Pair, project: str, run: str, size: int) -> RunLine:
+def line_of(stores: Pair, project: str, run: str, size: int) -> RegisteredRun:
     """One run by its newest entries."""
     store = stores.ledger
     try:
         view = RunLedger(store, project, run, stores.runtime).peek()
     except (BadData, NewerFormat) as error:
-        return RunLine(project, run, size, trouble=error)
+        return RegisteredRun(project, run, size, trouble=error)
     with store_errors(store):
-        return RunLine(project, run, size, found=standing(view.state, store) if view else None)
+        return RegisteredRun(project, run, size, found=standing(view.state, store) if view else None)
 
 
 def sizes_of(store: Store) -> Counter[tuple[str, str]]:

@@ -17,7 +17,7 @@ from relay.core.errors import BadData, StorageUnreachable, UsageError, store_err
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.vacancy import Held, HeldBy, obstacle_of
 from relay.core.ledger import changes
-from relay.core.ledger.changes import By, Choose, Other
+from relay.core.ledger.changes import MAX_OTHERS, By, Choose, Other
 from relay.core.ledger.entry import Entry
 from relay.core.ledger.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.core.ledger.histories import Walked, walk
@@ -161,11 +161,10 @@ def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | No
         outbox.refuse_rolled_back(outbox.all(), view.state)
     except RolledBack as found:
         return found
-    if mark is None or not mark.sure:
-        return None
     with store_errors(ledger.store):
-        held = mark.seq <= view.seq and ledger.chain.reader.read(mark.seq).digest == mark.digest
-    return None if held else MarkDiffers(view.state.run, mark, view.seq, view.state.step)
+        if mark is None or not _is_lost(mark, view.seq, ledger.chain.reader):
+            return None
+    return MarkDiffers(view.state.run, mark, view.seq, view.state.step)
 
 
 def choose(
@@ -198,7 +197,7 @@ def choose(
     without = [one for one in situation.histories if one is not wanted]
     change = Choose(
         epoch=epoch,
-        others=tuple(_others(without, situation)),
+        others=tuple(_others(without, situation))[-MAX_OTHERS:],
         kept=tuple(_kept(wanted, without, situation, ledger, checkpoints, epoch)),
         took_over=gone[wanted.part.name],
         why=_why(wanted, without, situation, account),
@@ -232,9 +231,13 @@ def _history(part: Part, own: Part, loads: Callable[[Checkpoint, RunState], bool
     return History(part, tuple(good), tuple(bad), conflict(own, part), chosen(own, part))
 
 
-def _is_lost(mark: Judged, walked: Walked[RunState]) -> bool:
-    """Whether the entry that this machine has read is no longer in its slot."""
-    return mark.sure and (mark.seq >= len(walked.digests) or walked.digests[mark.seq] != mark.digest)
+def _is_lost(mark: Judged, tail: int, reader: Reader[RunState]) -> bool:
+    """Whether the entry that this machine has read is no longer in its slot: another one is, or none. A slot that is
+    merely unreadable may hold it still."""
+    if not mark.sure or mark.seq > tail:
+        return mark.sure
+    slot = reader.slot(mark.seq)
+    return slot.entry is not None and slot.digest != mark.digest
 
 
 def _beyond(
@@ -246,7 +249,7 @@ def _beyond(
     known = max(state.next_epoch - 1 for state in states)
     later = epoch > known
     return Beyond(
-        mark if mark and _is_lost(mark, found.walked) else None,
+        mark if mark and _is_lost(mark, found.tail, ledger.chain.reader) else None,
         tuple(_local(outbox, states)),
         epoch if later else 0,
         file if later else "",

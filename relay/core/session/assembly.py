@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from relay.app.trackers.follow import END_S, HURRIED_S
+from relay.core.budget import BELIEVED, Budget, Measured
 from relay.core.checkpoint.certify import Verdict
 from relay.core.checkpoint.checkpoint import Writer
 from relay.core.checkpoint.collect import Housekeeper
@@ -18,10 +18,12 @@ from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.lease import Lease
 from relay.core.ledger.changes import Noted
 from relay.core.ledger.frozen import TRACKER
-from relay.core.session.budget import BELIEVED, Budget, Measured
 from relay.core.session.context import Context, Outcome
 from relay.core.session.ending import Ending, NotSent
 from relay.core.session.training import Trainer
+
+END_S, HURRIED_S = 10.0, 1.0
+"""Longest that a session's end waits for its observer; the second once a signal has ended it."""
 
 
 @dataclass(frozen=True)
@@ -86,24 +88,24 @@ class Parts:
         if self.ctx.warm is not None:
             self.ctx.warm.finish(self._spare_s(), lambda: not self.ctx.signal.hurry)
 
-    def start_trackers(self) -> None:
+    def start_observer(self) -> None:
         """What is committed from now on is shown elsewhere too, where somebody asked for that."""
-        trackers, lease = self.ctx.trackers, self.lease
+        observer, lease = self.ctx.observer, self.lease
 
         def note(text: str) -> None:
             with suppress(RelayError):
                 lease.note(Noted(cause=TRACKER, text=text, step=lease.state.step))
 
-        if trackers is not None:
-            trackers.start(lease.view.seq, note)
+        if observer is not None:
+            observer.started(lease.view.seq, note)
 
-    def finish_trackers(self) -> None:
-        """Without the lease: let them show the newest commit, for as long as there is time."""
+    def finish_observer(self) -> None:
+        """Without the lease: let it show the newest commit, for as long as there is time."""
         ctx = self.ctx
-        if ctx.trackers is not None:
+        if ctx.observer is not None:
             left = self.budget.deadline - ctx.runtime.monotonic() - 0.5
             longest = 0.0 if ctx.signal.at_once else HURRIED_S if ctx.signal.hurry else END_S
-            ctx.trackers.close(max(0.0, min(longest, left)))
+            ctx.observer.closed(max(0.0, min(longest, left)))
 
     def _spare_s(self) -> float:
         """Seconds beyond what the end needs."""
@@ -174,8 +176,8 @@ def _writer(
         else:
             ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
             ctx.listener.committed(lease.state.step)
-            if ctx.trackers is not None:
-                ctx.trackers.notice()
+            if ctx.observer is not None:
+                ctx.observer.committed()
         housekeeper(short_of_space)
 
     return Writer(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from relay.app.terminal.transfers import Show, silent
-from relay.app.trackers.follow import Trackers
+from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
@@ -19,13 +20,11 @@ from relay.core.lease.signals import StopSignal
 from relay.core.lease.vacancy import Held
 from relay.core.ledger.fields import Certified
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.sessionreport import SessionReport
+from relay.core.ledger.sessionreport import Left, SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
-from relay.core.session.budget import Limits
 from relay.core.session.startup import Startup
 from relay.core.workload import Progress, Workload
-from relay.people.quota import Quota
 from storage.base import Store
 
 
@@ -77,6 +76,22 @@ class Listener:
     """An error as people read it: the application adds what helps."""
 
 
+class Observer(Protocol):
+    """Shows the run elsewhere while a session trains. Every function must return quickly and raise nothing."""
+
+    def started(self, seq: int, note: Callable[[str], None]) -> None:
+        """The lease is held. seq: its slot; `note` records for everybody what could not be shown."""
+        ...
+
+    def committed(self) -> None:
+        """A commit has landed."""
+        ...
+
+    def closed(self, longest_s: float) -> None:
+        """The session is over: finish, at most in that time."""
+        ...
+
+
 @dataclass
 class Context:
     """One session's surroundings; the command line builds it."""
@@ -99,7 +114,7 @@ class Context:
     startup: Startup = field(default_factory=Startup)
     warm: WarmStart | None = None
     """Compiled code by way of the store, where this machine allows it and the workload compiles."""
-    trackers: Trackers | None = None
+    observer: Observer | None = None
     """What shows this run elsewhere, where somebody asked for that."""
     other_runs: Callable[[], Iterable[RunState]] = lambda: ()
     """Newest states of all other registered runs, read afresh."""
@@ -124,8 +139,8 @@ class Desk:
 
     provider: str | None = None
     cloud: str | None = None
-    quota: Callable[[RunState], Quota | None] = lambda state: None
-    """What is left of the account's hours, read afresh. Raises StoreError, RelayError."""
+    quota: Callable[[RunState], Left | None] = lambda state: None
+    """What is left of the account's hours, read afresh. Raises StoreError, RelayError, ValueError."""
     words: Callable[[SessionReport], str] = lambda report: ""
     """The report for people, in Markdown."""
 

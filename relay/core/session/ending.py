@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.app.messages.advice import command
+from relay.core.budget import Budget
 from relay.core.checkpoint.checkpoint import Writer
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.clock import Runtime
 from relay.core.errors import UploadFailed
 from relay.core.lease.heartbeat import Heartbeat
-from relay.core.session.budget import Budget
 from relay.core.session.context import Context
 from relay.core.session.training import Trainer
 from relay.core.workload import StepDigest

@@ -21,6 +21,7 @@ ENDS: dict[End, tuple[Exit, str]] = {
     "sigterm": (Exit.SIGTERM, frozen.TERMINATED),
     "sigint": (Exit.SIGINT, frozen.INTERRUPTED),
     "fenced": (Exit.FENCED, frozen.FENCED),
+    "blocked": (Exit.HANDOFF, frozen.UNREACHABLE),
 }
 
 FAILURES: dict[Exit, str] = {

@@ -28,7 +28,6 @@ from relay.core.session.assembly import Parts
 from relay.core.session.context import Outcome
 from relay.core.session.phases import phases
 from relay.core.wholefile import write_whole
-from relay.people.quota import Quota
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")
@@ -116,9 +115,8 @@ def report_of(parts: Parts, outcome: Outcome, end: str) -> SessionReport:
     )
 
 
-def with_quota(report: SessionReport, quota: Quota | None) -> SessionReport:
+def with_quota(report: SessionReport, left: Left | None) -> SessionReport:
     """The report with what is left of the account's hours."""
-    left = Left.model_validate(quota, from_attributes=True) if quota else None
     return report.model_copy(update={"quota": left})
 
 

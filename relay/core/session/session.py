@@ -144,7 +144,7 @@ def _hold(parts: Parts, work: Work) -> Outcome:
     ctx.signal.under_lease = True
     parts.heartbeat.start()
     parts.committer.start()
-    parts.start_trackers()
+    parts.start_observer()
     holding = _Holding(parts)
     failure: RelayError | None = None
     try:
@@ -210,7 +210,7 @@ class _Holding:
         parts.heartbeat.stop()
         if over:  # else the lock, which goes with this process, tells the next session here that it is dead
             parts.ctx.locks.drop(parts.ctx.session)
-        parts.finish_trackers()
+        parts.finish_observer()
         if error is None:
             parts.finish_offer()
 

@@ -9,19 +9,19 @@ from typing import Literal
 
 from relay.app.messages.links import told
 from relay.app.messages.pace import pace
+from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Verdict, judge
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import Reason
 from relay.core.ledger.samples import Gathered
-from relay.core.session.budget import Budget
 from relay.core.session.context import Context, fraction
 from relay.core.session.phases import Spent
 from relay.core.session.stalls import Stalls
 from relay.core.workload import Progress, Share, Snapshot, StepDigest
 
-End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced"]
+End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked"]
 COMPILE_S = 1800.0
 """Longest first step: compiling, capturing, filling caches."""
 EVALUATE_S = 3600.0
@@ -107,6 +107,8 @@ class Trainer:
             return self._ctx.signal.reason
         if self._workload.step >= self._plan.target_steps:
             return "target"
+        if self._committer.blocked:  # another session can go on; this one would only train what is lost with it
+            return "blocked"
         return "budget" if self._budget.should_stop(self._now(), self.inflight_rest() or 0.0) else None
 
     def heed_signal(self) -> None:

@@ -10,16 +10,15 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from relay.core.errors import BadConfig
-from relay.core.ledger.fields import Name, Step
 from relay.core.ledger.frozen import MAX_RETAINED
-from relay.core.names import FRAGMENT
+from relay.core.names import FRAGMENT, Name
 from relay.core.settings.origins import Given, deleted, from_command_line, from_environment, from_file, variable
 from relay.core.settings.validating import check_known, submodel, validate
+from relay.core.workload import Step
 from storage.openers import is_address
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_STORE = "relay_store"
-DEFAULT_TASK = "sudoku4"
 
 Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 366)]
 Count = Annotated[int, Field(ge=0)]
@@ -197,6 +196,7 @@ def resolve(
     environ: Mapping[str, str],
     folder: Path,
     *,
+    default_task: str,
     file: Path | None = None,
     overrides: Sequence[str] = (),
     flags: Mapping[str, object] | None = None,
@@ -204,8 +204,8 @@ def resolve(
 ) -> Resolved[WorkloadConfig]:
     """Merge all sources, later ones winning, and validate.
 
-    `file` defaults to the one in `folder`, where there is one; `flags` holds dotted keys from options, None is unset;
-    `implied` follows from other settings and is stronger than the file alone.
+    `default_task`: where nobody names a task. `file` defaults to the one in `folder`, where there is one; `flags` holds
+    dotted keys from options, None is unset; `implied` follows from other settings and is stronger than the file alone.
 
     Raises BadConfig (78) naming the key, what is wrong with it and where it was written.
     """
@@ -222,7 +222,7 @@ def resolve(
     merged = {g.key: g for g in given}
     for g in merged.values():
         check_known(g, keys)
-    relay_part, workload_part = _on_preset(merged, preset)
+    relay_part, workload_part = _on_preset(merged, preset, default_task)
     return Resolved(
         settings=validate(Settings, relay_part),
         workload=validate(model, workload_part),
@@ -232,10 +232,10 @@ def resolve(
 
 
 def _on_preset(
-    merged: Mapping[str, Given], preset: Callable[[str], BaseModel]
+    merged: Mapping[str, Given], preset: Callable[[str], BaseModel], default_task: str
 ) -> tuple[dict[str, Given], dict[str, Given]]:
     """The relay's settings, and the workload's laid over its task's preset."""
-    task = merged.get("task", Given("task", DEFAULT_TASK, "default"))
+    task = merged.get("task", Given("task", default_task, "default"))
     base = {k: Given(k, v, f"preset {task.value}") for k, v in flat(preset(str(task.value)).model_dump(mode="json"))}
     known = set(leaves(Settings))
     own = {k: g for k, g in merged.items() if k in known}

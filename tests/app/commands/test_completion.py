@@ -15,7 +15,7 @@ from relay.app.cli import app
 ROOT = Path(__file__).parents[3]
 VARIABLE = "_TRM_RELAY_COMPLETE"
 CASES = {
-    "trm-relay rep": ["report"],
+    "trm-relay repo": ["report"],
     "trm-relay accounts pa": ["pause"],
     "trm-relay runs ": ["list", "archive", "unarchive", "delete"],
     "trm-relay run --budget": ["--budget-minutes"],

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from relay.app.providers import shipped
 from relay.core.errors import BadConfig
 from relay.core.settings.config import Settings, leaves
 from relay.core.settings.origins import from_environment
 from relay.people.owners import infer
-from relay.people.policy import shipped
 from tests.app.cli import Desk
 
 KEYS = [*leaves(Settings), "task"]

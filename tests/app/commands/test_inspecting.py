@@ -16,7 +16,7 @@ from relay.app.views.accountstatus import Told, account_document, account_text
 from relay.app.views.sessionstable import Total, sessions_document, sessions_text, totals
 from relay.core.ledger.sessionreport import Happened, decode, encode
 from relay.core.ledger.state import Link, RunState, Usage
-from relay.people.standing import Standing
+from relay.core.runs.registered import Standing
 from relay.people.status import AccountRow, View
 from tests.app.cli import Desk
 from tests.people.views import NOW, holder, state, trained, view

@@ -32,6 +32,19 @@ STATUS: dict[str, Any] = {
 HEAD = {"step": int, "epoch": int, "state_hash": str, "bytes": int, "committed_at": str}
 LINK = {"epoch": int, "account": str, "from_step": int, "to_step": int, "certified": str}
 CHECKPOINT = {"step": int, "ok": bool, "reason": str}
+REPAIR: dict[str, Any] = {
+    "schema": str,
+    "run": str,
+    "open": bool,
+    "chosen": (str, type(None)),
+    "choices": list,
+    "histories": list,
+    "store": dict,
+    "machine": (dict, type(None)),
+    "local": list,
+    "file": (str, type(None)),
+    "hint": (int, type(None)),
+}
 
 
 def conforms(document: dict[str, Any], names: dict[str, Any]) -> None:
@@ -95,6 +108,13 @@ def test_verify_lists_every_retained_checkpoint(desk: Desk) -> None:
     for checkpoint in found["checkpoints"]:
         conforms(checkpoint, CHECKPOINT)
     assert [c["step"] for c in found["checkpoints"]] == [3, 6]
+
+
+def test_repair_of_a_sound_run_is_one_document(desk: Desk) -> None:
+    desk.train(3)
+    found = desk("repair", "--run", "r", "--json").json
+    conforms(found, REPAIR)
+    assert (found["schema"], found["open"], found["store"]["step"]) == ("relay.repair/1", False, 3)
 
 
 def test_report_carries_the_status_and_both_clocks(desk: Desk) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from relay.app.providers import shipped
 from relay.core.checkpoint.retention import Keep, to_retire
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Commit, Lease, Noted, Release, Retire, Rewind, TookOver
@@ -22,7 +23,6 @@ from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.identity import Pair, begin_run
 from relay.people.accounts import Accounts
 from relay.people.owners import Inference
-from relay.people.policy import shipped
 from storage.base import Store, open_store
 from storage.wrapper import Wrapper
 from tests.core.making import QuietRuntime, id_of

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.app.messages.handoff import Reader
+from relay.app.providers import shipped
 from relay.core.clock import RealRuntime
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Holder
 from relay.core.settings.config import Settings
 from relay.people.availability import Windows, parse
 from relay.people.crew import Crew
-from relay.people.policy import shipped
 from relay.people.status import AccountRow
 from relay.people.turns import first_after
 from relay.people.zones import DAYS, wall

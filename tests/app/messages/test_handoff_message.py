@@ -7,8 +7,9 @@ import shlex
 from dataclasses import replace
 
 from relay.app.messages.handoff import Reader, command_for, propose
-from relay.people.policy import shipped
-from relay.people.status import AccountRow, without_names
+from relay.app.nameless import without_names
+from relay.app.providers import shipped
+from relay.people.status import AccountRow
 from tests.people.turns import HOUR, NOON, halted, link, quota, turn_of, view
 from tests.people.views import trained
 

@@ -243,7 +243,7 @@ def test_what_is_on_the_machine_only_keeps_it(desk: Desk, monkeypatch: pytest.Mo
     assert one.opened is not None and one.opened.unsent() == [], "the copy of a committed checkpoint is no loss"
     home = desk.folder / "sync" / "sudoku_pretrain_multiaccount" / "sudoku_rotation"
     shutil.copytree(home / "step_20.e1", home / "step_25.e1")
-    described = json.loads((home / "step_20.e1.json").read_text())
+    described = json.loads((home / "step_20.e1.json").read_text()) | {"committed": None}
     (home / "step_25.e1.json").write_text(json.dumps(described | {"step": 25, "parent": [20, 1]}))
     (kept,) = one.opened.unsent()
     assert kept.startswith("step 25 of sudoku_rotation is in ") and why_kept({"exit_code": 75}, HERE, [kept]) == kept

@@ -45,7 +45,7 @@ def tracked(lab: Lab, session: Session, places: Places, keys: Sequence[str]) -> 
     """The session feeds these trackers."""
     process = session.process
     wanted = places.wanted(keys, lambda: RunLedger(session.store, PROJECT, RUN, process))
-    session.ctx.trackers = Trackers(process, wanted, session.told.append)
+    session.ctx.observer = Trackers(process, wanted, session.told.append)
     return session
 
 
@@ -54,7 +54,7 @@ def with_sink(lab: Lab, session: Session, sink: Callable[[], Sink], memory: Path
     process = session.process
     feed = partial(_feed, session, memory)
     wanted = [Wanted("Toy tracker", "toy", lambda own: sink(), feed)]
-    session.ctx.trackers = Trackers(process, wanted, session.told.append)
+    session.ctx.observer = Trackers(process, wanted, session.told.append)
     return session
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from relay.app.trackers.base import Sink, SinkOff, in_a_line, public, read_mark
-from relay.app.trackers.follow import END_S, TRIES
+from relay.app.trackers.follow import TRIES
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import Exit
+from relay.core.session.assembly import END_S
 from storage.base import Unavailable
 from tests.app.trackers.relays import Kept, truth, with_sink
 from tests.core.lab import PROJECT, RUN, Lab, Session

@@ -17,9 +17,9 @@ import wandb
 
 from relay.app.trackers.base import NOTHING, SinkOff, read_mark
 from relay.app.trackers.choose import TITLES, Places, described
-from relay.app.trackers.follow import END_S
 from relay.app.trackers.line import STEP, Line, Point
 from relay.app.trackers.wandb import SLOT, Wandb, refuse
+from relay.core.session.assembly import END_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the trackers' own packages
 KEY = "0123456789abcdef0123456789abcdef01234567"

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from relay.app.views.runstable import RunLine, table
+from relay.app.views.runstable import table
 from relay.core.errors import BadData
+from relay.core.runs.registered import RegisteredRun
 
 LONG = "sudoku_rotation_with_attention"
-OURS = [RunLine("sudoku4", LONG, 123_456_789), RunLine("sudoku4", "practice", 1, trouble=BadData("damaged"))]
+OURS = [
+    RegisteredRun("sudoku4", LONG, 123_456_789),
+    RegisteredRun("sudoku4", "practice", 1, trouble=BadData("damaged")),
+]
 
 
 def test_a_name_is_folded_after_everything_else_and_its_project_told_once() -> None:
     told = table(OURS, 0.0, 72, True)
     assert f" {LONG} " in told and told.count("sudoku4") == 1 and "run of sudoku4" in told
-    both = table([*OURS, RunLine("maze", "practice", 2)], 0.0, 80, True)
+    both = table([*OURS, RegisteredRun("maze", "practice", 2)], 0.0, 80, True)
     assert f"sudoku4/{LONG}" in both and "maze/practice" in both
 
 

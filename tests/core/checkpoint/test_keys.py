@@ -14,7 +14,8 @@ from relay.core.checkpoint.manifest import FileEntry
 from relay.core.checkpoint.retention import GRACE_S, Keep
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadData, Exit
-from relay.core.ledger.entry import FORMAT, SHARING, USUAL
+from relay.core.ledger.entry import FORMAT
+from relay.core.ledger.frozen import SHARING, USUAL
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Checkpoint, Origin
 from relay.core.names import TOKEN, Names

@@ -20,6 +20,7 @@ def settled(folder: Path, yaml: str | None = None, environ: dict[str, str] | Non
         TrainConfig,
         environ or {},
         folder,
+        default_task="sudoku4",
         overrides=over,
         flags={k.replace("__", "."): v for k, v in flags.items()},
     )
@@ -140,20 +141,40 @@ def test_mistakes_are_named_with_their_place_and_the_nearest_name(
 
 def test_a_missing_configuration_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match=r"no configuration file .*nowhere\.yaml"):
-        resolve(lambda t: TrainConfig(task=t), TrainConfig, {}, tmp_path, file=tmp_path / "nowhere.yaml")
+        resolve(
+            lambda t: TrainConfig(task=t),
+            TrainConfig,
+            {},
+            tmp_path,
+            default_task="sudoku4",
+            file=tmp_path / "nowhere.yaml",
+        )
 
 
 def test_relative_paths_start_where_the_command_runs(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "my.yaml").write_text("storage:\n  url: shared folder\n")
-    found = resolve(lambda t: TrainConfig(task=t), TrainConfig, {}, tmp_path, file=tmp_path / "sub" / "my.yaml")
+    found = resolve(
+        lambda t: TrainConfig(task=t),
+        TrainConfig,
+        {},
+        tmp_path,
+        default_task="sudoku4",
+        file=tmp_path / "sub" / "my.yaml",
+    )
     assert found.path("sync") == tmp_path / "sync"
     assert found.ledger_url == (tmp_path / "shared folder").as_uri()
 
 
 def test_a_plain_path_may_say_which_store_it_must_be(tmp_path: Path) -> None:
     mark = f"#id={'a' * 32}"
-    found = resolve(lambda t: TrainConfig(task=t), TrainConfig, {"RELAY_STORE": f"{tmp_path}/store{mark}"}, tmp_path)
+    found = resolve(
+        lambda t: TrainConfig(task=t),
+        TrainConfig,
+        {"RELAY_STORE": f"{tmp_path}/store{mark}"},
+        tmp_path,
+        default_task="sudoku4",
+    )
     assert found.ledger_url == (tmp_path / "store").as_uri() + mark
 
 
@@ -167,7 +188,7 @@ def test_every_relay_setting_has_its_own_variable() -> None:
 
 def test_the_shipped_file_is_valid_and_says_only_defaults(tmp_path: Path) -> None:
     shipped = Path(__file__).parents[3] / FILE_NAME
-    found = resolve(lambda t: TrainConfig(task=t), TrainConfig, {}, tmp_path, file=shipped)
+    found = resolve(lambda t: TrainConfig(task=t), TrainConfig, {}, tmp_path, default_task="sudoku4", file=shipped)
     assert found.settings == Settings()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from relay.core.checkpoint import passedover, retention
 from relay.core.checkpoint.retention import Keep
-from relay.core.ledger import chain
+from relay.core.ledger import chain, rules
 from relay.core.ledger.changes import Refused
 from relay.core.ledger.entry import Entry
 from relay.core.ledger.ledger import RunLedger
@@ -20,7 +20,7 @@ from relay.core.ledger.state import RunState
 from storage import evidence
 from storage.base import Stat
 from storage.log import Log
-from tests.simulation.actor import Fate
+from tests.simulation.actor import Actor, Fate
 from tests.simulation.fleet import Command, Fleet, Order
 from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.stage import Broken, calm_world, start, train
@@ -66,7 +66,7 @@ def healed(kind: Kind, *, lasts: float = DAY_S, target: Target = "slot") -> Scen
             fleet.pace.target = 36
             reckon(fleet)
 
-    scene.__name__ = f"{kind} for {lasts:.0f} s"
+    scene.__name__ = f"{target} {kind} for {lasts:.0f} s"
     return scene
 
 
@@ -149,9 +149,32 @@ def twice_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
         reckon(fleet)
 
 
+def each_other(seed: int, *, mutation: Broken = nullcontext) -> None:
+    """Ben takes the lease over while ann sleeps, and falls asleep; neither can read what the other has written."""
+    with mutation(), calm_world(seed) as fleet:
+        fleet.pace.step_s, begin = 30.0, fleet.world.now
+        fleet.sky.reads.plans.append(Plan("cut", "slot", "lease", 2, DAY_S, "m0", False, 0.4))
+        bad_for_ben(fleet, "commit", 2, DAY_S)
+        ann = start(fleet, 0, "ann")
+        ann.actor.fate = Fate(point=("put_if_absent", "/ledger/"), nth=3, when="after")
+        fleet.world.at(begin + 100.0, lambda: falls_asleep(fleet, ann, 200.0))
+        watch, asleep = fleet.sky.watch, 600.0 + 10.0 * seed
+
+        def sleeps(did: str, name: str, old: bytes | None, new: bytes | None, by: Actor) -> None:
+            watch(did, name, old, new, by)
+            if did == "put_if_absent" and by.account == "ben" and by.alive and not by.troubled:
+                falls_asleep(fleet, [*fleet.crew.values()][-1], asleep)
+
+        fleet.sky.watch = sleeps
+        fleet.world.at(begin + 110.0, lambda: start(fleet, 1, "ben"))
+        fleet.world.run(to_the_end=True)
+        fleet.sky.reads.clear()
+        reckon(fleet)
+
+
 @mutation("read-once", "P4: a slot is passed over once it was read wrongly", "P4: .* less than", scene=healed("cut"))
 def _read_once() -> Patches:
-    def prove(prover: Prover[Any], point: Point[Any], *_: Any) -> Passed:
+    def prove(prover: Prover[Any], point: Point[Any], *_: Any, **__: Any) -> Passed:
         slots = range(point.base + 1, point.seq + 1)
         digests = tuple(Reader(prover._log.again(), prover._machine).read(seq).digest for seq in slots)
         return Passed(digests=digests, kept=prover.keep(point.state, slots))
@@ -239,6 +262,20 @@ def _healed_and_unseen() -> Patches:
     return [*_healed_counts_again(), *_nothing_kept(), patch(RunLedger, "_check_epoch", lambda *_: None)]
 
 
+@mutation(
+    "holder-passes-over",
+    "P4: a session passes over what it cannot read with a commit, though that may be another's lease",
+    "P4: .* under a lease",
+    scene=each_other,
+)
+def _holder_passes_over() -> Patches:
+    def prove(prover: Prover[Any], point: Point[Any], *more: Any, **_: Any) -> Passed:
+        return real(prover, point, *more)
+
+    real = Prover.prove
+    return [patch(Prover, "prove", prove)]
+
+
 @mutation("kept-collected", "P4: the clean-up takes what was kept", "P4: .* was deleted", scene=hours_after)
 def _kept_collected() -> Patches:
     def judge(state: RunState, *more: Any, **others: Any) -> Any:
@@ -282,6 +319,25 @@ def _epoch_taken_again() -> Patches:
 
 
 @mutation(
+    "epochs-counted",
+    "I4: a lease skips as many epochs as it passes over slots, and forgets that one of these may have skipped some",
+    "I4: epoch 3 was taken before",
+    scene=twice_unread,
+)
+def _epochs_counted() -> Patches:
+    def append(log: Any, *more: Any, **others: Any) -> Any:
+        if epoch := others.get("epoch"):
+            others["epoch"] = lambda state, passed: epoch(state, 0) + bool(passed)
+        return real(log, *more, **others)
+
+    def noted(state: RunState, by: Any, voids: Any, passed: Passed) -> RunState:
+        return real_noted(state, by, voids, passed).model_copy(update={"skipped": state.epoch + len(voids)})
+
+    real, real_noted = chain.Chain.append, rules._noted_passing
+    return [patch(chain.Chain, "append", append), patch(rules, "_noted_passing", noted)]
+
+
+@mutation(
     "genesis-passes-over",
     "P4: a run whose genesis cannot be read is begun again",
     "P4: .* begins the log",
@@ -293,7 +349,7 @@ def _genesis_passes_over() -> Patches:
             point = reader.follow(point, reader.slot(seq))
         return point
 
-    def passed(log: Any, point: Point[Any], give_up: Any) -> Passed | None:
+    def passed(log: Any, point: Point[Any], *_: Any) -> Passed | None:
         return None if point.base == point.seq else Passed(digests=(point.digest,))
 
     unchecked = patch(Entry, "check_passing", lambda _: None)

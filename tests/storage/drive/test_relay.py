@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relay.app.providers import shipped
 from relay.core.lease.heartbeat import place_of_beats, sign_of_life
 from relay.core.ledger.changes import Lease
 from relay.core.ledger.registry import Registry
@@ -12,7 +13,6 @@ from relay.core.names import Names
 from relay.core.runs.identity import begin_run, open_run
 from relay.people.accounts import Accounts
 from relay.people.owners import infer
-from relay.people.policy import shipped
 from storage.base import Denied, Ref
 from storage.memory import MemoryStore
 from tests.core.making import QuietRuntime, id_of, pair_of

@@ -39,6 +39,7 @@ from relay.app.commands.stores import connect, open_stores, require
 from relay.app.commands.weights.subject import fill, workload_of
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
+from relay.app.providers import shipped
 from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import columns
@@ -59,7 +60,6 @@ from relay.core.runs.salvage import can_fork, pinned_config
 from relay.core.runs.whereabouts import NOWHERE, absent, beside
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
-from relay.people.policy import shipped
 from relay.people.status import View
 from storage.base import QuotaExceeded, Store
 

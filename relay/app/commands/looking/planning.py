@@ -23,13 +23,13 @@ from relay.app.commands.common import (
 from relay.app.commands.reading import look
 from relay.app.messages.handoff import Reader, announcement, propose
 from relay.app.messages.webhook import send
+from relay.app.providers import shipped
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.planned import plan_of, plan_of_preset
 from relay.app.views.plantext import Look
 from relay.core.errors import UsageError
 from relay.core.settings.config import Resolved
 from relay.people.crew import Wish
-from relay.people.policy import shipped
 from relay.people.presets import preset as named_preset
 from relay.people.status import View
 from relay.people.zones import is_zone, reader

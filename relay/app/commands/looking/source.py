@@ -10,6 +10,8 @@ from relay.app.commands.reading import every_link, names_in, overview
 from relay.app.commands.stores import open_stores
 from relay.app.dashboard.data import Seen, document
 from relay.app.dashboard.history import Commits
+from relay.app.nameless import without_names
+from relay.app.providers import shipped
 from relay.app.redact import nameless
 from relay.app.views.sessiontext import agrees, read_report
 from relay.core.errors import store_errors
@@ -21,9 +23,7 @@ from relay.core.names import Names
 from relay.core.settings.config import Resolved
 from relay.people.crew import Crew
 from relay.people.plan import Range, finish_range
-from relay.people.policy import shipped
 from relay.people.status import View as Shown
-from relay.people.status import without_names
 
 SLICE_S, SLICE_REMOTE_S = 0.7, 3.0
 """Of reading what is old, between two looks at what is new: in a folder, and over a network."""

@@ -24,6 +24,7 @@ from relay.app.commands.people.fields import (
 )
 from relay.app.commands.stores import writing_accounts
 from relay.app.messages.wording import printable
+from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.core.errors import BadConfig
 from relay.core.names import check_letters, check_name
@@ -32,7 +33,6 @@ from relay.people.accounts import Accounts
 from relay.people.admission import NOTEBOOKS, one_team
 from relay.people.inference import infer_account
 from relay.people.owners import Inference
-from relay.people.policy import shipped
 
 
 def register(
@@ -79,7 +79,7 @@ def register(
 
 def inferred(here: App, label: str, owner: str | None, provider: str | None) -> Inference:
     """Who and where; a label that names no provider, given on a notebook, means that notebook's."""
-    found = infer_account(label, owner, provider, here.environ, here.runtime)
+    found = infer_account(label, owner, provider, here.environ, here.runtime, shipped())
     machine = here.machine.provider
     if found.provider == "unknown" and not provider and machine in NOTEBOOKS:
         return replace(found, provider=machine, provider_from="this machine")

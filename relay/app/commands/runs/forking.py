@@ -20,6 +20,7 @@ from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.choosing import choose
 from relay.core.checkpoint.outbox import Outbox, outbox_of
 from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.restore import NotStored
 from relay.core.errors import BadData
 from relay.core.ledger.state import Checkpoint, Origin, RunState
 from relay.core.names import Names
@@ -132,21 +133,24 @@ def copied(
     here = [(box, packed) for box, packed in only_here(outbox, view.state) if epoch in (None, packed.epoch)]
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
         branch = Branch(target, names, run_id, relay.__version__, Path(scratch), show, change)
+        kept = [k for k in view.state.kept if step == k.step and epoch in (None, k.epoch)]
         if step is not None and not _retains(view.state, step, epoch):
-            for kept in reversed(view.state.kept):
-                if kept.step == step and epoch in (None, kept.epoch):
-                    return copy_kept(parent.ledger, view, kept, branch)
+            if kept:
+                return copy_kept(parent.ledger, view, kept[-1], branch)
             for box, packed in reversed(here):
                 if packed.step == step:
                     return copy_unsent(view, packed, box, branch)
         checkpoint = chosen(view.state, step, epoch, here)
         try:
             return copy_checkpoint(parent.ledger, view, checkpoint.key, branch)
-        except BadData as error:
+        except NotStored as error:
+            if kept:
+                say(f"{paragraph(error)}\nForking from the one of that step that the run keeps.")
+                return copy_kept(parent.ledger, view, kept[-1], branch)
             copy = outbox.copy_of(checkpoint, view.state)
             if copy is None:
                 raise
-            say(f"{paragraph(error)}\nForking from this machine's own copy of it.")
+            say(f"{paragraph(error)}\nForking from this machine's copy of it.")
             return copy_unsent(view, copy, outbox, branch)
 
 

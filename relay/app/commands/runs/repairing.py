@@ -54,7 +54,7 @@ def repair(
     """
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run})
-    asks = choice is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    asks = choice is None and not as_json and _at_a_terminal()
     opened, stores = _opened(app, resolved, read_only=choice is None and not asks)
     run_id, name = opened.view.state.run_id, opened.names.run
     outbox, mark = outbox_of(resolved.home, run_id), mark_of(resolved.home, run_id)
@@ -72,6 +72,9 @@ def repair(
         shown, choice = "Nothing was changed.", _answer(situation)
     if choice is not None:
         wanted = situation.named(choice)
+        if wanted is situation.own and not situation.open:
+            emit(as_json, document(name, situation, None), shown)
+            return
         stores.ensure_tested()
         opened.ledger.chain.mark = mark
         choose(
@@ -89,6 +92,11 @@ def repair(
     emit(as_json, document(name, situation, choice), shown)
     if situation.open and choice is None:
         raise typer.Exit(int(Exit.BAD_DATA))
+
+
+def _at_a_terminal() -> bool:
+    """Whether a person can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _opened(app: App, resolved: Resolved[BaseModel], read_only: bool) -> tuple[Opened, Pair]:

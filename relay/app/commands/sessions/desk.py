@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from relay.app.machine.env import Machine
 from relay.app.messages.handoff import command_for
 from relay.app.views.sessiontext import markdown
-from relay.core.ledger.sessionreport import SessionReport
+from relay.core.ledger.sessionreport import Left, SessionReport
 from relay.core.ledger.state import RunState
+from relay.core.runs.registered import Standing
 from relay.core.session.context import Desk
 from relay.people.accounts import Accounts
 from relay.people.crew import Crew
-from relay.people.quota import Quota
-from relay.people.standing import Standing, rows
+from relay.people.standing import rows
 from relay.people.status import AccountRow, View
 from relay.people.turns import first_after
 from relay.people.zones import reading_in
@@ -29,9 +29,10 @@ def desk_of(
     """`stores` by variable are what the next person must set."""
     label = known.label_of(account)
 
-    def quota(state: RunState) -> Quota | None:
+    def quota(state: RunState) -> Left | None:
         found = _rows(known, _released(state), other_runs())
-        return next((row.quota for row in found if row.id == account), None)
+        hours = next((row.quota for row in found if row.id == account), None)
+        return Left.model_validate(hours, from_attributes=True) if hours else None
 
     def words(report: SessionReport) -> str:
         command = command_for(report.next, report.run, stores) if report.next else None

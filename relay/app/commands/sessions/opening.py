@@ -20,10 +20,12 @@ from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
 from relay.app.messages.errors import paragraph
+from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import through
 from relay.app.trackers.follow import Trackers
+from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import claimed_outbox
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
@@ -37,7 +39,6 @@ from relay.core.runs.identity import Opened, Pair, begin_run
 from relay.core.runs.pinned import check_config, config_hash
 from relay.core.runs.registered import other_runs
 from relay.core.runs.storeid import begins_by_itself, parse_address
-from relay.core.session.budget import Limits
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.startup import Startup
 from relay.core.settings.config import Resolved
@@ -144,7 +145,7 @@ class Opening:
         """The accounts, the session's among them: a store that begins by itself registers it; else 78."""
         known, name = accounts(self.stores), self.resolved.settings.account
         if begins_by_itself(self.stores.ledger) and known.find(name) is None:
-            found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime)
+            found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime, shipped())
             found = replace(found, provider_from="this machine")
             known.register(name, name, found)
             near = nearest(name, [key for key in known.ids() if key != name])
@@ -209,7 +210,7 @@ class Opening:
             listener=self._listener(),
             startup=self.startup,
             warm=self.warm(workload),
-            trackers=self.trackers,
+            observer=self.trackers,
             other_runs=others,
             successor=lambda state: successor(known, state, settings.account),
             desk=desk_of(app.machine, known, settings.account, others, self.resolved.addresses),

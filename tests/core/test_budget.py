@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.core.session.budget import BELIEVED, SAMPLES, Budget, Limits, Measured
+from relay.core.budget import BELIEVED, SAMPLES, Budget, Limits, Measured
 from tests.core.lab import Lab
 from tests.core.toy import ToyWorkload
 

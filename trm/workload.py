@@ -93,6 +93,8 @@ class TrmWorkload:
         self._shares, told = sharing(table, self.device, shared_from)
         self._step, self.remarks = chosen.step, (*chosen.remarks, *told)
         self._state: TrainState | None = None
+        self._loaded = -1, 0
+        """Step and seed of the files that the state was loaded from; -1: of none."""
         self._table: SharedTable | None = None
         self._meter = Meter(self.device)
         self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -118,6 +120,7 @@ class TrmWorkload:
         """Train on from here. base, journal: what a shared table came from."""
         self._table = SharedTable(state, base, journal) if self._shares else None
         self._state = state
+        self._loaded = -1, 0
         self._reset_meters()
 
     def start_from(self, path: Path) -> list[str]:
@@ -133,6 +136,7 @@ class TrmWorkload:
         journal = load_state(folder, document, state)
         state.check_carry()
         self._begin(state, None if document.table is None else document.table.base, journal)
+        self._loaded = document.step, document.seed
 
     def lend(self, names: frozenset[str], last: bool) -> None:
         """Before a snapshot: files of earlier checkpoints that it may borrow. last: it had better be small."""
@@ -171,8 +175,13 @@ class TrmWorkload:
         )
 
     def digest(self) -> StepDigest:
-        """P9's digest of the state now."""
-        return StepDigest(self.step, self.path, state_digest(self.state.canonical(), self.step, self._config.seed))
+        """P9's digest of the state now.
+
+        Of a state as it was loaded, by the seed in its files: a fork with another seed begins with its parent's files.
+        """
+        step, seed = self._loaded
+        seed = seed if step == self.step else self._config.seed
+        return StepDigest(self.step, self.path, state_digest(self.state.canonical(), self.step, seed))
 
     @property
     def timings(self) -> Mapping[str, float]:

@@ -70,8 +70,9 @@ def _passing_over(before: World, old: View, new: View) -> Iterator[str]:
 
 def _standing(world: World) -> Iterator[str]:
     tail = world.tail
+    needed = tail.sound[-1:] if tail.damaged else tail.sound[-2:]
     for key in tail.retained:
-        if not world.files.issuperset(files_of(key)) and (key not in world.doubted or key in tail.sound[-2:]):
+        if not world.files.issuperset(files_of(key)) and (key not in world.doubted or key in needed):
             yield f"I8: a file of {shown(key)}, which is retained, is gone"
     for key in world.fallen - world.doubted:
         if not world.files.issuperset(files_of(key)):

@@ -9,10 +9,11 @@ from relay.core.checkpoint import passedover
 from relay.core.checkpoint.manifest import FileEntry, Manifest
 from relay.core.checkpoint.retention import Keep, going, judge_files, to_retire
 from relay.core.ledger.changes import By, Commit, Lease, Refused, Release, Retire, Rewind, TookOver
+from relay.core.ledger.frozen import PASSED_OVER
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.rules import apply
-from relay.core.ledger.state import Checkpoint, Holder, Link, Retired, RunState
+from relay.core.ledger.state import Checkpoint, Holder, Incident, Link, Retired, RunState
 from relay.core.names import MANIFEST
 from storage.base import Ref, Stat, Store
 from tests.core.making import NAMES, QuietRuntime, checkpoint, genesis, id_of
@@ -42,6 +43,8 @@ class View(NamedTuple):
     """Checkpoints that entries which were passed over may have committed."""
     skipped: int = 0
     """The newest slot passed over since the last lease: the next one takes a later epoch than that number."""
+    unread: tuple[int, ...] = ()
+    """Epochs whose newest entries were passed over."""
 
     @property
     def sound(self) -> tuple[Key, ...]:
@@ -143,6 +146,7 @@ def seen(state: RunState) -> View:
         committed=state.committed_by(state.epoch),
         kept=tuple(k.key for k in state.kept),
         skipped=state.skipped or 0,
+        unread=tuple(sorted(state.unread)),
     )
 
 
@@ -164,6 +168,7 @@ def state_of(view: View) -> RunState:
         "links_total": int(view.epoch > 0),
         "kept": tuple(_kept(key, 1) for key in view.kept),
         "skipped": view.skipped or None,
+        "incidents": tuple(_passed_over(epoch) for epoch in view.unread),
     }
     return RunState.model_validate({**dict(begun), **fields})
 
@@ -194,6 +199,10 @@ def said(view: View, change: Change) -> dict[str, object]:
 
 def _checkpoint(key: Key, damaged: bool = False) -> Checkpoint:
     return checkpoint(*key, damaged=damaged)
+
+
+def _passed_over(epoch: int) -> Incident:
+    return Incident(at=AT, epoch=epoch, step=0, account=None, cause=PASSED_OVER, text="slot 1")
 
 
 def _kept(key: Key, slot: int) -> Kept:

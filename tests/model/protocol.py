@@ -220,8 +220,8 @@ class Protocol:
             return self.rules(session.view, change)
         return product.passing(session.view, change, world.slot, self.kept(world, session.view))
 
-    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed]:
-        """Its entry takes the slot after the tail."""
+    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed | None]:
+        """Its entry takes the slot after the tail; in a broken variant perhaps to its own eyes only."""
         session = world.sessions[who]
         landed = Landed(session.view, who, change, session.over is not None)
         return lands(world, who, after, session.view if landed.passing else None), landed

@@ -244,7 +244,7 @@ class KeptIsGarbage(Protocol):
     needs = Faults(blind=1)
 
     def deletable(self, world: World, session: Session, view: View) -> tuple[File, ...]:
-        return super().deletable(world, session, view._replace(kept=()))
+        return super().deletable(world, session, view._replace(kept=(), unread=()))
 
 
 class PassedOverAndClaimed(Protocol):
@@ -253,7 +253,7 @@ class PassedOverAndClaimed(Protocol):
     breaks = "P2"
     needs = Faults(answers=1, blind=1)
 
-    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed]:
+    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed | None]:
         there, landed = super().lands(world, who, change, after)
         for number, session in enumerate(world.sessions):
             if session.landed and number != who:
@@ -264,19 +264,13 @@ class PassedOverAndClaimed(Protocol):
 class HealedCounts(Protocol):
     """What can be read again counts again, and whatever was built beside it never counted (the rule before)."""
 
-    breaks = "I4"
+    breaks = "P6"
     needs = Faults(blind=1)
 
-    def next_epoch(self, world: World, session: Session) -> int:
-        return product.next_epoch(session.view)
-
-    def result(self, world: World, session: Session, change: Change) -> View | None:
-        return self.rules(session.view, change)
-
-    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed]:
+    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed | None]:
         there, landed = super().lands(world, who, change, after)
-        if landed.passing:
-            there = there._replace(healed=None if world.healed else world.tail)
+        if landed and landed.passing:
+            there = there._replace(healed=None if self.is_healed(world, landed.base) else world.tail)
         return there, landed
 
     def idle(self, world: World, who: int, session: Session) -> Iterator[Step]:
@@ -286,6 +280,16 @@ class HealedCounts(Protocol):
             here = updated(world, who, phase="looking", view=view, over=over)
             yield Step("starts and reads what had been passed over", who, here)
 
+    def is_healed(self, world: World, view: View) -> bool:
+        """To whoever reads that, the entries since then are none: nothing of them is kept, nor any epoch looked for."""
+        return world.healed is not None and view._replace(holder=NOBODY) == world.healed._replace(holder=NOBODY)
+
+    def kept(self, world: World, view: View) -> tuple[Key, ...]:
+        return () if self.is_healed(world, view) else super().kept(world, view)
+
+    def sees_later_epoch(self, world: World, view: View) -> bool:
+        return not self.is_healed(world, view) and super().sees_later_epoch(world, view)
+
 
 class FirstPassingStays(Protocol):
     """What was passed over never counts again, so that who passes over the passing entry itself does not count."""
@@ -293,10 +297,10 @@ class FirstPassingStays(Protocol):
     breaks = "I4"
     needs = Faults(blind=2)
 
-    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed]:
+    def lands(self, world: World, who: int, change: Change, after: View) -> tuple[World, Landed | None]:
         there, landed = super().lands(world, who, change, after)
-        if landed.passing and world.tail.epoch == world.slot:  # a lease that has passed over something itself
-            return world._replace(slot=world.slot + 1, flights=()), landed
+        if world.sessions[who].over and world.tail.epoch == world.slot:  # the lease there has passed over something
+            return world._replace(slot=world.slot + 1, flights=()), None
         return there, landed
 
 

@@ -189,7 +189,9 @@ def draw(seed: int, reads: Reads, begin: float, length: float, pace: Pace, often
     """Fill a world's bad reads, from a stream of chance of their own: all else of a seed stays as it was."""
     random = Random(f"reads {seed}")
     if often:
-        targets = [(target, ("", nth)) for nth in range(3, 60) if random.random() < 0.2 for target in _with(random)]
+        entries = [("", nth) for nth in range(3, 60) if random.random() < 0.1]
+        entries += [(of, nth) for of, odds in OFTEN for nth in range(1, 20) if random.random() < odds]
+        targets = [(target, entry) for entry in entries for target in _with(random)]
     elif random.random() < LIKELY:
         targets = [(random.choice(TARGETS), _entry(random)) for _ in range(random.choice((1, 2, 2, 4)))]
     else:
@@ -206,6 +208,10 @@ def draw(seed: int, reads: Reads, begin: float, length: float, pace: Pace, often
         else:
             reads.plans.append(Plan(kind, target, of, nth, lasts, machine, connection, share))
         yield f"{target}-{kind}".replace(" ", "-")
+
+
+OFTEN = (("release", 0.6), ("lease", 0.15), ("commit", 0.1))
+"""Where much is read wrongly, how often an entry of these kinds is: the last of a session, and the first."""
 
 
 def _entry(random: Random) -> tuple[str, int]:

@@ -27,6 +27,7 @@ WANTED = {
         "listing-hid", "listing-stale", "own-exists", "lost-race",
         "killed", "kill-before-call", "kill-after-call", "sleeps", "budget", "damage", "non-finite", "crashes",
         "other-device", "signal-stop", "signal-sigterm", "signal-sigint",
+        "read-cut", "read-flipped", "read-flickering", "read-silent", "read-old", "passed-over",
         "takeover", "takeover-same-host", "halted", "certified-exact", "certified-not-exact", "certified-unknown",
     ),
 }  # fmt: skip

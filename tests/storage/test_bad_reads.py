@@ -72,13 +72,22 @@ PARTLY: dict[str, Change] = {
 }
 
 
+def again(read: Callable[..., bytes], *what: object) -> bytes:
+    """A read after one that failed. An answer longer than it said may leave bytes on the connection, which are met as
+    the next answer: that read, too, may fail, but never tell them as data."""
+    try:
+        return read(*what)
+    except Unavailable:
+        return read(*what)
+
+
 @pytest.mark.parametrize("how", PARTLY)
 def test_a_wrong_answer_to_a_ranged_read_is_unavailable_and_never_data(behind: Behind, how: str) -> None:
     for start, length in ((0, 100), (10, 50), (2400, 100), (2400, 500), (0, 9000)):
         behind.link.alter(PARTLY[how], behind.ref, times=1)
         with pytest.raises(Unavailable):
             behind.store.read_range(behind.ref, start, length)
-        assert behind.store.read_range(behind.ref, start, length) == DATA[start : start + length]
+        assert again(behind.store.read_range, behind.ref, start, length) == DATA[start : start + length]
 
 
 @pytest.mark.parametrize("change", [badlinks.tells_too_many, badlinks.as_a_part])
@@ -86,7 +95,7 @@ def test_a_wrong_answer_to_a_read_of_all_is_unavailable(behind: Behind, change: 
     behind.link.alter(change, behind.ref, times=1)
     with pytest.raises(Unavailable):
         behind.store.get(behind.ref)
-    assert behind.store.get(behind.ref) == DATA
+    assert again(behind.store.get, behind.ref) == DATA
 
 
 def test_a_read_that_ends_with_the_object_takes_one_request(behind: Behind) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from relay.torch.digest import Digest
+from tests.rehash import rehash
 from tests.trm.small import small
 from trm.memory import CAP, need
 from trm.model import Sizes
@@ -174,3 +175,17 @@ def test_a_batch_that_does_not_fit_is_split_said_and_part_of_the_path(tmp_path, 
     go(split, 1), go(whole, 1)
     assert split.digest().path != whole.digest().path
     torch.testing.assert_close(split.state.grads.buffer, whole.state.grads.buffer, rtol=1e-4, atol=1e-6)
+
+
+def test_what_was_loaded_has_its_files_hash_whatever_seed_the_run_goes_on_with(workload, tmp_path) -> None:
+    """A fork with another seed begins with its parent's files, and trains on by its own seed."""
+    go(workload, 2)
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    saved = workload.snapshot().save(folder)
+    other = TrmWorkload(workload._config.model_copy(update={"seed": 7}), tmp_path, "cpu")
+    other.load(folder)
+    assert other.digest().digest == saved.state_hash == rehash(folder)
+    go(other, 3)
+    (tmp_path / "next").mkdir()
+    assert other.snapshot().save(tmp_path / "next").state_hash == other.digest().digest == rehash(tmp_path / "next")

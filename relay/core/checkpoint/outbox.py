@@ -170,11 +170,13 @@ class Outbox:
     def refuse_rolled_back(self, known: Iterable[Packed], state: RunState) -> None:
         """Raises RolledBack (65) if a checkpoint on this machine shows that the store was newer once.
 
-        `known` was read before `state`: what was committed or begun by then is in it.
+        `known` was read before `state`: what was committed or begun by then is in it. What was passed over was not
+        rolled back, even if nobody could tell that it was committed.
         """
         keys = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
         for packed in known:
-            beyond = packed.committed and packed.step > state.step and packed.key not in keys
+            unknown = packed.key not in keys and packed.epoch not in state.unread
+            beyond = packed.committed and packed.step > state.step and unknown
             if packed.run_id == state.run_id and (beyond or packed.epoch >= state.next_epoch):
                 raise RolledBack(
                     f"The store was rolled back: this machine has step {packed.step:,} of epoch {packed.epoch} of run "

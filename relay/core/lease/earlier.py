@@ -15,7 +15,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from relay.core.lease.samehost import FileHostLocks, process_age, start_ticks
+from relay.core.lease.processage import process_age, start_ticks
+from relay.core.lease.samehost import FileHostLocks
 
 MOST_BYTES = 2_000
 """Of a session's own description."""

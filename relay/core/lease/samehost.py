@@ -1,4 +1,4 @@
-"""Sessions and processes of this very machine: whether one is dead, by a file lock it holds, and when it started.
+"""Sessions of this very machine: whether one is dead, by a file lock that it holds.
 
 The folder may lie on a home shared by several machines (NFS), where locks cannot be trusted: a lock written under
 another boot id proves nothing.
@@ -6,7 +6,6 @@ another boot id proves nothing.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Protocol
@@ -112,27 +111,3 @@ def read_boot_id(path: Path = BOOT_ID) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-def process_age(root: Path = Path("/"), pid: str = "self") -> float | None:
-    """Seconds since a process started, suspended time included; None where /proc does not say."""
-    ticks = start_ticks(root, pid)
-    try:
-        uptime = float((root / "proc" / "uptime").read_text(encoding="utf-8").split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
-    if ticks is None:
-        return None
-    started = ticks / os.sysconf("SC_CLK_TCK")
-    plausible = 0 < started <= uptime or (pid == "1" and started == 0)
-    return uptime - started if plausible else None
-
-
-def start_ticks(root: Path = Path("/"), pid: str = "self") -> int | None:
-    """When a process started, in the kernel's ticks since boot; with its pid no two of a boot share it. None where
-    /proc does not say."""
-    try:
-        stat = (root / "proc" / pid / "stat").read_text(encoding="utf-8", errors="replace")
-        return int(stat.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None

@@ -262,7 +262,7 @@ def _delete(state: RunState, change: Delete, by: By) -> RunState:
     ready = deletable_at(state)
     if ready is None or by.at < ready:
         raise Refused("delete: the run has not been archived for long enough")
-    nothing: dict[str, Any] = {"head": None, "retained": (), "retired": (), "best": None}
+    nothing: dict[str, Any] = {"head": None, "retained": (), "retired": (), "best": None, "kept": ()}
     return state.model_copy(update={**nothing, "deleted": by.at})
 
 

@@ -23,7 +23,7 @@ from relay.core.ledger.fields import (
     Time,
     Whole,
 )
-from relay.core.ledger.frozen import ADDED, MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, MAX_KEPT, OPEN
+from relay.core.ledger.frozen import ADDED, MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, MAX_KEPT, OPEN, PASSED_OVER
 from relay.core.ledger.passed import Kept
 from relay.core.names import MANIFEST, Name, has_token
 from relay.core.workload import Step
@@ -260,6 +260,15 @@ class RunState(Sparing):
         if not self.bases <= {c.key for c in self.retained if c.lends}:
             raise ValueError("a retained checkpoint borrows from one that is not")
         return self
+
+    @property
+    def unread(self) -> frozenset[int]:
+        """Epochs whose newest entries somebody could not read and passed over: they may have committed what no entry
+        of this state names, also where a listing hid it then."""
+        begun = {link.epoch for link in self.links}
+        over = [one.epoch for one in self.incidents if one.cause == PASSED_OVER]
+        before = (max((epoch for epoch in begun if epoch < later), default=later) for later in over)
+        return frozenset((*over, *before))
 
     @property
     def next_epoch(self) -> int:

@@ -57,9 +57,10 @@ def address(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert (server.returncode, out) == (0, "") and err.strip().endswith("Ended. The run goes on without it.")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Without a window, and without a sandbox where root would need one."""
+    """Without a window, and without a sandbox where root would need one. Its event loop ends with the module: other
+    tests of the same process run loops of their own."""
     root = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=[*root, "--disable-gpu"])

@@ -16,6 +16,7 @@ LINUX = re.compile(r"/proc\b|/sys\b|\bsched_\w+|pidfd_\w+|inotify|memfd|O_TMPFIL
 KNOWN = {
     "relay/core/lease/earlier.py": "finding one's own earlier session",
     "relay/app/machine/env.py": "age of machine and process, firmware",
+    "relay/core/lease/processage.py": "when a process started",
     "relay/core/lease/samehost.py": "boot id",
     "storage/mounts.py": "kinds of file systems",
     "relay/torch/fingerprint.py": "version of the driver",

@@ -27,6 +27,7 @@ from tests.simulation.mutations.stage import Broken, calm_world, start, train
 from tests.simulation.reads import Kind, Plan, Target
 from tests.simulation.reckoning import reckon
 from tests.simulation.stores import MEMORY
+from tests.simulation.weather import Episode
 
 Scene = Callable[..., None]
 DAY_S = 86400.0
@@ -102,10 +103,12 @@ def lease_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def hours_after(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """The same as `healed`, and ben cleans up for hours."""
+    """The same as `healed`, and ben cleans up for hours; every second time his listing hides what ann has stored."""
     with mutation(), calm_world(seed) as fleet:
         bad_for_ben(fleet, "commit", 3, DAY_S)
         ann_dies_after(fleet, 4)
+        if seed % 2:
+            fleet.sky.episodes.append(Episode("hiding", fleet.world.now, fleet.world.now + 300.0))
         fleet.pace.step_s = 300.0
         train(fleet, 1, "ben", target=48)
         fleet.sky.reads.clear()
@@ -276,13 +279,24 @@ def _holder_passes_over() -> Patches:
     return [patch(Prover, "prove", prove)]
 
 
-@mutation("kept-collected", "P4: the clean-up takes what was kept", "P4: .* was deleted", scene=hours_after)
+@mutation(
+    "unread-epoch-collected",
+    "P4: the clean-up takes what a listing hid when its commit was passed over",
+    "P4: .* was deleted",
+    scene=hours_after,
+    pinned=3,
+)
+def _unread_epoch_collected() -> Patches:
+    return [patch(RunState, "unread", frozenset())]
+
+
+@mutation("kept-collected", "P4: the same, and what was kept", "P4: .* was deleted", scene=hours_after)
 def _kept_collected() -> Patches:
     def judge(state: RunState, *more: Any, **others: Any) -> Any:
         return real(state.model_copy(update={"kept": ()}), *more, **others)
 
     real = retention.judge_files
-    return [patch(retention, "judge_files", judge)]
+    return [patch(retention, "judge_files", judge), *_unread_epoch_collected()]
 
 
 @mutation("nothing-kept", "P6: a commit that is passed over is not kept", "P6: .* not kept", scene=healed("cut"))

@@ -45,8 +45,6 @@ STILL = (
     "relay/core/runs/parted.py -> relay/app/messages/wording.py",
     "relay/core/runs/pinned.py -> relay/app/messages/advice.py",
     "relay/core/session/context.py -> relay/app/terminal/transfers.py",
-    "relay/core/session/ending.py -> relay/app/messages/advice.py",
-    "relay/core/session/ends.py -> relay/app/messages/wording.py",
     "relay/core/session/entrance.py -> relay/app/messages/links.py",
     "relay/core/session/startup.py -> relay/app/messages/wording.py",
     "relay/core/session/training.py -> relay/app/messages/links.py",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from relay.app.messages import endings
 from relay.app.messages.errors import paragraph
 from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import outbox_of
@@ -242,6 +243,11 @@ def down(verb: str, name: str) -> None:
     """A store that answers nothing."""
     if not verb.startswith("after-"):
         raise Unavailable("the store is down")
+
+
+def said(outcome: Outcome) -> str:
+    """What people read about it."""
+    return endings.message(outcome)
 
 
 def with_plan(session: Session, **changes: Any) -> Session:

@@ -117,7 +117,7 @@ class Committer:
         self._begun = 0.0
         self._finishing = self._over = False
         self._failure: RelayError | None = None
-        self.trouble: str | None = None
+        self.trouble: Exception | None = None
         """The newest storage trouble; None once a commit went through."""
         self.blocked = False
         """Whether the newest attempt showed that no commit of this session can land any more, as things stand."""
@@ -242,9 +242,8 @@ class Committer:
         return True
 
     def _note(self, error: Exception) -> bool:
-        text = self._word(error)
         self.blocked = isinstance(error, Blocked)
-        if text != self.trouble:
-            self._tell(f"Storage trouble; training goes on and the commit is tried again: {text}")
-        self.trouble = text
+        if self.trouble is None or str(error) != str(self.trouble):
+            self._tell(f"Storage trouble; training goes on and the commit is tried again: {self._word(error)}")
+        self.trouble = error
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from relay.app.terminal.transfers import Show, silent
 from relay.core.budget import Limits
@@ -14,7 +14,7 @@ from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
 from relay.core.checkpoint.warm import WarmStart
 from relay.core.clock import Runtime
-from relay.core.errors import Exit
+from relay.core.errors import Exit, Fenced, RelayError
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.signals import StopSignal
 from relay.core.lease.vacancy import Held
@@ -151,15 +151,35 @@ def fraction(part: float, whole: float) -> float:
 
 
 @dataclass(frozen=True)
+class Idle:
+    """A session found nothing to do, and took no lease: the target is reached, or no checkpoint waits here."""
+
+    work: Literal["train", "push"]
+    project: str
+    run: str
+    step: int
+    target_steps: int
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a session ended."""
 
     exit_code: Exit
-    message: str
-    """One paragraph for people."""
     durable_step: int | None
     """The head's step as far as this session knows; None if it could not read the ledger."""
     from_step: int = 0
+    end: str = ""
+    """The reason of the release, as in the session's link; empty without a lease."""
+    failure: RelayError | None = None
+    """What went wrong; None for a planned end."""
+    lost: Fenced | None = None
+    """How the session learned that its lease was over, also where it had ended by then."""
+    asked: str = ""
+    """The note of a request to stop, as it was written."""
+    spared: str = ""
+    """The spot notice that left no time for the last upload."""
+    idle: Idle | None = None
     made_step: int | None = None
     """The newest step that it has committed itself; None for none."""
     epoch: int = 0

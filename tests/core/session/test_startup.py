@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.app.commands.sessions.outcomes import document, sentence
+from relay.app.commands.sessions.outcomes import Ended, document, sentence
 from relay.core.errors import Exit
 from relay.core.session.context import Outcome, fraction
 from relay.core.session.startup import Startup
@@ -46,10 +46,10 @@ def test_a_short_start_is_not_told_and_one_that_trained_nothing_has_no_first_ste
 
 
 def test_goodput_is_training_over_the_life_of_the_process() -> None:
-    outcome = Outcome(Exit.OK, "Done.", 5, made_step=5, commits=1, train_s=90.0, total_s=95.0, start_s=5.0)
+    outcome = Outcome(Exit.OK, 5, made_step=5, commits=1, train_s=90.0, total_s=95.0, start_s=5.0)
     assert outcome.goodput == 0.9
-    assert "goodput 90%" in sentence(outcome)
-    assert document(outcome, "relay.run/1")["goodput"] == 0.9
+    assert "goodput 90%" in sentence(Ended(outcome, "Done."))
+    assert document(Ended(outcome, "Done."), "relay.run/1")["goodput"] == 0.9
     assert (fraction(1.0, 0.0), fraction(3.0, 2.0), fraction(-1.0, 2.0)) == (0.0, 1.0, 0.0)
 
 

@@ -22,6 +22,7 @@ CHAIN = ("storage", "relay/core", "relay/people", "relay/torch", "trm", "relay/a
 CORE = (
     {"errors", "clock", "names", "workload", "wholefile", "gpus", "budget", "settings"},
     {"ledger"},
+    {"events"},
     {"lease"},
     {"checkpoint"},
 )
@@ -35,8 +36,6 @@ STILL = (
     "relay/core/checkpoint/checkpoint.py -> relay/app/terminal/transfers.py",
     "relay/core/checkpoint/restore.py -> relay/app/terminal/transfers.py",
     "relay/core/checkpoint/retention.py -> relay/app/messages/wording.py",
-    "relay/core/checkpoint/warm.py -> relay/app/messages/wording.py",
-    "relay/core/lease/interrupts.py -> relay/app/messages/wording.py",
     "relay/core/runs/archiving.py -> relay/app/messages/wording.py",
     "relay/core/runs/archiving.py -> relay/people/zones.py",
     "relay/core/runs/clearing.py -> relay/app/messages/advice.py",
@@ -45,10 +44,6 @@ STILL = (
     "relay/core/runs/parted.py -> relay/app/messages/wording.py",
     "relay/core/runs/pinned.py -> relay/app/messages/advice.py",
     "relay/core/session/context.py -> relay/app/terminal/transfers.py",
-    "relay/core/session/entrance.py -> relay/app/messages/links.py",
-    "relay/core/session/startup.py -> relay/app/messages/wording.py",
-    "relay/core/session/training.py -> relay/app/messages/links.py",
-    "relay/core/session/training.py -> relay/app/messages/pace.py",
     "relay/people/accountobjects.py -> relay/app/messages/advice.py",
     "relay/people/accounts.py -> relay/app/messages/advice.py",
     "relay/people/accountstate.py -> relay/app/messages/advice.py",

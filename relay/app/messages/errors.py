@@ -8,9 +8,11 @@ from typing import Any
 from relay.app.messages.advice import command
 from relay.app.messages.resting import both
 from relay.app.messages.trouble import LOOK, advised, said
+from relay.app.messages.wording import duration
 from relay.core.checkpoint.choosing import NoCheckpoint
 from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
 from relay.core.errors import NoRoomHere, OfStore
+from relay.core.lease.interrupts import Overdue
 from relay.core.lease.onelease import TrainsAnother
 from relay.core.lease.vacancy import HeldBy
 from relay.core.ledger.ledger import EntryLost, LeaseOver
@@ -108,6 +110,13 @@ def _trains_another(error: TrainsAnother) -> str:
     )
 
 
+def _overdue(error: Overdue) -> str:
+    return (
+        f"Ended by {error.by}: what was under way did not stop within {duration(error.seconds)}, as where storage "
+        f"does not answer. What was committed is safe; the lease runs out by itself, and the next session goes on."
+    )
+
+
 def _steps(steps: Sequence[int]) -> str:
     return ", ".join(f"{step:,}" for step in steps)
 
@@ -130,5 +139,6 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     LeaseOver: _lease_over,
     HeldBy: _held_by,
     TrainsAnother: _trains_another,
+    Overdue: _overdue,
 }
 """For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

@@ -14,6 +14,7 @@ from typing import Protocol
 from relay.core.checkpoint.packed import Packed
 from relay.core.clock import Event, Runtime, Task
 from relay.core.errors import RelayError, StorageUnreachable, UploadFailed
+from relay.core.events import SessionEvent, Trouble
 from relay.core.ledger.chain import Intent
 from relay.core.ledger.passing import Blocked
 from relay.core.ledger.samples import Row
@@ -100,15 +101,11 @@ class Committer:
         runtime: Runtime,
         pipeline: Pipeline,
         may_start: Callable[[], bool],
-        tell: Callable[[str], None],
-        word: Callable[[BaseException], str] = str,
+        event: Callable[[SessionEvent], None],
     ) -> None:
-        """`may_start` says whether an upload begun now ends before the final snapshot; `tell` is for people.
-
-        `word` is an error as they read it.
-        """
+        """`may_start`: whether an upload begun now ends before the final snapshot."""
         self._runtime, self._pipeline, self._may_start = runtime, pipeline, may_start
-        self._tell, self._word = tell, word
+        self._event = event
         self._wake, self._hurry, self._lock = runtime.event(), runtime.event(), runtime.lock()
         self._task: Task | None = None
         self._wait_s = FIRST_WAIT_S
@@ -244,6 +241,6 @@ class Committer:
     def _note(self, error: Exception) -> bool:
         self.blocked = isinstance(error, Blocked)
         if self.trouble is None or str(error) != str(self.trouble):
-            self._tell(f"Storage trouble; training goes on and the commit is tried again: {self._word(error)}")
+            self._event(Trouble("commit", error))
         self.trouble = error
         return False

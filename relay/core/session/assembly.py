@@ -14,6 +14,7 @@ from relay.core.checkpoint.committer import Committer
 from relay.core.checkpoint.lending import Lending
 from relay.core.checkpoint.warm import forget_all
 from relay.core.errors import RelayError
+from relay.core.events import Committed
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.lease import Lease
 from relay.core.ledger.changes import Noted
@@ -105,12 +106,11 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         lease=lease,
         keep=plan.keep,
         still_ours=heartbeat.still_ours,
-        tell=ctx.listener.tell,
-        word=ctx.listener.word,
+        event=ctx.listener.event,
     )
     lending = Lending(ctx.outbox)
     writer = _writer(ctx, lease, budget, verdict, lending, housekeeper)
-    committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell, ctx.listener.word)
+    committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.event)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
     trainer = Trainer(
         ctx, budget, committer, heartbeat, verdict, evaluated, partial(lending.offer, ctx.workload, lease)
@@ -152,8 +152,7 @@ def _writer(
         if short_of_space:
             forget_all(ctx.checkpoint_store)
         else:
-            ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
-            ctx.listener.committed(lease.state.step)
+            ctx.listener.event(Committed(lease.state.step))
             if ctx.observer is not None:
                 ctx.observer.committed()
         housekeeper(short_of_space)

@@ -15,6 +15,7 @@ from relay.core.checkpoint.retention import Keep
 from relay.core.checkpoint.warm import WarmStart
 from relay.core.clock import Runtime
 from relay.core.errors import Exit, Fenced, RelayError
+from relay.core.events import SessionEvent
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.signals import StopSignal
 from relay.core.lease.vacancy import Held
@@ -50,15 +51,16 @@ class Plan:
     """Longest wait for the final upload where no budget says otherwise."""
     workers: int = 4
     """Parallel transfers."""
-    tell_pace: bool = False
-    """Say soon how long a step takes here and how many a session has time for."""
+    report_pace: bool = False
+    """Report soon how long a step takes here and how much time is left for steps."""
 
 
 @dataclass
 class Listener:
-    """What whoever watches the session is told. Every function must return quickly and raise nothing."""
+    """Receives what a session reports. Every function must return quickly and raise nothing."""
 
-    tell: Callable[[str], None] = lambda text: None
+    event: Callable[[SessionEvent], None] = lambda event: None
+    """From any thread."""
     progress: Callable[[Progress], None] = lambda progress: None
     held: Callable[[Held], None] = lambda held: None
     """Who is in the way of the lease, at each look."""
@@ -68,12 +70,6 @@ class Listener:
     """Asked all the time while the session waits for the lease."""
     entered: Callable[[], None] = lambda: None
     """The wait is over, however it ended."""
-    phase: Callable[[str], None] = lambda text: None
-    """What is done while no step is made; empty: training goes on."""
-    committed: Callable[[int], None] = lambda step: None
-    """That step is durable."""
-    word: Callable[[BaseException], str] = str
-    """An error as people read it: the application adds what helps."""
 
 
 class Observer(Protocol):

@@ -13,6 +13,7 @@ from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.clock import Runtime
 from relay.core.errors import UploadFailed
+from relay.core.events import Activity, OutOfTime, Trouble
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.session.context import Context
 from relay.core.session.training import Trainer
@@ -84,7 +85,7 @@ class Ending:
         final = None
         self._allow_what_is_late()
         with self.heartbeat.phase(self.ctx.plan.patience_s + 60):
-            self.ctx.listener.phase(f"finishing: step {self.ctx.workload.step:,} is made durable")
+            self.ctx.listener.event(Activity("finishing", self.ctx.workload.step))
             if self.ctx.workload.step > self.writer.lease.state.step:
                 final = self.trainer.snapshot(last=True)
                 self._hand_over(final)
@@ -98,7 +99,7 @@ class Ending:
         now = self.runtime.monotonic()
         if now > self.ctx.plan.limits.deadline:
             self.budget.allow(now + self.ctx.plan.grace_s)
-            self.ctx.listener.tell("The session's time ran out unnoticed, as where a machine sleeps; it ends now.")
+            self.ctx.listener.event(OutOfTime())
 
     def _hand_over(self, final: Item) -> None:
         """Choose what can still become durable, and start with it."""
@@ -106,7 +107,7 @@ class Ending:
         if plan == "inflight":
             with suppress(OSError):  # a disk that refuses is asked again when the session gives up
                 self._keep(final)
-            self.ctx.listener.tell(f"No time is left to send step {final.step}; it stays on this machine.")
+            self.ctx.listener.event(OutOfTime(unsent=final.step))
             self._drain_then_give_up(final)
         if plan == "final":
             self.committer.abandon_inflight()
@@ -123,7 +124,7 @@ class Ending:
         try:
             return self.trainer.extra_step()
         except Exception as error:  # noqa: BLE001 - whatever training raises must not cost the final commit
-            self.ctx.listener.tell(f"The step after the last could not be tried out ({type(error).__name__}).")
+            self.ctx.listener.event(Trouble("extra step", error))
             return None
 
     def _extra_step_fits(self) -> bool:

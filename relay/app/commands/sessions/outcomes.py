@@ -10,13 +10,13 @@ from typing import Any
 import typer
 
 from relay.app.commands.common import App, emit
+from relay.app.messages.events import NOTABLE_S
 from relay.app.messages.links import briefly
 from relay.app.messages.wording import counted, duration
 from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import tell
 from relay.core.errors import Exit
 from relay.core.session.context import Outcome
-from relay.core.session.startup import NOTABLE_S
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""

@@ -47,6 +47,7 @@ from relay.app.machine.notices import watching
 from relay.app.machine.place import refuse_rerun
 from relay.app.machine.spot import ADDRESS, Look, look_at
 from relay.app.messages.endings import message
+from relay.app.messages.events import line
 from relay.app.messages.webhook import address_of
 from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import explain, tell
@@ -54,6 +55,7 @@ from relay.app.terminal.progress import Display, Lines, display
 from relay.core.checkpoint.warm import secret_of
 from relay.core.clock import exit_now
 from relay.core.errors import Exit, RelayError
+from relay.core.events import SessionEvent
 from relay.core.lease.interrupts import heed, listening
 from relay.core.lease.signals import StopSignal
 from relay.core.ledger.resting import refuse_halted
@@ -107,7 +109,11 @@ def run(
     app, stop = surroundings(context), StopSignal()
     app.streams.advisory = True
     shown = display(0, app.runtime, progress_seconds)
-    heard = (lambda text: None) if attach else shown.tell  # who looks on ends nothing
+
+    def heard(event: SessionEvent) -> None:
+        if not attach:  # a signal ends only the onlooker
+            shown.tell(line(event))
+
     with closing(shown), listening(stop, app.runtime, leaving(app, as_json, shown), heard):
         resolved = app.settle(overrides, config, flags)
         tell_secrets(app)
@@ -226,7 +232,7 @@ def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -
     opened = opening.begin(config)
     known = opening.account()
     context = opening.context(opened, known, workload, config, target)
-    followed(context.listener, opening.here, opening.shown, known, context.plan.wait_s, target)
+    followed(context.listener, opening.here, opening.shown, opening.tell, known, context.plan.wait_s, target)
     heed(opening.stop)
     outcome = with_parts(act(context), startup=opening.startup.document())
     return Ended(outcome, message(outcome) + holder_here(opening, outcome))

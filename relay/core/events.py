@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from relay.core.ledger.fields import Certified
 from relay.core.ledger.state import Origin
@@ -124,6 +124,19 @@ class SignalReceived:
     """Whether the step is committed first; else nothing was trained yet."""
     again: bool = False
     """A second SIGINT: it ends at once."""
+
+
+class Transfer(Protocol):
+    """Receives how far a checkpoint is on its way."""
+
+    def __call__(self, doing: Literal["sending", "fetching"], step: int, total: int) -> Callable[[int], None]:
+        """It begins: `total` bytes. The result is called with each number of bytes done, from any thread."""
+        ...
+
+
+def unseen(doing: Literal["sending", "fetching"], step: int, total: int) -> Callable[[int], None]:
+    """A Transfer that shows nothing."""
+    return lambda count: None
 
 
 SessionEvent = (

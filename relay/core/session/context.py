@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from relay.app.terminal.transfers import Show, silent
 from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packing import Facts
@@ -15,7 +14,7 @@ from relay.core.checkpoint.retention import Keep
 from relay.core.checkpoint.warm import WarmStart
 from relay.core.clock import Runtime
 from relay.core.errors import Exit, Fenced, RelayError
-from relay.core.events import SessionEvent
+from relay.core.events import SessionEvent, Transfer, unseen
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.signals import StopSignal
 from relay.core.lease.vacancy import Held
@@ -64,7 +63,7 @@ class Listener:
     progress: Callable[[Progress], None] = lambda progress: None
     held: Callable[[Held], None] = lambda held: None
     """Who is in the way of the lease, at each look."""
-    transfer: Show = silent
+    transfer: Transfer = unseen
     """How far a checkpoint is on its way, from any thread."""
     tick: Callable[[], None] = lambda: None
     """Asked all the time while the session waits for the lease."""

@@ -33,12 +33,10 @@ GROUPED = ("relay/app", "relay/app/commands")
 NAMES_A_MODEL = "relay/app/cli.py"
 """The registry: the only module of relay/ that names trm."""
 STILL = (
-    "relay/core/checkpoint/retention.py -> relay/app/messages/wording.py",
     "relay/core/runs/archiving.py -> relay/app/messages/wording.py",
     "relay/core/runs/archiving.py -> relay/people/zones.py",
     "relay/core/runs/clearing.py -> relay/app/messages/advice.py",
     "relay/core/runs/identity.py -> relay/app/messages/advice.py",
-    "relay/core/runs/parted.py -> relay/app/messages/wording.py",
     "relay/core/runs/pinned.py -> relay/app/messages/advice.py",
     "relay/people/accountobjects.py -> relay/app/messages/advice.py",
     "relay/people/accounts.py -> relay/app/messages/advice.py",

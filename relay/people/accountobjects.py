@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
-from relay.core.errors import BadData
+from relay.core.errors import BadData, store_errors
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.fields import Claim
 from relay.core.ledger.registry import PutAccount, RegistryState, Row
@@ -57,7 +56,7 @@ class AccountObjects:
 
     def clear(self, account: str) -> None:
         """Delete every object of the account. Raises StorageUnreachable (69)."""
-        with speaking(self.store):
+        with store_errors(self.store):
             for stat in list(self.store.list(folder_of(account))):
                 self.store.delete(stat.ref)
 

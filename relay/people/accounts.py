@@ -6,8 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
-from relay.core.errors import BadConfig, BadData
+from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.ledger.chain import Change
 from relay.core.ledger.fields import Claim
 from relay.core.ledger.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
@@ -33,7 +32,7 @@ class Accounts:
 
     def now(self) -> float:
         """By the store's clock."""
-        with speaking(self.store):
+        with store_errors(self.store):
             return self.store.now()
 
     def all(self) -> dict[str, Listed]:
@@ -52,7 +51,7 @@ class Accounts:
         """One account, forgotten or not; None if nobody ever registered it."""
         state = self.registry.read()
         row = state.accounts.get(account) if state else None
-        with speaking(self.store):
+        with store_errors(self.store):
             return Listed(account, row, self.objects.load(account, row)) if row else None
 
     def label_of(self, account: str) -> str:
@@ -62,7 +61,7 @@ class Accounts:
 
     def get(self, account: str) -> Account:
         """One account. Raises BadConfig (78) with the nearest id, BadData (65) if its object is damaged."""
-        with speaking(self.store):
+        with store_errors(self.store):
             try:
                 return self.objects.existing(self.registry.read(), account)
             except BadData:  # an edit moves the object: look where the newest entry says
@@ -184,7 +183,7 @@ class Accounts:
     def _listed(self) -> dict[str, Listed]:
         state = self.registry.read()
         rows = state.accounts if state else {}
-        with speaking(self.store):
+        with store_errors(self.store):
             return {key: Listed(key, row, self.objects.load(key, row)) for key, row in rows.items()}
 
     def _claim(self, state: RegistryState, account: Account) -> Claim | None:

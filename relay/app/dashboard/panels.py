@@ -8,10 +8,10 @@ from typing import Any
 from relay.app.dashboard.sessions import kind_of_end, redone_steps, standing_steps
 from relay.app.machine.skew import skew_text
 from relay.app.messages.advice import command
+from relay.app.messages.resting import rest_of
 from relay.app.messages.wording import printable
 from relay.app.nameless import kind_of
 from relay.core.ledger import frozen
-from relay.core.ledger.resting import rest_of
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import Incident, Link
 from relay.people.plan import Range

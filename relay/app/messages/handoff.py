@@ -12,11 +12,11 @@ from statistics import median
 from typing import Any
 
 from relay.app.messages.advice import command
+from relay.app.messages.resting import rest_of
 from relay.app.messages.webhook import LONGEST
 from relay.app.messages.wording import counted, duration, iso, printable
 from relay.app.nameless import names_of
 from relay.app.redact import nameless, redact
-from relay.core.ledger.resting import rest_of
 from relay.people.crew import Crew
 from relay.people.owners import is_unnamed
 from relay.people.plan import finish_range

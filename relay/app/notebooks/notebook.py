@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from relay.app.machine.secretchain import ASKED
+from relay.app.messages.errors import paragraph
 from relay.app.notebooks.cellrun import follow
 from relay.app.notebooks.cellview import CellView, displays, page
 from relay.app.notebooks.releasing import release, why_kept
@@ -83,7 +84,7 @@ class Notebook:
         try:
             self.opened = open_here(self.folder, self.environ, trial, self.set_up)
         except RelayError as error:
-            raise Stopped(str(error)) from error
+            raise Stopped(paragraph(error)) from error
         print(self.opened.text())
 
     def train(

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from relay.app.messages.resting import rest_of
 from relay.app.messages.wording import iso, printable
 from relay.app.views.plantext import Look, draw
-from relay.core.ledger.resting import rest_of
 from relay.people.crew import Crew, LeftOut, Wish, listed
 from relay.people.plan import Forecast, Interval, Week, forecast
 from relay.people.policy import Providers

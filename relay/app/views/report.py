@@ -11,10 +11,10 @@ from rich.cells import cell_len, set_cell_size
 from relay.app.machine.env import Machine
 from relay.app.messages import links
 from relay.app.messages.advice import command
+from relay.app.messages.resting import rest_of
 from relay.app.messages.wording import duration, iso, metric, printable
 from relay.app.terminal.cells import fold, in_ascii
 from relay.app.terminal.progresstext import numbers
-from relay.core.ledger.resting import rest_of
 from relay.core.ledger.state import RunState
 from relay.people.status import AccountRow, View, seconds_left, status_document
 from relay.people.zones import local, stamp

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from relay.app.messages.advice import command
 from relay.core.checkpoint.manifest import MAX_BYTES
 from relay.core.checkpoint.packed import Packed
 from relay.core.errors import BadConfig
@@ -182,8 +181,8 @@ class Outbox:
                 raise RolledBack(
                     f"The store was rolled back: this machine has step {packed.step:,} of epoch {packed.epoch} of run "
                     f"{state.project}/{state.run} ({self.folder(packed.key)}), but the store is at step {state.step:,} "
-                    f"of epoch {state.epoch}. Nothing was written. Restore the newer files if somebody has them, or "
-                    f"look at both with `{command('repair', state.run)}`.",
+                    f"of epoch {state.epoch}.",
+                    run=state.run,
                     step=packed.step,
                     epoch=packed.epoch,
                 )

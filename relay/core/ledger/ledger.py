@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 
 from pydantic import BaseModel, ValidationError
 
-from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import BadConfig, BadData, Fenced
+from relay.core.errors import BadConfig, BadData, Fenced, store_errors
 from relay.core.ledger import rules
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.chain import AlreadyBegun, Chain, Change, Intent
@@ -164,7 +162,7 @@ class RunLedger:
 
     def newest_epoch(self, checkpoints: Store) -> tuple[int, str]:
         """The highest epoch that a listing shows, and the file that shows it; (0, "") without any."""
-        with speaking(checkpoints):
+        with store_errors(checkpoints):
             return max(self._epochs_in(checkpoints), default=(0, ""))
 
     def refuse_later_epochs(self, state: RunState, checkpoints: Store) -> None:
@@ -173,12 +171,7 @@ class RunLedger:
 
     def _check_epoch(self, seen: tuple[int, str], state: RunState, checkpoints: Store) -> None:
         if seen[0] > state.epoch:
-            raise BadData(
-                f"{checkpoints.address}: {seen[1]} is of epoch {seen[0]}, but the ledger ends in epoch {state.epoch}: "
-                f"an entry has been lost, or that file is not a session's. Nothing was written or deleted. If a backup "
-                f"has newer entries of {self.names.ledger}, put them back. If not, "
-                f"`{command('repair', self.names.run)}` shows what there is and goes on from it."
-            )
+            raise EntryLost(checkpoints.address, seen[1], seen[0], state.epoch, self.names)
 
     def check_unused(self, checkpoints: Store) -> None:
         """Before a run begins: no session has left files under its name, which the new one would replace (I8).
@@ -247,7 +240,7 @@ class RunLedger:
             return create(self.store, self.names.history(epoch, digest(data)[:TOKEN]), data)
 
     def _archive(self, history: History) -> Archive:
-        with speaking(self.store):
+        with store_errors(self.store):
             try:
                 data = self.store.get(Ref(history.ref), limit=HISTORY_LIMIT)
             except (Missing, TooLong):
@@ -272,22 +265,34 @@ class RunLedger:
                 yield epoch, stat.name
 
 
+class EntryLost(BadData):
+    """A file of an epoch that the ledger has not reached: the entry that began that epoch is lost."""
+
+    def __init__(self, address: str, file: str, epoch: int, newest: int, names: Names) -> None:
+        """`newest`: the ledger's epoch."""
+        super().__init__(
+            f"{address}: {file} is of epoch {epoch}, but the ledger ends in epoch {newest}: an entry has been lost, or "
+            f"that file is not a session's."
+        )
+        self.address, self.file, self.epoch, self.newest = address, file, epoch, newest
+        self.run, self.log = names.run, names.ledger
+
+
+class LeaseOver(Fenced):
+    """This session's lease is over: others hold the run, or may not train it either."""
+
+    def __init__(self, state: RunState, epoch: int) -> None:
+        """`state`: how the run stands without this session, which had the lease of `epoch`."""
+        super().__init__(f"This session's lease on run {state.run} (epoch {epoch}) is over.")
+        self.run, self.epoch, self.newest = state.run, epoch, state.epoch
+        self.stopped = stopped(state)
+        """What keeps everybody from training the run now."""
+        self.holder = state.holder.account if state.holder else None
+
+
 def check_fence(state: RunState, session: str, epoch: int) -> None:
     """Raises Fenced (76) unless the session holds the lease of that epoch and no later one exists (I5)."""
     holder = state.holder
     if state.epoch == epoch and holder and holder.session == session:
         return
-    kept = "" if state.deleted else "; what it had committed is safe"
-    raise Fenced(
-        f"This session's lease on run {state.run} (epoch {epoch}) is over. It writes nothing more{kept}. {_now(state)}"
-    )
-
-
-def _now(state: RunState) -> str:
-    """How the run stands without a session that lost its lease, and what helps: it goes on only where it may."""
-    if told := stopped(state):
-        return " ".join(told)
-    holder = f"held by {state.holder.account}" if state.holder else "held by nobody"
-    return (
-        f"The run is in epoch {state.epoch}, {holder}. Run the same command again to go on from the newest checkpoint."
-    )
+    raise LeaseOver(state, epoch)

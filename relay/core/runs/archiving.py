@@ -6,10 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from relay.app.messages.trouble import speaking
 from relay.app.messages.wording import duration
 from relay.core.clock import Runtime
-from relay.core.errors import PolicyRefused
+from relay.core.errors import PolicyRefused, store_errors
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.vacancy import Held, obstacle_of, vacant
 from relay.core.ledger.changes import Archive, Delete, Unarchive
@@ -104,7 +103,7 @@ def refuse_unseen(ledger: RunLedger, view: View) -> None:
     Raises PolicyRefused (77), StorageUnreachable (69).
     """
     state = view.state
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         now = ledger.store.now()
     refuse_early(state.model_copy(update={"deleted": None}), now, shown_at(ledger, view))
 
@@ -114,7 +113,7 @@ def shown_at(ledger: RunLedger, view: View) -> float:
     if view.state.archived is None:
         return 0.0
     slot = view.entry.seq if view.state.deleted is None else view.entry.base
-    with speaking(ledger.store, "Nobody can tell since when the run is archived"):
+    with store_errors(ledger.store, "Nobody can tell since when the run is archived"):
         return ledger.store.stat(ledger.chain.log.ref(slot)).modified
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
 from relay.core.checkpoint.collect import Surveyor, delete, sweep_parts
 from relay.core.checkpoint.retention import FileVerdict, going
+from relay.core.errors import store_errors
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
 from relay.core.runs.archiving import refuse_unseen
@@ -28,7 +28,7 @@ def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[File
     state = view.state
     if state.deleted is not None:
         refuse_unseen(opened.ledger, view)
-    with speaking(stores.checkpoints, "Nobody can tell which files are needed"):
+    with store_errors(stores.checkpoints, "Nobody can tell which files are needed"):
         try:
             found = Surveyor(stores.checkpoints, stores.ledger, opened.names)(state, short_of_space=full)
         except QuotaExceeded as error:  # of the probe that tells the store's clock
@@ -48,6 +48,6 @@ def clear(judged: list[FileVerdict], names: Names, stores: Pair, epoch: int) -> 
 
     def after(file: FileVerdict) -> FileVerdict:
         stuck = file.goes and file.stat not in gone
-        return replace(file, goes=False, rule="could not be deleted: run gc again later") if stuck else file
+        return replace(file, goes=False, rule="stuck") if stuck else file
 
     return [after(file) for file in judged]

@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.passedover import keeping
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, LeaseHeld, StorageUnreachable, UsageError
+from relay.core.errors import BadData, StorageUnreachable, UsageError, store_errors
 from relay.core.lease.samehost import HostLocks
-from relay.core.lease.vacancy import Held, held_text, obstacle_of
+from relay.core.lease.vacancy import Held, HeldBy, obstacle_of
 from relay.core.ledger import changes
 from relay.core.ledger.changes import MAX_OTHERS, By, Choose, Other
 from relay.core.ledger.entry import Entry
 from relay.core.ledger.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.core.ledger.histories import Walked, walk
 from relay.core.ledger.ledger import RunLedger, View
-from relay.core.ledger.mark import Judged, RolledBack
+from relay.core.ledger.mark import Judged, MarkDiffers, RolledBack
 from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.reader import Point, Reader, hole
 from relay.core.ledger.resting import refuse_deleted
@@ -133,7 +131,7 @@ def look(
     Raises BadData (65) for a ledger with a hole, StorageUnreachable (69).
     """
     chain = ledger.chain
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         tail = chain.log.tail()
         if lost := chain.log.gaps(tail):
             raise BadData(hole(chain.log, lost[0]))
@@ -157,20 +155,16 @@ def look(
     return replace(found, beyond=_beyond(ledger, checkpoints, outbox, mark, hint.seq if hint else None, found))
 
 
-def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | None) -> str:
-    """What this machine knows that the store no longer holds, by one reading; empty if there is nothing such."""
+def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | None) -> RolledBack | None:
+    """What this machine knows that the store no longer holds, by one reading; None if there is nothing such."""
     try:
         outbox.refuse_rolled_back(outbox.all(), view.state)
     except RolledBack as found:
-        return str(found)
-    with speaking(ledger.store):
+        return found
+    with store_errors(ledger.store):
         if mark is None or not _is_lost(mark, view.seq, ledger.chain.reader):
-            return ""
-    return (
-        f"the store was rolled back: this machine has read slot {mark.seq} (step {mark.step:,}), but the store ends at "
-        f"slot {view.seq} (step {view.state.step:,}) or holds another entry there. "
-        f"`{command('repair', view.state.run)}` shows both"
-    )
+            return None
+    return MarkDiffers(view.state.run, mark, view.seq, view.state.step)
 
 
 def choose(
@@ -208,14 +202,14 @@ def choose(
         took_over=gone[wanted.part.name],
         why=_why(wanted, without, situation, account),
     )
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         now = ledger.store.now()
     point = Point(situation.tail, situation.walked.digests[-1], wanted.part.state, _end(wanted, situation))
     digests = situation.walked.digests[point.base + 1 :][-MAX_DIGESTS:]
     passed = Passed(digests=digests) if digests else None
     view = ledger.chain.append_at(point, "choose", change, By(session, None, epoch, now), passed)
     if situation.beyond.hint is not None:
-        with speaking(ledger.store, "The choice is recorded, but the hint beside the ledger could not be replaced"):
+        with store_errors(ledger.store, "The choice is recorded, but the hint beside the ledger could not be replaced"):
             ledger.chain.log.publish_hint(view.seq, view.digest)
     for packed in situation.beyond.local:
         outbox.set_aside(packed)
@@ -288,7 +282,7 @@ def _gone(
     free = obstacle_of(ledger, runtime, locks)
     while isinstance(found := free(state), Held):
         if not found.confirming:
-            raise LeaseHeld(held_text(state, found))
+            raise HeldBy(state, found)
         notice(found)
         runtime.sleep(max(0.05, min(found.left_s, found.holder.ttl_s / 6)))
     return found
@@ -300,7 +294,7 @@ def _read_again(ledger: RunLedger, situation: Situation) -> None:
     first = min((one.part.after for one in situation.others), default=situation.tail - 1)
     reader = Reader(ledger.chain.log.again(), ledger.chain.machine)
     for seq in range(first + 1, situation.tail + 1):
-        with speaking(ledger.store):
+        with store_errors(ledger.store):
             digest = reader.read(seq).digest
         if digest != situation.walked.digests[seq]:
             raise StorageUnreachable(

@@ -6,8 +6,7 @@ by its own hashes, so the newest intact entries still lead to every checkpoint t
 
 from __future__ import annotations
 
-from relay.app.messages.trouble import speaking
-from relay.core.errors import BadData
+from relay.core.errors import BadData, store_errors
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.chain import JUDGED
 from relay.core.ledger.changes import Genesis
@@ -27,7 +26,7 @@ def salvage(ledger: RunLedger) -> View | None:
     None if nothing intact is there. Raises StorageUnreachable (69), NewerFormat (78).
     """
     point = None
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         seqs = listed(ledger.store, ledger.names.ledger)
         for tail in sorted((seq for seq in seqs if seq + 1 not in seqs), reverse=True)[:PARTS]:
             if start := _oldest_intact(ledger, tail):
@@ -42,7 +41,7 @@ def salvage(ledger: RunLedger) -> View | None:
 
 def pinned_config(ledger: RunLedger) -> dict[str, object]:
     """The settings in slot 0. Raises BadData (65) if that slot is lost or damaged."""
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         entry = ledger.chain.reader.slot(0).entry
     if entry is None or entry.kind != "genesis":
         raise BadData(

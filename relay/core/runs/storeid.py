@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import BadConfig, BadData
+from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.ledger.canonical import NotCanonical, dumps, loads
 from relay.core.ledger.fields import Id, Strict
 from relay.core.names import FRAGMENT, IDENTITY
@@ -50,7 +49,7 @@ def parse_address(text: str) -> Address:
 
 def read_identity(store: Store) -> str | None:
     """The store's identity, or None if nothing was begun in it. Raises BadData (65) if the object is damaged."""
-    with speaking(store):
+    with store_errors(store):
         try:
             data = store.get(store.ref(IDENTITY), limit=LIMIT)
         except Missing:
@@ -72,7 +71,7 @@ def begin_store(store: Store, runtime: Runtime) -> str:
     found = read_identity(store)
     if found:
         return found
-    with speaking(store), suppress(Exists):  # somebody else's, or our own re-sent: the stored one counts
+    with store_errors(store), suppress(Exists):  # somebody else's, or our own re-sent: the stored one counts
         store.put_if_absent(IDENTITY, dumps(StoreIdentity(id=runtime.token()).model_dump(mode="json")))
     found = read_identity(store)
     if found is None:

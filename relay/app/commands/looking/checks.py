@@ -38,6 +38,7 @@ from relay.app.commands.reading import look
 from relay.app.commands.stores import connect, open_stores, require
 from relay.app.commands.weights.subject import fill, workload_of
 from relay.app.messages.advice import command
+from relay.app.messages.errors import paragraph
 from relay.app.providers import shipped
 from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
@@ -97,7 +98,7 @@ def verification(
     except BadData as error:
         found, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
         if found is None:
-            return Verification(incidents=[Incidental("ledger", str(error), against=True)])
+            return Verification(incidents=[Incidental("ledger", paragraph(error), against=True)])
         opened = found
     return re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
 
@@ -111,8 +112,8 @@ def workload_for(
     except (BadConfig, BadData) as error:
         kind = BadConfig if isinstance(error, BadConfig) else BadData
         raise kind(
-            f"--deep loads each checkpoint into the training program, which cannot be set up here: {error} Without "
-            f"--deep, `{command('verify', opened.names.run)}` reads every byte all the same."
+            f"--deep loads each checkpoint into the training program, which cannot be set up here: "
+            f"{paragraph(error)} Without --deep, `{command('verify', opened.names.run)}` reads every byte all the same."
         ) from error
 
 
@@ -254,7 +255,7 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
     state, settings = found.view.state, resolved.settings
     intact = [c.step for c in quick_look(found.ledger, state, stores.checkpoints) if c.ok]
     means = partial(verdict.hole, found.names.run, intact if can_fork(found.ledger) else [])
-    yield from checkup.holes(lost(found.ledger.chain, str(error), found.view.seq, means))
+    yield from checkup.holes(lost(found.ledger.chain, paragraph(error), found.view.seq, means))
     seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
 
 

@@ -15,6 +15,7 @@ import relay
 from relay.app.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
 from relay.app.commands.stores import open_stores
 from relay.app.messages.advice import command
+from relay.app.messages.errors import paragraph
 from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.choosing import choose
 from relay.core.checkpoint.outbox import Outbox, outbox_of
@@ -107,7 +108,8 @@ def parent_of(resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict
         found = salvaged_run(stores, settings.project, settings.run)
         if found is None:
             raise
-        say(f"{error}\nForking from what slot {found.view.entry.seq} says, the newest entry that can be read.")
+        slot = found.view.entry.seq
+        say(f"{paragraph(error)}\nForking from what slot {slot} says, the newest entry that can be read.")
         return found, pinned_config(found.ledger)
 
 
@@ -143,12 +145,12 @@ def copied(
             return copy_checkpoint(parent.ledger, view, checkpoint.key, branch)
         except NotStored as error:
             if kept:
-                say(f"{error}\nForking from the one of that step that the run keeps.")
+                say(f"{paragraph(error)}\nForking from the one of that step that the run keeps.")
                 return copy_kept(parent.ledger, view, kept[-1], branch)
             copy = outbox.copy_of(checkpoint, view.state)
             if copy is None:
                 raise
-            say(f"{error}\nForking from this machine's copy of it.")
+            say(f"{paragraph(error)}\nForking from this machine's copy of it.")
             return copy_unsent(view, copy, outbox, branch)
 
 
@@ -161,7 +163,7 @@ def chosen(state: RunState, step: int | None, epoch: int | None, here: Sequence[
     try:
         return choose(state, step, epoch)
     except BadData as error:
-        told = [str(error)]
+        told = [paragraph(error)]
         if state.kept:
             told.append(f"It also keeps {_steps(k.step for k in state.kept)}.")
         if here:

@@ -1,0 +1,144 @@
+"""What people read of an error: its own sentence, and the command or setting that fixes it; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relay.app.messages.advice import command
+from relay.app.messages.resting import both
+from relay.app.messages.trouble import LOOK, advised, said
+from relay.app.messages.wording import duration
+from relay.core.checkpoint.choosing import NoCheckpoint
+from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
+from relay.core.errors import NoRoomHere, OfStore
+from relay.core.lease.interrupts import Overdue
+from relay.core.lease.onelease import TrainsAnother
+from relay.core.lease.vacancy import HeldBy
+from relay.core.ledger.ledger import EntryLost, LeaseOver
+from relay.core.ledger.mark import MarkDiffers, RolledBack
+from relay.core.ledger.registry import StoreNotBegun
+from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
+from relay.people.zones import local
+
+
+def paragraph(error: BaseException) -> str:
+    """The error's sentence, and what helps."""
+    for kind in type(error).__mro__:
+        if kind in ADVICE:
+            return ADVICE[kind](error)
+    return str(error)
+
+
+def _no_checkpoint(error: NoCheckpoint) -> str:
+    return f"{error} Train first: {command('run', error.run)}"
+
+
+def _unfit(error: Unfit) -> str:
+    return (
+        f"{error} Nothing was changed. Most likely a newer version wrote it: upgrade trm-relay and run again. "
+        f"Otherwise begin a new run from an older one: "
+        f"{command('fork', error.run, '--to', f'{error.run[:60]}_2', '--from-step', 'STEP')}"
+    )
+
+
+def _none_loads(error: NoneLoads) -> str:
+    lines = "\n".join(f"  {line}" for _, line in error.found)
+    return (
+        f"No retained checkpoint of run {error.project}/{error.run} can be loaded, and a run that has committed never "
+        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore what is missing or changed from a backup of the "
+        f"storage. {LOOK}"
+    )
+
+
+def _damaged_checkpoint(error: DamagedCheckpoint) -> str:
+    if error.others is None:
+        return f"{error} {LOOK}"
+    return f"{error} Other retained steps: {_steps(error.others) or 'none'}. {LOOK}"
+
+
+def _retired(error: Retired) -> str:
+    return f"{error} Choose one of those retained now: {_steps(error.retained)}."
+
+
+def _rolled_back(error: RolledBack) -> str:
+    return (
+        f"{error} Nothing was written. Restore the newer files if somebody has them, or look at both with "
+        f"`{command('repair', error.run)}`."
+    )
+
+
+def _mark_differs(error: MarkDiffers) -> str:
+    return f"{error} `{command('repair', error.run)}` shows both"
+
+
+def _store_not_begun(error: StoreNotBegun) -> str:
+    return f"{error} Check the address; if it is right, run `{command('init')}` once."
+
+
+def _entry_lost(error: EntryLost) -> str:
+    return (
+        f"{error} Nothing was written or deleted. If a backup has newer entries of {error.log}, put them back. If not, "
+        f"`{command('repair', error.run)}` shows what there is and goes on from it."
+    )
+
+
+def _lease_over(error: LeaseOver) -> str:
+    kept = "" if isinstance(error.stopped, RunDeleted) else "; what it had committed is safe"
+    begin = f"{error} It writes nothing more{kept}."
+    if error.stopped:
+        return f"{begin} {both(error.stopped)}"
+    return (
+        f"{begin} The run is in epoch {error.newest}, held by {error.holder or 'nobody'}. Run the same command again "
+        f"to go on from the newest checkpoint."
+    )
+
+
+def _held_by(error: HeldBy) -> str:
+    return (
+        f"Run {error.project}/{error.run} is being trained by {error.account} since {local(error.since)} (last sign "
+        f"of life {error.silent_s:.0f} s ago, step {error.step:,}). It can be taken over in {error.left_s:.0f} s at "
+        f"the earliest if it falls silent. Wait for it with --wait MINUTES, or run again later."
+    )
+
+
+def _trains_another(error: TrainsAnother) -> str:
+    return (
+        f"Account {error.account} already trains run {error.run} (since {local(error.since)}), and one account "
+        f"trains one run at a time. Wait for that session, stop it with `{command('stop', error.run)}`, or use "
+        f"an account of another person."
+    )
+
+
+def _overdue(error: Overdue) -> str:
+    return (
+        f"Ended by {error.by}: what was under way did not stop within {duration(error.seconds)}, as where storage "
+        f"does not answer. What was committed is safe; the lease runs out by itself, and the next session goes on."
+    )
+
+
+def _steps(steps: Sequence[int]) -> str:
+    return ", ".join(f"{step:,}" for step in steps)
+
+
+ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
+    OfStore: advised,
+    NoRoomHere: said,
+    NoCheckpoint: _no_checkpoint,
+    Unfit: _unfit,
+    NoneLoads: _none_loads,
+    DamagedCheckpoint: _damaged_checkpoint,
+    Retired: _retired,
+    RolledBack: _rolled_back,
+    MarkDiffers: _mark_differs,
+    StoreNotBegun: _store_not_begun,
+    RunDeleted: both,
+    RunArchived: both,
+    RunHalted: both,
+    EntryLost: _entry_lost,
+    LeaseOver: _lease_over,
+    HeldBy: _held_by,
+    TrainsAnother: _trains_another,
+    Overdue: _overdue,
+}
+"""For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

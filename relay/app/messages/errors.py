@@ -8,15 +8,18 @@ from typing import Any
 from relay.app.messages.advice import command
 from relay.app.messages.resting import both
 from relay.app.messages.trouble import LOOK, advised, said
+from relay.app.messages.wording import duration
 from relay.core.checkpoint.choosing import NoCheckpoint
 from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
 from relay.core.errors import NoRoomHere, OfStore
 from relay.core.lease.onelease import TrainsAnother
 from relay.core.lease.vacancy import HeldBy
+from relay.core.ledger.frozen import WAIT_S
 from relay.core.ledger.ledger import EntryLost, LeaseOver
 from relay.core.ledger.mark import MarkDiffers, RolledBack
 from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
+from relay.core.runs.archiving import BroughtBack, NotArchived, TooEarly
 from relay.people.zones import local
 
 
@@ -26,6 +29,11 @@ def paragraph(error: BaseException) -> str:
         if kind in ADVICE:
             return ADVICE[kind](error)
     return str(error)
+
+
+def _and(advice: str) -> Callable[[BaseException], str]:
+    """The error's sentence, and the same advice whatever it holds."""
+    return lambda error: f"{error} {advice}"
 
 
 def _no_checkpoint(error: NoCheckpoint) -> str:
@@ -70,10 +78,6 @@ def _mark_differs(error: MarkDiffers) -> str:
     return f"{error} `{command('repair', error.run)}` shows both"
 
 
-def _store_not_begun(error: StoreNotBegun) -> str:
-    return f"{error} Check the address; if it is right, run `{command('init')}` once."
-
-
 def _entry_lost(error: EntryLost) -> str:
     return (
         f"{error} Nothing was written or deleted. If a backup has newer entries of {error.log}, put them back. If not, "
@@ -108,6 +112,20 @@ def _trains_another(error: TrainsAnother) -> str:
     )
 
 
+def _not_archived(error: NotArchived) -> str:
+    return (
+        f"{error} First archive it, so that the others see it; {duration(WAIT_S)} later it may be deleted. "
+        f"Nothing was deleted."
+    )
+
+
+def _too_early(error: TooEarly) -> str:
+    return (
+        f"Run {error.run} was archived {duration(error.archived_s)} ago; it may be deleted from "
+        f"{local(error.deletable_at)} on. Nothing was deleted."
+    )
+
+
 def _steps(steps: Sequence[int]) -> str:
     return ", ".join(f"{step:,}" for step in steps)
 
@@ -122,7 +140,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     Retired: _retired,
     RolledBack: _rolled_back,
     MarkDiffers: _mark_differs,
-    StoreNotBegun: _store_not_begun,
+    StoreNotBegun: _and(f"Check the address; if it is right, run `{command('init')}` once."),
     RunDeleted: both,
     RunArchived: both,
     RunHalted: both,
@@ -130,5 +148,8 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     LeaseOver: _lease_over,
     HeldBy: _held_by,
     TrainsAnother: _trains_another,
+    NotArchived: _not_archived,
+    TooEarly: _too_early,
+    BroughtBack: _and("Nothing was deleted."),
 }
 """For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

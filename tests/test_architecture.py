@@ -37,7 +37,6 @@ STILL = (
     "relay/core/checkpoint/retention.py -> relay/app/messages/wording.py",
     "relay/core/checkpoint/warm.py -> relay/app/messages/wording.py",
     "relay/core/lease/interrupts.py -> relay/app/messages/wording.py",
-    "relay/core/runs/clearing.py -> relay/app/messages/advice.py",
     "relay/core/runs/fork.py -> relay/app/terminal/transfers.py",
     "relay/core/runs/identity.py -> relay/app/messages/advice.py",
     "relay/core/runs/parted.py -> relay/app/messages/wording.py",

@@ -8,6 +8,7 @@ from typing import Any
 from relay.app.messages.advice import command
 from relay.app.messages.resting import both
 from relay.app.messages.trouble import LOOK, advised, said
+from relay.app.messages.whereabouts import unknown_run
 from relay.app.messages.wording import duration
 from relay.core.checkpoint.choosing import NoCheckpoint
 from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
@@ -15,11 +16,12 @@ from relay.core.errors import NoRoomHere, OfStore
 from relay.core.lease.onelease import TrainsAnother
 from relay.core.lease.vacancy import HeldBy
 from relay.core.ledger.frozen import WAIT_S
-from relay.core.ledger.ledger import EntryLost, LeaseOver
+from relay.core.ledger.ledger import EntryLost, LeaseOver, StrayCheckpoints, UnknownRun
 from relay.core.ledger.mark import MarkDiffers, RolledBack
 from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
 from relay.core.runs.archiving import BroughtBack, NotArchived, TooEarly
+from relay.core.runs.identity import AnotherStore, NameTaken, PassingDisk, RunOfAnotherStore, SimilarName
 from relay.people.zones import local
 
 
@@ -78,6 +80,13 @@ def _mark_differs(error: MarkDiffers) -> str:
     return f"{error} `{command('repair', error.run)}` shows both"
 
 
+def _stray_checkpoints(error: StrayCheckpoints) -> str:
+    return (
+        f"{error} Nothing was written. Likely causes: the others keep the ledger elsewhere (RELAY_LEDGER_STORE), or it "
+        f"was lost here. Use their ledger store, restore {error.log} from a backup, or choose another run name."
+    )
+
+
 def _entry_lost(error: EntryLost) -> str:
     return (
         f"{error} Nothing was written or deleted. If a backup has newer entries of {error.log}, put them back. If not, "
@@ -126,6 +135,15 @@ def _too_early(error: TooEarly) -> str:
     )
 
 
+def _name_taken(error: NameTaken) -> str:
+    option = {"fork": "--to", "import": "--run"}[error.by]
+    return f"{error} Choose another name with {option}."
+
+
+def _similar_name(error: SimilarName) -> str:
+    return f"{error} Correct the name (RUN_NAME={error.other}), or pass --new if a new run is meant."
+
+
 def _steps(steps: Sequence[int]) -> str:
     return ", ".join(f"{step:,}" for step in steps)
 
@@ -144,6 +162,8 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     RunDeleted: both,
     RunArchived: both,
     RunHalted: both,
+    UnknownRun: unknown_run,
+    StrayCheckpoints: _stray_checkpoints,
     EntryLost: _entry_lost,
     LeaseOver: _lease_over,
     HeldBy: _held_by,
@@ -151,5 +171,12 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     NotArchived: _not_archived,
     TooEarly: _too_early,
     BroughtBack: _and("Nothing was deleted."),
+    NameTaken: _name_taken,
+    SimilarName: _similar_name,
+    PassingDisk: _and(
+        "Set RELAY_STORE to a place that stays, or pass --ephemeral (RELAY_EPHEMERAL=1) if the run may be lost."
+    ),
+    AnotherStore: _and("Likely causes: a mistyped name, another bucket or folder, or another person's app folder."),
+    RunOfAnotherStore: _and("Check RELAY_STORE, RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."),
 }
 """For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

@@ -20,6 +20,7 @@ from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
 from relay.app.messages.errors import paragraph
+from relay.app.messages.whereabouts import new_run
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
@@ -126,7 +127,7 @@ class Opening:
             ephemeral=settings.ephemeral,
             init=init,
         )
-        for note in opened.notes:
+        for note in new_run(opened):
             self.tell(note)
         check_config(opened.ledger, opened.view, config, self.resolved.workload.model_dump(mode="json"))
         self.warn_of_clocks()

@@ -22,6 +22,7 @@ from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
 from relay.core.runs.archiving import BroughtBack, NotArchived, TooEarly
 from relay.core.runs.identity import AnotherStore, NameTaken, PassingDisk, RunOfAnotherStore, SimilarName
+from relay.core.runs.pinned import ConfigDiffers
 from relay.people.zones import local
 
 
@@ -144,6 +145,13 @@ def _similar_name(error: SimilarName) -> str:
     return f"{error} Correct the name (RUN_NAME={error.other}), or pass --new if a new run is meant."
 
 
+def _config_differs(error: ConfigDiffers) -> str:
+    return (
+        f"{error} Leave these settings as the run has them, or begin a new run from its newest checkpoint: "
+        f"{command('fork', error.run, '--to', f'{error.run[:60]}_2', *error.overrides)}"
+    )
+
+
 def _steps(steps: Sequence[int]) -> str:
     return ", ".join(f"{step:,}" for step in steps)
 
@@ -178,5 +186,6 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ),
     AnotherStore: _and("Likely causes: a mistyped name, another bucket or folder, or another person's app folder."),
     RunOfAnotherStore: _and("Check RELAY_STORE, RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."),
+    ConfigDiffers: _config_differs,
 }
 """For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from relay.app.messages.errors import paragraph
 from relay.app.messages.whereabouts import new_run, unknown_run
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.ledger.ledger import UnknownRun
@@ -26,7 +27,7 @@ from relay.core.runs.identity import (
     open_run,
     require_run,
 )
-from relay.core.runs.pinned import check_config, config_hash, difference
+from relay.core.runs.pinned import ConfigDiffers, check_config, config_hash, difference
 from relay.core.runs.storeid import Address, begin_store, parse_address, read_identity
 from storage.base import Exists, Missing, Ref, Store
 from storage.local import LocalStore
@@ -230,9 +231,9 @@ def test_another_configuration_is_78_with_the_difference_and_the_fork_command() 
         opened.ledger, opened.view, {"task": "sudoku4", "arch": {"layers": 2, "hidden": 32}, "lr": 0.1}, CONFIG
     )
     mine = {**CONFIG, "lr": 0.2, "arch": {"hidden": 32}, "seed": 3}
-    with pytest.raises(BadConfig) as error:
+    with pytest.raises(ConfigDiffers) as error:
         check_config(opened.ledger, opened.view, mine, mine)
-    text = str(error.value)
+    text = paragraph(error.value)
     assert "lr: the run has 0.1, you asked for 0.2" in text
     assert "arch.layers: the run has 2, you asked for (absent)" in text
     assert text.endswith("fork --run run_a --to run_a_2 lr=0.2 seed=3")

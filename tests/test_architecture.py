@@ -46,13 +46,9 @@ STILL = (
     "relay/core/session/startup.py -> relay/app/messages/wording.py",
     "relay/core/session/training.py -> relay/app/messages/links.py",
     "relay/core/session/training.py -> relay/app/messages/pace.py",
-    "relay/people/accountobjects.py -> relay/app/messages/advice.py",
-    "relay/people/accounts.py -> relay/app/messages/advice.py",
     "relay/people/accountstate.py -> relay/app/messages/advice.py",
     "relay/people/admission.py -> relay/app/messages/advice.py",
     "relay/people/crew.py -> relay/app/messages/wording.py",
-    "relay/people/policy.py -> relay/app/messages/advice.py",
-    "relay/people/roster.py -> relay/app/messages/advice.py",
     "relay/people/status.py -> relay/app/messages/wording.py",
     "relay/people/turns.py -> relay/app/messages/wording.py",
 )

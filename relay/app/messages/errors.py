@@ -20,9 +20,14 @@ from relay.core.ledger.ledger import EntryLost, LeaseOver, StrayCheckpoints, Unk
 from relay.core.ledger.mark import MarkDiffers, RolledBack
 from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
+from relay.core.names import nearest
 from relay.core.runs.archiving import BroughtBack, NotArchived, TooEarly
 from relay.core.runs.identity import AnotherStore, NameTaken, PassingDisk, RunOfAnotherStore, SimilarName
 from relay.core.runs.pinned import ConfigDiffers
+from relay.people.accountobjects import AccountDamaged
+from relay.people.accounts import IdTaken, NotItsPerson
+from relay.people.policy import OneTooMany, Unsupported
+from relay.people.roster import Forgotten, NoAccount
 from relay.people.zones import local
 
 
@@ -152,6 +157,39 @@ def _config_differs(error: ConfigDiffers) -> str:
     )
 
 
+def _account_damaged(error: AccountDamaged) -> str:
+    return (
+        f"{error} Nothing that it trained is affected, and other accounts train on. Put it back with "
+        f"`{command(f'register {error.account} LABEL')}`, or restore it from a backup of the storage."
+    )
+
+
+def _no_account(error: NoAccount) -> str:
+    near = nearest(error.account, error.known)
+    hint = f"Did you mean {near}?" if near else f"Registered are: {', '.join(sorted(error.known)[:10]) or 'none'}."
+    return f"{error} {hint} Register it with `{command(f'register {error.account} LABEL')}`."
+
+
+def _id_taken(error: IdTaken) -> str:
+    return (
+        f"{error} Register the new one under another id, or change this one: "
+        f"{command(f'accounts edit {error.account}')} --label LABEL --owner NAME --provider PROVIDER."
+    )
+
+
+def _one_too_many(error: OneTooMany) -> str:
+    again = [
+        f" A forgotten account comes back under its own id: `{command(f'register {one}')} LABEL`."
+        for one in error.forgotten[:1]
+    ]
+    return (
+        f"{error} Retired, renamed and forgotten accounts count too.{''.join(again)} Instead: invite another person "
+        f"with an account of their own (--owner NAME or RELAY_OWNER if this one is theirs; two people of one name are "
+        f'told apart as --owner "John S."), use another provider, a paid tier of the same account, a cluster or a lab '
+        f"machine (--provider slurm, cluster or lab), or a grant."
+    )
+
+
 def _steps(steps: Sequence[int]) -> str:
     return ", ".join(f"{step:,}" for step in steps)
 
@@ -187,5 +225,12 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     AnotherStore: _and("Likely causes: a mistyped name, another bucket or folder, or another person's app folder."),
     RunOfAnotherStore: _and("Check RELAY_STORE, RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."),
     ConfigDiffers: _config_differs,
+    AccountDamaged: _account_damaged,
+    NoAccount: _no_account,
+    Forgotten: _and("Whoever trained as it may register it again; everybody else registers another id."),
+    NotItsPerson: _and("Register another id."),
+    IdTaken: _id_taken,
+    Unsupported: _and("Use another provider."),
+    OneTooMany: _one_too_many,
 }
 """For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

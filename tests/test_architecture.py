@@ -47,7 +47,6 @@ STILL = (
     "relay/core/session/training.py -> relay/app/messages/links.py",
     "relay/core/session/training.py -> relay/app/messages/pace.py",
     "relay/people/accountstate.py -> relay/app/messages/advice.py",
-    "relay/people/admission.py -> relay/app/messages/advice.py",
     "relay/people/crew.py -> relay/app/messages/wording.py",
     "relay/people/status.py -> relay/app/messages/wording.py",
     "relay/people/turns.py -> relay/app/messages/wording.py",

@@ -41,7 +41,7 @@ class AccountObjects:
         return found
 
     def existing(self, state: RegistryState | None, account: str) -> Account:
-        """The same of one that is registered. Raises NoAccount, Forgotten (78) or AccountDamaged (65)."""
+        """The same of one that is registered. Raises NoAccount, AccountForgotten (78) or AccountDamaged (65)."""
         found = self.load(account, row_of(state, account, self.store.address))
         if found is None:
             raise AccountDamaged(self.store.address, account)

@@ -32,7 +32,7 @@ class NoAccount(BadConfig):
         self.account, self.address, self.known = account, address, tuple(known)
 
 
-class Forgotten(BadConfig):
+class AccountForgotten(BadConfig):
     """The account was emptied."""
 
     def __init__(self, account: str) -> None:
@@ -41,11 +41,11 @@ class Forgotten(BadConfig):
 
 
 def row_of(state: RegistryState | None, account: str, address: str) -> Row:
-    """The row of an account that is registered and not forgotten. Raises NoAccount or Forgotten (78)."""
+    """The row of an account that is registered and not forgotten. Raises NoAccount or AccountForgotten (78)."""
     rows = state.accounts if state else {}
     row = rows.get(account)
     if row and row.state != "forgotten":
         return row
     if row:
-        raise Forgotten(account)
+        raise AccountForgotten(account)
     raise NoAccount(account, address, [key for key, other in rows.items() if other.state != "forgotten"])

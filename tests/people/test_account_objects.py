@@ -10,7 +10,7 @@ from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.registry import PutAccount
 from relay.people.account import MAX_BYTES, Account, confirmed, decode, object_name
 from relay.people.accountobjects import AccountDamaged
-from relay.people.roster import Forgotten
+from relay.people.roster import AccountForgotten
 from storage.memory import MemoryStore
 from tests.core.making import id_of
 from tests.people.registering import accounts, register
@@ -28,7 +28,7 @@ def test_forget_empties_an_account_everywhere() -> None:
     assert known.all()["account_1"].label == "account_1"
     known.forget("account_1")
     for act in (lambda: known.get("account_1"), lambda: known.edit("account_1", label="x")):
-        with pytest.raises(Forgotten):
+        with pytest.raises(AccountForgotten):
             act()
 
 

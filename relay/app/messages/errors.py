@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relay.app.messages.admitting import another_machine, not_in_team, unconfirmed
 from relay.app.messages.advice import command
 from relay.app.messages.resting import both
 from relay.app.messages.trouble import LOOK, advised, said
@@ -26,8 +27,9 @@ from relay.core.runs.identity import AnotherStore, NameTaken, PassingDisk, RunOf
 from relay.core.runs.pinned import ConfigDiffers
 from relay.people.accountobjects import AccountDamaged
 from relay.people.accounts import IdTaken, NotItsPerson
+from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Unconfirmed
 from relay.people.policy import OneTooMany, Unsupported
-from relay.people.roster import Forgotten, NoAccount
+from relay.people.roster import AccountForgotten, NoAccount
 from relay.people.zones import local
 
 
@@ -177,6 +179,10 @@ def _id_taken(error: IdTaken) -> str:
     )
 
 
+def _retired_account(error: AccountRetired) -> str:
+    return f"{error} If its person trains again: `{command(f'accounts mark {error.account} ready')}`."
+
+
 def _one_too_many(error: OneTooMany) -> str:
     again = [
         f" A forgotten account comes back under its own id: `{command(f'register {one}')} LABEL`."
@@ -227,9 +233,13 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ConfigDiffers: _config_differs,
     AccountDamaged: _account_damaged,
     NoAccount: _no_account,
-    Forgotten: _and("Whoever trained as it may register it again; everybody else registers another id."),
+    AccountForgotten: _and("Whoever trained as it may register it again; everybody else registers another id."),
     NotItsPerson: _and("Register another id."),
     IdTaken: _id_taken,
+    AnotherMachine: another_machine,
+    Unconfirmed: unconfirmed,
+    NotInTeam: not_in_team,
+    AccountRetired: _retired_account,
     Unsupported: _and("Use another provider."),
     OneTooMany: _one_too_many,
 }

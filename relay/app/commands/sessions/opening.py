@@ -19,6 +19,7 @@ from relay.app.commands.sessions.here import Choice, Here, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
+from relay.app.messages.admitting import note_text
 from relay.app.messages.errors import paragraph
 from relay.app.messages.whereabouts import new_run
 from relay.app.providers import shipped
@@ -165,8 +166,8 @@ class Opening:
         if not self.admitted:
             run_id = state.run_id if state else None
             known, visit = accounts(self.stores), self.visit(run_id)
-            for line in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
-                self.tell(line)
+            for note in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
+                self.tell(note_text(note))
         self.admitted = True
 
     def unknown_account(self) -> str:

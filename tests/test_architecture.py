@@ -46,10 +46,8 @@ STILL = (
     "relay/core/session/startup.py -> relay/app/messages/wording.py",
     "relay/core/session/training.py -> relay/app/messages/links.py",
     "relay/core/session/training.py -> relay/app/messages/pace.py",
-    "relay/people/accountstate.py -> relay/app/messages/advice.py",
     "relay/people/crew.py -> relay/app/messages/wording.py",
     "relay/people/status.py -> relay/app/messages/wording.py",
-    "relay/people/turns.py -> relay/app/messages/wording.py",
 )
 """Imports that still go against the arrows. Rows are taken out one by one; none is added."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from relay.app.messages.wording import duration, iso
 from relay.core.ledger.state import Holder, Link, RunState
+from relay.people.accountstate import Why
 from relay.people.quota import Quota
 from relay.people.reset import Reset
 from relay.people.zones import local
@@ -34,8 +35,8 @@ class AccountRow:
     """None where neither the provider nor anybody else names hours."""
     until: float | None = None
     """When `state` ends by itself, store's clock; None if only by hand."""
-    why: str = ""
-    """Why it is in that state, and what ends it."""
+    why: Why | None = None
+    """What put it into that state; None: nothing did."""
     owner: str = ""
     provider: str = "unknown"
     tier: str | None = None

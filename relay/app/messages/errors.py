@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relay.app.messages.admitting import another_machine, not_in_team, unconfirmed
 from relay.app.messages.advice import command
 from relay.app.messages.resting import both
 from relay.app.messages.trouble import LOOK, advised, said
+from relay.app.messages.whereabouts import unknown_run
 from relay.app.messages.wording import duration
 from relay.core.checkpoint.choosing import NoCheckpoint
 from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
@@ -15,10 +17,20 @@ from relay.core.errors import NoRoomHere, OfStore
 from relay.core.lease.interrupts import Overdue
 from relay.core.lease.onelease import TrainsAnother
 from relay.core.lease.vacancy import HeldBy
-from relay.core.ledger.ledger import EntryLost, LeaseOver
+from relay.core.ledger.frozen import WAIT_S
+from relay.core.ledger.ledger import EntryLost, LeaseOver, StrayCheckpoints, UnknownRun
 from relay.core.ledger.mark import MarkDiffers, RolledBack
 from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
+from relay.core.names import nearest
+from relay.core.runs.archiving import BroughtBack, NotArchived, TooEarly
+from relay.core.runs.identity import AnotherStore, NameTaken, PassingDisk, RunOfAnotherStore, SimilarName
+from relay.core.runs.pinned import ConfigDiffers
+from relay.people.accountobjects import AccountDamaged
+from relay.people.accounts import IdTaken, NotItsPerson
+from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Unconfirmed
+from relay.people.policy import OneTooMany, Unsupported
+from relay.people.roster import AccountForgotten, NoAccount
 from relay.people.zones import local
 
 
@@ -28,6 +40,11 @@ def paragraph(error: BaseException) -> str:
         if kind in ADVICE:
             return ADVICE[kind](error)
     return str(error)
+
+
+def _and(advice: str) -> Callable[[BaseException], str]:
+    """The error's sentence, and the same advice whatever it holds."""
+    return lambda error: f"{error} {advice}"
 
 
 def _no_checkpoint(error: NoCheckpoint) -> str:
@@ -72,8 +89,11 @@ def _mark_differs(error: MarkDiffers) -> str:
     return f"{error} `{command('repair', error.run)}` shows both"
 
 
-def _store_not_begun(error: StoreNotBegun) -> str:
-    return f"{error} Check the address; if it is right, run `{command('init')}` once."
+def _stray_checkpoints(error: StrayCheckpoints) -> str:
+    return (
+        f"{error} Nothing was written. Likely causes: the others keep the ledger elsewhere (RELAY_LEDGER_STORE), or it "
+        f"was lost here. Use their ledger store, restore {error.log} from a backup, or choose another run name."
+    )
 
 
 def _entry_lost(error: EntryLost) -> str:
@@ -117,6 +137,73 @@ def _overdue(error: Overdue) -> str:
     )
 
 
+def _not_archived(error: NotArchived) -> str:
+    return (
+        f"{error} First archive it, so that the others see it; {duration(WAIT_S)} later it may be deleted. "
+        f"Nothing was deleted."
+    )
+
+
+def _too_early(error: TooEarly) -> str:
+    return (
+        f"Run {error.run} was archived {duration(error.archived_s)} ago; it may be deleted from "
+        f"{local(error.deletable_at)} on. Nothing was deleted."
+    )
+
+
+def _name_taken(error: NameTaken) -> str:
+    option = {"fork": "--to", "import": "--run"}[error.by]
+    return f"{error} Choose another name with {option}."
+
+
+def _similar_name(error: SimilarName) -> str:
+    return f"{error} Correct the name (RUN_NAME={error.other}), or pass --new if a new run is meant."
+
+
+def _config_differs(error: ConfigDiffers) -> str:
+    return (
+        f"{error} Leave these settings as the run has them, or begin a new run from its newest checkpoint: "
+        f"{command('fork', error.run, '--to', f'{error.run[:60]}_2', *error.overrides)}"
+    )
+
+
+def _account_damaged(error: AccountDamaged) -> str:
+    return (
+        f"{error} Nothing that it trained is affected, and other accounts train on. Put it back with "
+        f"`{command(f'register {error.account} LABEL')}`, or restore it from a backup of the storage."
+    )
+
+
+def _no_account(error: NoAccount) -> str:
+    near = nearest(error.account, error.known)
+    hint = f"Did you mean {near}?" if near else f"Registered are: {', '.join(sorted(error.known)[:10]) or 'none'}."
+    return f"{error} {hint} Register it with `{command(f'register {error.account} LABEL')}`."
+
+
+def _id_taken(error: IdTaken) -> str:
+    return (
+        f"{error} Register the new one under another id, or change this one: "
+        f"{command(f'accounts edit {error.account}')} --label LABEL --owner NAME --provider PROVIDER."
+    )
+
+
+def _retired_account(error: AccountRetired) -> str:
+    return f"{error} If its person trains again: `{command(f'accounts mark {error.account} ready')}`."
+
+
+def _one_too_many(error: OneTooMany) -> str:
+    again = [
+        f" A forgotten account comes back under its own id: `{command(f'register {one}')} LABEL`."
+        for one in error.forgotten[:1]
+    ]
+    return (
+        f"{error} Retired, renamed and forgotten accounts count too.{''.join(again)} Instead: invite another person "
+        f"with an account of their own (--owner NAME or RELAY_OWNER if this one is theirs; two people of one name are "
+        f'told apart as --owner "John S."), use another provider, a paid tier of the same account, a cluster or a lab '
+        f"machine (--provider slurm, cluster or lab), or a grant."
+    )
+
+
 def _steps(steps: Sequence[int]) -> str:
     return ", ".join(f"{step:,}" for step in steps)
 
@@ -131,14 +218,38 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     Retired: _retired,
     RolledBack: _rolled_back,
     MarkDiffers: _mark_differs,
-    StoreNotBegun: _store_not_begun,
+    StoreNotBegun: _and(f"Check the address; if it is right, run `{command('init')}` once."),
     RunDeleted: both,
     RunArchived: both,
     RunHalted: both,
+    UnknownRun: unknown_run,
+    StrayCheckpoints: _stray_checkpoints,
     EntryLost: _entry_lost,
     LeaseOver: _lease_over,
     HeldBy: _held_by,
     TrainsAnother: _trains_another,
     Overdue: _overdue,
+    NotArchived: _not_archived,
+    TooEarly: _too_early,
+    BroughtBack: _and("Nothing was deleted."),
+    NameTaken: _name_taken,
+    SimilarName: _similar_name,
+    PassingDisk: _and(
+        "Set RELAY_STORE to a place that stays, or pass --ephemeral (RELAY_EPHEMERAL=1) if the run may be lost."
+    ),
+    AnotherStore: _and("Likely causes: a mistyped name, another bucket or folder, or another person's app folder."),
+    RunOfAnotherStore: _and("Check RELAY_STORE, RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."),
+    ConfigDiffers: _config_differs,
+    AccountDamaged: _account_damaged,
+    NoAccount: _no_account,
+    AccountForgotten: _and("Whoever trained as it may register it again; everybody else registers another id."),
+    NotItsPerson: _and("Register another id."),
+    IdTaken: _id_taken,
+    AnotherMachine: another_machine,
+    Unconfirmed: unconfirmed,
+    NotInTeam: not_in_team,
+    AccountRetired: _retired_account,
+    Unsupported: _and("Use another provider."),
+    OneTooMany: _one_too_many,
 }
 """For each kind of error the whole paragraph; an error of any other kind is shown as it is."""

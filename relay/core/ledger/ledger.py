@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import BaseModel, ValidationError
 
@@ -111,7 +111,7 @@ class RunLedger:
 
         def checked(state: RunState | None) -> Change:
             if state is None:
-                raise self._unknown()
+                raise UnknownRun(self.store.address, self.names.project, self.names.run)
             if epoch is not None and kind != "lease":
                 check_fence(state, session, epoch)
             change = build(state)
@@ -176,16 +176,11 @@ class RunLedger:
     def check_unused(self, checkpoints: Store) -> None:
         """Before a run begins: no session has left files under its name, which the new one would replace (I8).
 
-        Raises BadConfig (78): another ledger leads to them, or this one was lost.
+        Raises StrayCheckpoints (78): another ledger leads to them, or this one was lost.
         """
         seen = self.newest_epoch(checkpoints)
         if seen[0] and self.peek() is None:
-            raise BadConfig(
-                f"{checkpoints.address} holds checkpoints of a run {self.names.run} in project {self.names.project} "
-                f"({seen[1]}) that {self.store.address} knows nothing of. Nothing was written. Likely causes: the "
-                f"others keep the ledger elsewhere (RELAY_LEDGER_STORE), or it was lost here. Use their ledger store, "
-                f"restore {self.names.ledger} from a backup, or choose another run name."
-            )
+            raise StrayCheckpoints(checkpoints.address, seen[1], self.store.address, self.names)
 
     def archived_links(self, state: RunState) -> tuple[Link, ...]:
         """The links that have left the state, oldest first. Raises BadData (65) if their objects are damaged."""
@@ -209,14 +204,8 @@ class RunLedger:
 
     def _begun(self, view: View | None) -> View:
         if view is None:
-            raise self._unknown()
+            raise UnknownRun(self.store.address, self.names.project, self.names.run)
         return view
-
-    def _unknown(self) -> BadConfig:
-        return BadConfig(
-            f"{self.store.address} holds no run {self.names.run} in project {self.names.project}. "
-            f"Check the name and the store's address."
-        )
 
     def _with_history(self, state: RunState, change: Change) -> Change:
         """Store the oldest links where a lease must move them; the same bytes whoever does it."""
@@ -263,6 +252,39 @@ class RunLedger:
         for stat in self.store.list(self.names.signs[0]):
             if (epoch := self.names.parse_sign(stat.name)) is not None:
                 yield epoch, stat.name
+
+
+class UnknownRun(BadConfig):
+    """The store holds no such run."""
+
+    def __init__(
+        self,
+        address: str,
+        project: str,
+        run: str,
+        known: Sequence[tuple[str, str]] | None = None,
+        *,
+        absent: bool = False,
+        needs_init: bool = False,
+    ) -> None:
+        """`known`: project and name of the runs that it holds, oldest first, None where nobody looked.
+
+        `absent`: it is a folder that nobody has made yet; `needs_init`: no run begins in it without `init`.
+        """
+        super().__init__(f"{address} holds no run {run} in project {project}.")
+        self.address, self.project, self.run = address, project, run
+        self.known, self.absent, self.needs_init = known, absent, needs_init
+
+
+class StrayCheckpoints(BadConfig):
+    """The checkpoints' store holds files of a run that the ledger's store does not hold."""
+
+    def __init__(self, address: str, file: str, ledger_address: str, names: Names) -> None:
+        super().__init__(
+            f"{address} holds checkpoints of a run {names.run} in project {names.project} ({file}) that "
+            f"{ledger_address} knows nothing of."
+        )
+        self.address, self.file, self.ledger_address, self.log = address, file, ledger_address, names.ledger
 
 
 class EntryLost(BadData):

@@ -53,7 +53,7 @@ def fork(
     resolved = app.settle(overrides, config, {"run": run})
     settings, stores = resolved.settings, open_stores(app, resolved, read_only=False)
     parent, before = parent_of(resolved, stores)
-    with taking_name(stores, settings.project, to, "--to") as taken:
+    with taking_name(stores, settings.project, to, "fork") as taken:
         stores.ensure_tested()
         new = settled(app, resolved, before)
         head, origin = copied(app, resolved, parent, stores.checkpoints, to, (step, epoch), new.refitted)

@@ -20,6 +20,8 @@ from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
 from relay.app.messages import events
+from relay.app.messages.admitting import note_text
+from relay.app.messages.whereabouts import new_run
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
@@ -127,7 +129,7 @@ class Opening:
             ephemeral=settings.ephemeral,
             init=init,
         )
-        for note in opened.notes:
+        for note in new_run(opened):
             self.tell(note)
         check_config(opened.ledger, opened.view, config, self.resolved.workload.model_dump(mode="json"))
         self.warn_of_clocks()
@@ -165,8 +167,8 @@ class Opening:
         if not self.admitted:
             run_id = state.run_id if state else None
             known, visit = accounts(self.stores), self.visit(run_id)
-            for line in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
-                self.tell(line)
+            for note in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
+                self.tell(note_text(note))
         self.admitted = True
 
     def unknown_account(self) -> str:

@@ -38,7 +38,6 @@ STILL = (
     "relay/core/checkpoint/warm.py -> relay/app/messages/wording.py",
     "relay/core/lease/interrupts.py -> relay/app/messages/wording.py",
     "relay/core/runs/fork.py -> relay/app/terminal/transfers.py",
-    "relay/core/runs/parted.py -> relay/app/messages/wording.py",
     "relay/core/session/context.py -> relay/app/terminal/transfers.py",
     "relay/core/session/ending.py -> relay/app/messages/advice.py",
     "relay/core/session/ends.py -> relay/app/messages/wording.py",

@@ -16,9 +16,20 @@ from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired,
 from relay.core.errors import NoRoomHere, OfStore
 from relay.core.lease.onelease import TrainsAnother
 from relay.core.lease.vacancy import HeldBy
+from relay.core.ledger.chain import Overtaken
+from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.frozen import WAIT_S
-from relay.core.ledger.ledger import EntryLost, LeaseOver, StrayCheckpoints, UnknownRun
+from relay.core.ledger.ledger import (
+    EntryLost,
+    HistoryDamaged,
+    LeaseOver,
+    LedgerOfAnotherRun,
+    StrayCheckpoints,
+    UnknownRun,
+)
 from relay.core.ledger.mark import MarkDiffers, RolledBack
+from relay.core.ledger.passing import BadConnection, NoTimeToProve, SlotsDiffer, SlotTooNew, SlotUnreadable
+from relay.core.ledger.reader import NoValidEntry, SlotEmpty
 from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
 from relay.core.names import nearest
@@ -31,6 +42,9 @@ from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Un
 from relay.people.policy import OneTooMany, Unsupported
 from relay.people.roster import AccountForgotten, NoAccount
 from relay.people.zones import local
+from storage.packages import UPGRADE
+
+AGAIN = "Nothing was written. Run the same command again."
 
 
 def paragraph(error: BaseException) -> str:
@@ -86,6 +100,12 @@ def _rolled_back(error: RolledBack) -> str:
 
 def _mark_differs(error: MarkDiffers) -> str:
     return f"{error} `{command('repair', error.run)}` shows both"
+
+
+def _no_valid_entry(error: NoValidEntry) -> str:
+    return (
+        f"{error} Nothing was changed. Restore {error.first} from a backup of the storage, or begin under another name."
+    )
 
 
 def _stray_checkpoints(error: StrayCheckpoints) -> str:
@@ -210,6 +230,23 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     Retired: _retired,
     RolledBack: _rolled_back,
     MarkDiffers: _mark_differs,
+    NewerFormat: _and(f"Upgrade: {UPGRADE}."),
+    SlotEmpty: _and(
+        "Nothing was written or deleted. Restore that file from a backup of the storage, or fork from a good "
+        "checkpoint."
+    ),
+    NoValidEntry: _no_valid_entry,
+    SlotUnreadable: _and(
+        "It may hold another session's lease, so this session writes nothing after it. The next one reads it again for "
+        "a while, and passes over it if it stays unreadable."
+    ),
+    NoTimeToProve: _and(AGAIN),
+    SlotsDiffer: _and(AGAIN),
+    BadConnection: _and("Nothing was written. Run again on another network."),
+    SlotTooNew: _and("Nothing was written. Upgrade, then run again."),
+    Overtaken: _and("Run again later."),
+    LedgerOfAnotherRun: _and("Somebody copied or renamed it; use the name it was begun with."),
+    HistoryDamaged: _and("Training is not affected; restore the file from a backup of the storage."),
     StoreNotBegun: _and(f"Check the address; if it is right, run `{command('init')}` once."),
     RunDeleted: both,
     RunArchived: both,

@@ -13,7 +13,7 @@ from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.passedover import keeping
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, StorageUnreachable, UsageError, store_errors
+from relay.core.errors import BadData, UsageError, store_errors
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.vacancy import Held, HeldBy, obstacle_of
 from relay.core.ledger import changes
@@ -24,7 +24,8 @@ from relay.core.ledger.histories import Walked, walk
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.mark import Judged, MarkDiffers, RolledBack
 from relay.core.ledger.passed import Kept, Passed
-from relay.core.ledger.reader import Point, Reader, hole
+from relay.core.ledger.passing import SlotsDiffer
+from relay.core.ledger.reader import Point, Reader, SlotEmpty
 from relay.core.ledger.resting import refuse_deleted
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.parted import Conflict, Part, chosen, conflict, parted
@@ -134,7 +135,7 @@ def look(
     with store_errors(ledger.store):
         tail = chain.log.tail()
         if lost := chain.log.gaps(tail):
-            raise BadData(hole(chain.log, lost[0]))
+            raise SlotEmpty(chain.log, lost[0])
         hint = chain.log.hint()
     tell(f"reading {tail + 1:,} entries")
     walked = walk(chain, tail)
@@ -289,7 +290,7 @@ def _gone(
 
 
 def _read_again(ledger: RunLedger, situation: Situation) -> None:
-    """Raises StorageUnreachable (69) if the slots that matter do not read the same again, on connections of their own:
+    """Raises SlotsDiffer (69) if the slots that matter do not read the same again, on connections of their own:
     a choice among bad reads would be no choice."""
     first = min((one.part.after for one in situation.others), default=situation.tail - 1)
     reader = Reader(ledger.chain.log.again(), ledger.chain.machine)
@@ -297,11 +298,7 @@ def _read_again(ledger: RunLedger, situation: Situation) -> None:
         with store_errors(ledger.store):
             digest = reader.read(seq).digest
         if digest != situation.walked.digests[seq]:
-            raise StorageUnreachable(
-                f"{ledger.store.address}: slot {seq} of the log ({ledger.chain.log.name(seq)}) did not read the same "
-                f"twice: the storage or the connection is unreliable, or a file is still being copied. Nothing was "
-                f"written. Run the same command again."
-            )
+            raise SlotsDiffer(ledger.chain.log, range(seq, seq + 1))
 
 
 def _highest_epoch(situation: Situation) -> int:

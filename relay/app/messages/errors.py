@@ -32,10 +32,14 @@ from relay.core.ledger.passing import BadConnection, NoTimeToProve, SlotsDiffer,
 from relay.core.ledger.reader import NoValidEntry, SlotEmpty
 from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
-from relay.core.names import nearest
+from relay.core.names import FRAGMENT, nearest
 from relay.core.runs.archiving import BroughtBack, NotArchived, TooEarly
+from relay.core.runs.fork import ForkTaken
 from relay.core.runs.identity import AnotherStore, NameTaken, PassingDisk, RunOfAnotherStore, SimilarName
 from relay.core.runs.pinned import ConfigDiffers
+from relay.core.runs.repairing import ImpossibleEpoch, NoSuchChoice, NothingLoads
+from relay.core.runs.salvage import SettingsDamaged
+from relay.core.runs.storeid import BadIdentity, IdentityDamaged
 from relay.people.accountobjects import AccountDamaged
 from relay.people.accounts import IdTaken, NotItsPerson
 from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Unconfirmed
@@ -163,6 +167,10 @@ def _too_early(error: TooEarly) -> str:
     )
 
 
+def _no_such_choice(error: NoSuchChoice) -> str:
+    return f"{error} Choose one of: {', '.join(error.names)}."
+
+
 def _name_taken(error: NameTaken) -> str:
     option = {"fork": "--to", "import": "--run"}[error.by]
     return f"{error} Choose another name with {option}."
@@ -260,6 +268,16 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     NotArchived: _not_archived,
     TooEarly: _too_early,
     BroughtBack: _and("Nothing was deleted."),
+    SettingsDamaged: _and("Nothing was changed. Restore that file from a backup of the storage."),
+    BadIdentity: _and("Copy the whole address again."),
+    IdentityDamaged: _and(
+        f"Restore that file from a backup, or write it anew from the address you were given: what follows {FRAGMENT} "
+        f"is its id."
+    ),
+    ForkTaken: _and("Nothing of it was touched. Choose another name with --to."),
+    NoSuchChoice: _no_such_choice,
+    NothingLoads: _and("Nothing was written. Restore its files from a backup first, or choose another history."),
+    ImpossibleEpoch: _and("Nothing was written. Move that file out of the store, then run the same command again."),
     NameTaken: _name_taken,
     SimilarName: _similar_name,
     PassingDisk: _and(

@@ -38,6 +38,30 @@ HIGHEST_EPOCH = 2**53 - 2
 Tell = Callable[[str], None]
 
 
+class NoSuchChoice(UsageError):
+    """No history is called so."""
+
+    def __init__(self, name: str, names: Sequence[str]) -> None:
+        super().__init__(f"There is no choice {name!r}.")
+        self.name, self.names = name, tuple(names)
+
+
+class NothingLoads(BadData):
+    """No session could go on from the chosen history."""
+
+    def __init__(self, history: str) -> None:
+        super().__init__(f"No checkpoint of history {history} can be loaded, so no session could go on from it.")
+        self.history = history
+
+
+class ImpossibleEpoch(BadData):
+    """A stored file's name claims an epoch after which none can follow."""
+
+    def __init__(self, file: str, epoch: int) -> None:
+        super().__init__(f"{file} is of epoch {epoch}, which no session can have begun.")
+        self.file, self.epoch = file, epoch
+
+
 @dataclass(frozen=True)
 class History:
     """One history as a person sees it."""
@@ -109,14 +133,14 @@ class Situation:
         return one.head is not None or not one.broken or not any(other.head for other in self.histories)
 
     def named(self, name: str) -> History:
-        """The history that people call so. Raises UsageError (2)."""
+        """The history that people call so. Raises NoSuchChoice (2)."""
         names = [one.part.name for one in self.histories] if self.others else [STORE]
         if name.lower() == STORE and not self.others:
             return self.own
         for one in self.histories if self.others else ():
             if one.part.name == name.upper():
                 return one
-        raise UsageError(f"There is no choice {name!r}. Choose one of: {', '.join(names)}.")
+        raise NoSuchChoice(name, names)
 
 
 def look(
@@ -188,10 +212,7 @@ def choose(
     refuse_deleted(situation.own.part.state)
     refuse_deleted(wanted.part.state)
     if not situation.can_be_chosen(wanted):
-        raise BadData(
-            f"No checkpoint of history {wanted.part.name} can be loaded, so no session could go on from it. Nothing "
-            f"was written. Restore its files from a backup first, or choose another history."
-        )
+        raise NothingLoads(wanted.part.name)
     gone = {one.part.name: _gone(one.part.state, ledger, locks, notice) for one in situation.histories}
     _read_again(ledger, situation)
     epoch = _highest_epoch(situation)
@@ -302,15 +323,12 @@ def _read_again(ledger: RunLedger, situation: Situation) -> None:
 
 
 def _highest_epoch(situation: Situation) -> int:
-    """The highest epoch that the run is known to have used. Raises BadData (65) if no later one can be."""
+    """The highest epoch that the run is known to have used. Raises ImpossibleEpoch (65) if no later one can be."""
     beyond = situation.beyond
     here = [packed.epoch for packed in beyond.local] + ([beyond.mark.epoch] if beyond.mark else [])
     highest = max(*(one.part.state.next_epoch - 1 for one in situation.histories), beyond.epoch, *here)
     if highest > HIGHEST_EPOCH:
-        raise BadData(
-            f"{beyond.file} is of epoch {highest}, which no session can have begun. Nothing was written. Move that "
-            f"file out of the store, then run the same command again."
-        )
+        raise ImpossibleEpoch(beyond.file, highest)
     return highest
 
 

@@ -32,7 +32,7 @@ from relay.core.ledger.passing import BadConnection, NoTimeToProve, SlotsDiffer,
 from relay.core.ledger.reader import NoValidEntry, SlotEmpty
 from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
-from relay.core.names import FRAGMENT, nearest
+from relay.core.names import FRAGMENT, BadName, NotLetters, nearest
 from relay.core.runs.archiving import BroughtBack, NotArchived, TooEarly
 from relay.core.runs.fork import ForkTaken
 from relay.core.runs.identity import AnotherStore, NameTaken, PassingDisk, RunOfAnotherStore, SimilarName
@@ -40,6 +40,7 @@ from relay.core.runs.pinned import ConfigDiffers
 from relay.core.runs.repairing import ImpossibleEpoch, NoSuchChoice, NothingLoads
 from relay.core.runs.salvage import SettingsDamaged
 from relay.core.runs.storeid import BadIdentity, IdentityDamaged
+from relay.core.settings.origins import BadSetting, Fault
 from relay.people.accountobjects import AccountDamaged
 from relay.people.accounts import IdTaken, NotItsPerson
 from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Unconfirmed
@@ -48,6 +49,18 @@ from relay.people.roster import AccountForgotten, NoAccount
 from relay.people.zones import local
 from storage.packages import UPGRADE
 
+SETTINGS = {
+    Fault.UNKNOWN_VARIABLE: "Unset it or correct its name.",
+    Fault.INVALID: "Correct it and run the same command again.",
+    Fault.NOT_YES_OR_NO: "Correct it or unset it.",
+    Fault.NOT_A_PAIR: "Write settings as key=value, e.g. batch_size=64.",
+    Fault.REFERENCE: "Write the value itself.",
+    Fault.NO_FILE: "Correct --config or RELAY_CONFIG.",
+    Fault.NOT_YAML: "Correct that line.",
+    Fault.TWICE: "Keep one of the two lines.",
+    Fault.NO_HOME: "Write the whole path.",
+}
+"""What helps against each fault of a setting."""
 AGAIN = "Nothing was written. Run the same command again."
 
 
@@ -62,6 +75,18 @@ def paragraph(error: BaseException) -> str:
 def _and(advice: str) -> Callable[[BaseException], str]:
     """The error's sentence, and the same advice whatever it holds."""
     return lambda error: f"{error} {advice}"
+
+
+def _bad_setting(error: BadSetting) -> str:
+    near = f" Did you mean {error.near}?" if error.near else ""
+    if error.fault is Fault.GROUP:
+        return f"{error} Set one of {', '.join(error.options[:6])} instead."
+    return f"{error}{near}{f' {SETTINGS[error.fault]}' if error.fault in SETTINGS else ''}"
+
+
+def _bad_name(error: BadName) -> str:
+    given_by = f" It was given by {error.given_by}." if error.given_by else ""
+    return f"{error} Try {error.proposal}.{given_by}"
 
 
 def _no_checkpoint(error: NoCheckpoint) -> str:
@@ -231,6 +256,12 @@ def _steps(steps: Sequence[int]) -> str:
 ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     OfStore: advised,
     NoRoomHere: said,
+    BadName: _bad_name,
+    NotLetters: _and(
+        "Set PYTHONUTF8=1 or LC_ALL=C.UTF-8 and run the same command again; on a terminal that is not in UTF-8 write "
+        "it in plain letters."
+    ),
+    BadSetting: _bad_setting,
     NoCheckpoint: _no_checkpoint,
     Unfit: _unfit,
     NoneLoads: _none_loads,

@@ -14,6 +14,7 @@ from relay.app.messages.wording import duration
 from relay.core.checkpoint.choosing import NoCheckpoint
 from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
 from relay.core.errors import NoRoomHere, OfStore
+from relay.core.lease.interrupts import Overdue
 from relay.core.lease.onelease import TrainsAnother
 from relay.core.lease.vacancy import HeldBy
 from relay.core.ledger.chain import Overtaken
@@ -178,6 +179,13 @@ def _trains_another(error: TrainsAnother) -> str:
     )
 
 
+def _overdue(error: Overdue) -> str:
+    return (
+        f"Ended by {error.by}: what was under way did not stop within {duration(error.seconds)}, as where storage "
+        f"does not answer. What was committed is safe; the lease runs out by itself, and the next session goes on."
+    )
+
+
 def _not_archived(error: NotArchived) -> str:
     return (
         f"{error} First archive it, so that the others see it; {duration(WAIT_S)} later it may be deleted. "
@@ -296,6 +304,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     LeaseOver: _lease_over,
     HeldBy: _held_by,
     TrainsAnother: _trains_another,
+    Overdue: _overdue,
     NotArchived: _not_archived,
     TooEarly: _too_early,
     BroughtBack: _and("Nothing was deleted."),

@@ -1,4 +1,4 @@
-"""What people and tools read of a run's histories, where its ledger holds more than one."""
+"""Words how the histories of a run's ledger parted."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from relay.app.terminal.transfers import Show, silent
 from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Verdict
 from relay.core.checkpoint.committer import Abandoned, Item, Told
@@ -18,6 +17,7 @@ from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.packing import Facts, entries, pack, put_manifest
 from relay.core.clock import Runtime
 from relay.core.errors import OfStore, StorageUnreachable
+from relay.core.events import Transfer, unseen
 from relay.core.lease.lease import Lease
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import Commit, Noted
@@ -54,7 +54,7 @@ class Writer:
     """Runs before each append."""
     in_a_hurry: Callable[[], bool] = lambda: False
     """Whether a signal ends the session."""
-    show: Show = silent
+    show: Transfer = unseen
     backup: tuple[int, int] | None = None
     """Key of the newest committed checkpoint on this machine's disk."""
     commits: int = 0
@@ -183,7 +183,7 @@ class Writer:
         began, prefix = self.runtime.monotonic(), self.names.checkpoint(*packed.key, item.token)
         keys = {file.name: prefix + file.name for file in packed.own}
         folder = self.outbox.folder(packed.key)
-        sent, self.budget.sending = self.show(f"sending step {packed.step:,}", packed.sent_bytes), packed.sent_bytes
+        sent, self.budget.sending = self.show("sending", packed.step, packed.sent_bytes), packed.sent_bytes
         files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item), sent=sent)
         share = packed.unlent_bytes / max(1, packed.sent_bytes)  # what is lent is not what the end must reckon with
         seconds, self.budget.sending = self.runtime.monotonic() - began, 0

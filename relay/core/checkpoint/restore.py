@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.app.terminal.transfers import Show, silent
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import LocalFile, Packed
 from relay.core.errors import BadData, NoRoomHere, store_errors
+from relay.core.events import Transfer, unseen
 from relay.core.ledger.changes import Key
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.resting import refuse_deleted
@@ -95,7 +95,7 @@ class Route:
     """Parallel transfers."""
     go_on: Callable[[], None] = lambda: None
     """Asked after each piece that has arrived; raises to end it."""
-    show: Show = silent
+    show: Transfer = unseen
 
 
 def restore(state: RunState, route: Route, workload: Workload) -> Restored:
@@ -136,7 +136,7 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
         if bad and file.key in bad:
             raise Damaged(bad[file.key], file.key)
     needed = sum(file.size for file in manifest.files)
-    arrived = route.show(f"fetching step {checkpoint.step:,}", needed)
+    arrived = route.show("fetching", checkpoint.step, needed)
 
     def piece(count: int) -> None:
         arrived(count)
@@ -171,7 +171,7 @@ def _measuring_room(folder: Path, needed: int) -> Iterator[None]:
 
 
 def fetch_unheld(
-    checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Show = silent
+    checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Transfer = unseen
 ) -> Manifest:
     """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
 

@@ -54,6 +54,6 @@ def clear(judged: list[FileVerdict], names: Names, stores: Pair, epoch: int) -> 
 
     def after(file: FileVerdict) -> FileVerdict:
         stuck = file.goes and file.stat not in gone
-        return replace(file, goes=False, rule="could not be deleted: run gc again later") if stuck else file
+        return replace(file, goes=False, rule="stuck") if stuck else file
 
     return [after(file) for file in judged]

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relay.app.terminal.transfers import Show, silent
 from relay.core.checkpoint.committer import Told
 from relay.core.checkpoint.kept import checkpoint_of
 from relay.core.checkpoint.outbox import Outbox
@@ -15,6 +14,7 @@ from relay.core.checkpoint.packed import LocalFile, Packed
 from relay.core.checkpoint.packing import put_manifest
 from relay.core.checkpoint.restore import Damaged, DamagedCheckpoint, as_packed, fetch_unheld
 from relay.core.errors import BadConfig, BadData, store_errors
+from relay.core.events import Transfer, unseen
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Key
 from relay.core.ledger.entry import encode
@@ -57,7 +57,7 @@ class Branch:
     code_version: str
     scratch: Path
     """A folder on this machine, empty at first."""
-    show: Show = silent
+    show: Transfer = unseen
     change: Refitted | None = None
     """None: the state is copied as it is."""
 
@@ -213,7 +213,7 @@ def _stored(branch: Branch, packed: Packed, folder: Path, metric: float | None, 
     """Raises Exists if something else lies in the folder with that token."""
     names = branch.names
     keys = {file.name: names.checkpoint(packed.step, 0, token) + file.name for file in packed.files}
-    sent = branch.show(f"sending step {packed.step:,}", packed.bytes)
+    sent = branch.show("sending", packed.step, packed.bytes)
     files = upload(branch.store, folder, keys, sent=sent)
     own = {"project": names.project, "run": names.run, "run_id": branch.run_id, "epoch": 0, "parent": None}
     shares_nothing = {"borrowed": (), "base": (packed.step, 0) if packed.base else None}

@@ -35,7 +35,7 @@ from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
 from tests.core.lab import PROJECT as LAB
-from tests.core.lab import RUN, Lab, down
+from tests.core.lab import RUN, Lab, down, said
 from tests.core.making import PROJECT, Client, Clock, QuietRuntime, begun, forged, genesis, id_of, pair_of, raw
 from tests.core.runs.test_archiving import NoLocks, put_away, resting
 
@@ -297,6 +297,6 @@ def test_what_a_machine_could_not_send_is_not_pushed_into_a_deleted_run_and_stay
     for act in (push, run_session):
         late = lab.session("alice", machine="a", target_steps=1000).start(act)
         lab.world.run()
-        assert late.outcome.exit_code == Exit.POLICY and "was deleted" in late.outcome.message
+        assert late.outcome.exit_code == Exit.POLICY and "was deleted" in said(late.outcome)
         assert (kept.unsent / "state.json").exists() and lab.state() == state
     assert not contents(lab.shared, ledger.names.checkpoints)

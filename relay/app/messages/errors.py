@@ -11,8 +11,11 @@ from relay.app.messages.resting import both
 from relay.app.messages.trouble import LOOK, advised, said
 from relay.app.messages.whereabouts import unknown_run
 from relay.app.messages.wording import duration
+from relay.core.checkpoint.checkpoint import SharedFilesGone
 from relay.core.checkpoint.choosing import NoCheckpoint
-from relay.core.checkpoint.restore import DamagedCheckpoint, NoneLoads, Retired, Unfit
+from relay.core.checkpoint.outbox import FolderRefused
+from relay.core.checkpoint.restore import DamagedCheckpoint, FaultyMachine, NoneLoads, Retired, Unfit
+from relay.core.checkpoint.warm import NoCacheKey
 from relay.core.errors import NoRoomHere, OfStore
 from relay.core.lease.interrupts import Overdue
 from relay.core.lease.onelease import TrainsAnother
@@ -270,8 +273,15 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
         "it in plain letters."
     ),
     BadSetting: _bad_setting,
+    FolderRefused: _and("Nothing was trained. Free or permit that folder, or name another one with sync_dir=FOLDER."),
+    NoCacheKey: _and(
+        "Set it to the key that your team uses; the first of you makes one: "
+        "python3 -c 'import secrets; print(secrets.token_hex(32))'. Or go on without: cache.allow=false."
+    ),
+    SharedFilesGone: _and("The step stays on this machine, and the next session sends it whole."),
     NoCheckpoint: _no_checkpoint,
     Unfit: _unfit,
+    FaultyMachine: _and("Nothing was changed. Use another machine."),
     NoneLoads: _none_loads,
     DamagedCheckpoint: _damaged_checkpoint,
     Retired: _retired,

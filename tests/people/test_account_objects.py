@@ -111,7 +111,7 @@ def test_an_object_of_a_later_version_is_no_damage() -> None:
     change = PutAccount(id="account_1", sha256=digest(data), replaces=row.sha256)
     known.registry.append("account", lambda state: change)
     for act in (accounts(store, 3).all, lambda: accounts(store, 4).get("account_1")):
-        with pytest.raises(NewerFormat, match="Upgrade"):
+        with pytest.raises(NewerFormat):
             act()
 
 

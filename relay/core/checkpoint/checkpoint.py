@@ -124,7 +124,7 @@ class Writer:
         """P6: a commit names only its own files and those of retained checkpoints that are there and of the right size;
         else it sends all, for all are here. So it does where the second lender that was on its way never came.
 
-        Raises StorageUnreachable once a manifest that says otherwise was sent.
+        Raises SharedFilesGone (69) once a manifest that says otherwise was sent.
         """
         if not packed.borrowed:
             return packed
@@ -135,10 +135,7 @@ class Writer:
             if names and all(_is_there(self.store, file) for file in packed.borrowed):
                 return packed
         if told is not None:
-            raise StorageUnreachable(
-                f"Files that step {packed.step:,} shares with an earlier checkpoint are not in the store any more. The "
-                f"step stays on this machine, and the next session sends it whole."
-            )
+            raise SharedFilesGone(packed.step)
         return packed.alone()
 
     def committed(self, item: Item) -> None:
@@ -252,6 +249,14 @@ class Writer:
                 same = "the same state" if old.state_hash == new.state_hash else "ANOTHER state"
                 text = f"Step {new.step}, damaged in epoch {old.epoch}, is there again: {same}."
                 self.lease.note(Noted(cause=RECOMPUTED, text=text, step=new.step))
+
+
+class SharedFilesGone(StorageUnreachable):
+    """Files that a checkpoint shares with an earlier one have left the store; it stays on this machine."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"Files that step {step:,} shares with an earlier checkpoint are not in the store any more.")
+        self.step = step
 
 
 class _AlreadyThere(Exception):

@@ -53,6 +53,18 @@ class NoneLoads(BadData):
         self.project, self.run, self.found = project, run, found
 
 
+class FaultyMachine(BadData):
+    """Loading the same files twice gave two states."""
+
+    def __init__(self, name: str, first: str, second: str) -> None:
+        """`name`: of the checkpoint; `first`, `second`: hashes of the states."""
+        super().__init__(
+            f"This machine read two different states from the same files of {name} ({first[:12]}… and {second[:12]}…), "
+            f"so its memory or its device is at fault."
+        )
+        self.name, self.first, self.second = name, first, second
+
+
 class NotStored(BadData):
     """The store does not hold a checkpoint that was asked for, or holds it damaged."""
 
@@ -247,17 +259,15 @@ def load(run: str, workload: Workload, folder: Path, checkpoint: Checkpoint) -> 
     """Load a checkpoint's verified files, and compare the state with the one that the ledger names (P9).
 
     Raises Damaged if it is another one, twice the same: every file is as it was stored, so whoever stored them was
-    wrong or forged them. Raises Unfit if this program cannot read the files, BadData if each load gives another state.
+    wrong or forged them. Raises Unfit if this program cannot read the files, FaultyMachine if each load gives another
+    state.
     """
     found = _hash_of(run, workload, folder, checkpoint)
     if found == checkpoint.state_hash:
         return
     again = _hash_of(run, workload, folder, checkpoint)
     if again != found:
-        raise BadData(
-            f"This machine read two different states from the same files of {folder_of(checkpoint)} ({found[:12]}… and "
-            f"{again[:12]}…), so its memory or its device is at fault. Nothing was changed. Use another machine."
-        )
+        raise FaultyMachine(folder_of(checkpoint), found, again)
     raise Damaged(
         f"its files are as they were stored, but hold the state {found[:16]}… and not {checkpoint.state_hash[:16]}…, "
         f"which the ledger names"

@@ -42,19 +42,26 @@ _PURPOSE = "trm-relay compile cache 1"
 _NAME = re.compile(re.escape(CACHES) + r"[0-9a-f]{64}")
 
 
+class NoCacheKey(BadConfig):
+    """This machine allows compiled code from the store, without a key that signs it."""
+
+    def __init__(self, length: int) -> None:
+        """`length`: characters of the key that there is, 0 for none."""
+        is_so = f"has {length} characters of the {SHORTEST} it needs" if length else "is not set"
+        super().__init__(
+            f"cache.allow lets this machine run compiled code from the store, and {VARIABLE}, which signs it, {is_so}."
+        )
+        self.length = length
+
+
 def secret_of(environ: Mapping[str, str], allowed: bool) -> bytes | None:
-    """The key that signs compiled code; None where this machine does not allow any. Raises BadConfig (78)."""
+    """The key that signs compiled code; None where this machine does not allow any. Raises NoCacheKey (78)."""
     if not allowed:
         return None
     secret = environ.get(VARIABLE, "").strip()
     if len(secret) >= SHORTEST:
         return os.fsencode(secret)
-    is_so = f"has {len(secret)} characters of the {SHORTEST} it needs" if secret else "is not set"
-    raise BadConfig(
-        f"cache.allow lets this machine run compiled code from the store, and {VARIABLE}, which signs it, {is_so}. Set "
-        f"it to the key that your team uses; the first of you makes one: "
-        f"python3 -c 'import secrets; print(secrets.token_hex(32))'. Or go on without: cache.allow=false."
-    )
+    raise NoCacheKey(len(secret))
 
 
 def signature(secret: bytes, key: str, payload: bytes) -> bytes:

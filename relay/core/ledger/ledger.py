@@ -67,10 +67,7 @@ class RunLedger:
         """The newest state, or None if the run has not begun."""
         view = self.chain.read()
         if view and (view.state.project, view.state.run) != (self.names.project, self.names.run):
-            raise BadData(
-                f"{self.store.address}: the ledger under {self.names.ledger} is that of run {view.state.run} in "
-                f"project {view.state.project}. Somebody copied or renamed it; use the name it was begun with."
-            )
+            raise LedgerOfAnotherRun(self.store.address, self.names, view.state)
         return view
 
     def begin(self, genesis: Genesis, *, session: str) -> tuple[View, bool]:
@@ -239,10 +236,7 @@ class RunLedger:
                 return Archive.model_validate_json(data)
         except ValidationError:
             pass  # said below, like every other damage
-        raise BadData(
-            f"{self.store.address}: the history object {history.ref} is missing or damaged, so the oldest sessions "
-            f"cannot be listed. Training is not affected; restore the file from a backup of the storage."
-        )
+        raise HistoryDamaged(self.store.address, history.ref)
 
     def _epochs_in(self, checkpoints: Store) -> Iterator[tuple[int, str]]:
         """(epoch, name) of every checkpoint file and heartbeat that a listing shows."""
@@ -274,6 +268,26 @@ class UnknownRun(BadConfig):
         super().__init__(f"{address} holds no run {run} in project {project}.")
         self.address, self.project, self.run = address, project, run
         self.known, self.absent, self.needs_init = known, absent, needs_init
+
+
+class LedgerOfAnotherRun(BadData):
+    """The ledger lies under another name than that of its run."""
+
+    def __init__(self, address: str, names: Names, state: RunState) -> None:
+        super().__init__(
+            f"{address}: the ledger under {names.ledger} is that of run {state.run} in project {state.project}."
+        )
+        self.address, self.log, self.project, self.run = address, names.ledger, state.project, state.run
+
+
+class HistoryDamaged(BadData):
+    """An object that holds the links which left the state is missing or damaged."""
+
+    def __init__(self, address: str, ref: str) -> None:
+        super().__init__(
+            f"{address}: the history object {ref} is missing or damaged, so the oldest sessions cannot be listed."
+        )
+        self.address, self.ref = address, ref
 
 
 class StrayCheckpoints(BadConfig):

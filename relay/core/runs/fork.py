@@ -27,6 +27,16 @@ from storage.base import Exists, Store, TooLong
 from storage.transfer import file_digest, upload
 
 
+class ForkTaken(BadConfig):
+    """Another fork is being made under the new run's name."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(
+            f"Another fork to the name {run} was begun, from another checkpoint or by another version of trm-relay."
+        )
+        self.run = run
+
+
 @dataclass(frozen=True)
 class Refitted:
     """How the state becomes one of another configuration, where it cannot go on as it is."""
@@ -56,7 +66,7 @@ def copy_checkpoint(ledger: RunLedger, parent: View, key: Key, branch: Branch) -
     """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under its names.
 
     `ledger` is the parent's. Raises BadData (65) if the parent does not retain `key`, or no longer, or it is damaged;
-    BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    ForkTaken (78), StorageUnreachable (69).
     """
     state, outbox = parent.state, Outbox(branch.scratch)
     checkpoint = state.checkpoint(key)
@@ -90,7 +100,7 @@ def copy_kept(ledger: RunLedger, parent: View, kept: Kept, branch: Branch) -> tu
 def copy_unsent(parent: View, packed: Packed, outbox: Outbox, branch: Branch) -> tuple[Checkpoint, Origin]:
     """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
 
-    Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    Raises ForkTaken (78), StorageUnreachable (69).
     """
     contents = {"unsent": digest(dumps(packed.model_dump(mode="json")))}
     return _copy(parent, packed, outbox.folder(packed.key), branch, contents)
@@ -99,7 +109,7 @@ def copy_unsent(parent: View, packed: Packed, outbox: Outbox, branch: Branch) ->
 def put_weights(branch: Branch, packed: Packed, origin: Origin) -> Checkpoint:
     """The head of a run that begins from a file of weights: `packed`, a state of step 0, whose files are the scratch.
 
-    Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    Raises ForkTaken (78), StorageUnreachable (69).
     """
     with store_errors(branch.store, "The weights could not be stored"):
         _claim(branch, {"weights": origin.entry, "state": packed.state_hash})
@@ -188,10 +198,7 @@ def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
     except TooLong:
         found = b""
     if found != mine:
-        raise BadConfig(
-            f"Another fork to the name {names.run} was begun, from another checkpoint or by another version of "
-            f"trm-relay. Nothing of it was touched. Choose another name with --to."
-        )
+        raise ForkTaken(names.run)
 
 
 def _store(branch: Branch, packed: Packed, folder: Path, metric: float | None = None) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""Describes a run's histories, where its ledger holds more than one, and what they contradict each other in.
+"""A run's histories, where its ledger holds more than one, and what they contradict each other in.
 
 Pure: reads and appends nothing.
 """

@@ -163,7 +163,7 @@ def test_the_rules_refuse_a_deletion_that_skips_a_step() -> None:
 def test_an_older_client_stops_with_78_at_a_run_that_rests_and_goes_on_with_one_that_came_back() -> None:
     store, client = resting(Clock())
     older = replace(MACHINE, kinds=MACHINE.kinds - {"archive", "unarchive", "delete"})
-    with pytest.raises(NewerFormat, match="Upgrade"):
+    with pytest.raises(NewerFormat):
         Chain(store, client.ledger.names.ledger, older, client.runtime).read()
     unarchive(client.ledger, session=id_of(9))
     client.lease()

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 
 from trm.config import TrainConfig
+from trm.cost import Method, fit, free_bytes
 from trm.kernels.fast_step import choose
 from trm.launch import launched
 from trm.layers import emulated_bf16, slow_bf16
-from trm.memory import Method, fit, free_bytes
 from trm.model import Sizes
 from trm.peers import Peers, meet
 from trm.together import LeadingStep

@@ -1,4 +1,4 @@
-"""The puzzles a training run reads, by task; knows no model and no relay."""
+"""The puzzles a training run reads, by task; knows no relay."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from torch import Tensor
 from relay.torch import rng
 from relay.torch.rng import Stream
 from trm.config import TrainConfig
-from trm.data import files, sudoku4
+from trm.data import files, generate_maze, sudoku4
 from trm.data.dataset import Dataset
 from trm.data.files import Tell
 from trm.data.folders import Part, Puzzles, is_folder, write_part
 from trm.data.games import MAZE, Game, sudoku_game
 from trm.data.sudoku import read_csv, write_csv
+from trm.measures import SPLITS
+from trm.model import Sizes
 from trm.presets import BOX, TaskError, preset
 
 Tokens = tuple[Tensor, Tensor]
@@ -45,6 +47,10 @@ class Datasets:
     def test(self) -> Dataset:
         """Loaded when first asked for: training with a file of one's own never waits for generated test puzzles."""
         return self.load_test()
+
+    def split(self, name: str) -> Dataset | None:
+        """Puzzles of one of `measures.SPLITS`; None if there are none."""
+        return self.valid if name == SPLITS.choosing else self.test
 
 
 def load_data(config: TrainConfig, root: Path, progress: Tell | None = None) -> Datasets:
@@ -91,6 +97,12 @@ def write_folder(task: str, datasets: Datasets, folder: Path) -> list[str]:
 def game(task: str) -> Game:
     """What the task's puzzles are."""
     return sudoku_game(BOX[task]) if task in BOX else MAZE
+
+
+def sizes_of(task: str) -> Sizes:
+    """What the task's generated puzzles, and those of its published data, decide about the network."""
+    kind = game(task)
+    return Sizes(kind.cells or generate_maze.SIDE**2, kind.vocab_size, Dataset.num_identifiers)
 
 
 def _dataset(config: TrainConfig, tokens: Variants, augmented: bool = False) -> Dataset:

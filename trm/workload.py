@@ -22,12 +22,13 @@ from relay.torch.device import settle
 from relay.torch.digest import Digest, queued
 from relay.torch.fingerprint import fingerprint, installed
 from trm.config import TrainConfig
+from trm.cost import EVALUATED
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
 from trm.interop_step import begin_from
 from trm.journal import Record
 from trm.layers import slow_bf16
-from trm.memory import EVALUATED
+from trm.measures import MEASURES
 from trm.meter import Meter
 from trm.model import Sizes
 from trm.presets import BOX
@@ -68,6 +69,8 @@ class StepDigest:
 
 class TrmWorkload:
     """One run's training: `config` decides every bit of the state at step n, on one path."""
+
+    measures = MEASURES
 
     def __init__(
         self,
@@ -212,11 +215,11 @@ class TrmWorkload:
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[EvalProgress], None] = lambda _: None
     ) -> dict[str, float]:
-        """exact_accuracy, cell_accuracy and n of the EMA weights on 'valid' or 'test'; {} if there are no such rows.
+        """exact_accuracy, cell_accuracy and n of the EMA weights on a split; {} if it has no rows.
 
         Of mazes also optimal_path: answers that are a shortest path, be it the label's or another one.
         """
-        dataset = self.data.valid if split == "valid" else self.data.test
+        dataset = self.data.split(split)
         if dataset is None:
             return {}
         self._prepare()
@@ -227,11 +230,11 @@ class TrmWorkload:
         return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
 
     def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples:
-        """What the averaged (or raw) weights make of those rows (from 1) of 'valid' or 'test', step by step.
+        """What the averaged (or raw) weights make of those rows (from 1) of a split, step by step.
 
         Raises ValueError for a row that there is not.
         """
-        dataset = self.data.valid if split == "valid" else self.data.test
+        dataset = self.data.split(split)
         if dataset is None:
             raise ValueError(f"there are no {split} rows")
         self._prepare()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from tests.app.cli import Desk
 from trm.snapshot import Snapshot
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from relay.core.errors import BadConfig
 from relay.torch import device as devices
 from trm import layers
-from trm.memory import need
+from trm.cost import need
 from trm.model import Sizes
 from trm.presets import preset
 from trm.strategy import strategy

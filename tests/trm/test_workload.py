@@ -14,7 +14,7 @@ import torch
 from relay.torch.digest import Digest
 from tests.rehash import rehash
 from tests.trm.small import small
-from trm.memory import CAP, need
+from trm.cost import CAP, need
 from trm.model import Sizes
 from trm.snapshot import state_digest
 from trm.workload import REPORT_EVERY, Progress, TrmWorkload
@@ -56,7 +56,7 @@ def test_a_fresh_process_continues_bit_for_bit(workload, tmp_path) -> None:
     code = f"""
 from pathlib import Path
 from trm.config import TrainConfig
-from trm.memory import CAP, need
+from trm.cost import CAP, need
 from trm.model import Sizes
 from trm.workload import TrmWorkload
 w = TrmWorkload(TrainConfig.model_validate_json({small().model_dump_json()!r}), Path({str(tmp_path)!r}), "cpu")

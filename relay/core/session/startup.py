@@ -9,7 +9,7 @@ from typing import Literal
 from relay.app.messages.wording import duration
 
 Phase = Literal["import", "data", "lease", "restore", "cache", "first_step"]
-"""Interpreter, packages and device; puzzles; acquiring; checkpoint; what is left of fetching compiled code, where that
+"""Interpreter, packages and device; data; acquiring; checkpoint; what is left of fetching compiled code, where that
 is allowed; the first optimizer step with what it compiles."""
 NOTABLE_S = 10.0
 """A start that took this long is told: a budget counts it."""

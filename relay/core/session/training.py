@@ -253,9 +253,10 @@ class Trainer:
         words = f"evaluating step {item.step:,}"
         self._ctx.listener.phase(words)
         with suppress(_TooLong), self._heartbeat.phase(EVALUATE_S):
-            found = self._workload.evaluate("valid", self._plan.evaluate_rows, go_on)
-            item.metrics = {**item.metrics, **{f"valid/{name}": value for name, value in found.items()}}
-            item.metric = found.get("exact_accuracy")
+            of = self._workload.measures
+            found = self._workload.evaluate(of.splits.choosing, self._plan.evaluate_rows, go_on)
+            item.metrics = {**item.metrics, **{of.on_split(name): value for name, value in found.items()}}
+            item.metric = of.headline.score(found.get(of.headline.name))
         self._ctx.listener.phase("")
         self._budget.measured.add("evaluate", self._now() - began)
         self.stalls.excuse(self._now() - began)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from tests.app.cli import Desk
 from trm.data import maze, sudoku
 from trm.data.folders import write_part
@@ -61,7 +61,7 @@ arch:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    made = Desk(tmp_path / "desk", kind=Trm())  # type: ignore[arg-type]
+    made = Desk(tmp_path / "desk", plugin=Trm())  # type: ignore[arg-type]
     monkeypatch.chdir(made.folder)
     (made.folder / "config_multi_account.yaml").write_text(TINY)
     games = {

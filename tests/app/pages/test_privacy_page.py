@@ -90,7 +90,7 @@ def test_signs_of_life_requests_and_the_environment_are_as_the_page_says(desk: D
                 if (home / file).exists():
                     seen[kind] = sorted(json.loads((home / file).read_text()))
 
-    desk.kind.made = {"sleep": sleep, "step_s": 0.02}
+    desk.plugin.made = {"sleep": sleep, "step_s": 0.02}
     desk.train(100_000, "lease.ttl_s=2", code=75)
     assert "request to stop" in seen
     assert all(fields == sorted(rows()[kind]) for kind, fields in seen.items())

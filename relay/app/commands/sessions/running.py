@@ -105,7 +105,7 @@ def run(
     }
     app, stop = surroundings(context), StopSignal()
     app.streams.advisory = True
-    shown = display(0, app.runtime, progress_seconds)
+    shown = display(app.runtime, progress_seconds, app.plugin.measures.short)
     heard = (lambda text: None) if attach else shown.tell  # who looks on ends nothing
     with closing(shown), listening(stop, app.runtime, leaving(app, as_json, shown), heard):
         resolved = app.settle(overrides, config, flags)

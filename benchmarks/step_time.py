@@ -33,11 +33,11 @@ from cases import Case, case
 from torch import Tensor
 
 from relay.torch.fingerprint import fingerprint
+from relay.torch.snapshot import state_hash
 from trm.cost import step_flops
 from trm.data.dataset import Batch
 from trm.kernels.fast_step import FastStep, unavailable
 from trm.layers import slow_bf16
-from trm.snapshot import state_hash
 from trm.train import EagerStep, Step, TrainState
 
 ROWS = ("fused", "compiled", "plain")

@@ -14,9 +14,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save
 from torch import Tensor
 
-from relay.torch.statefile import TABLE, load_document, read_tensors
+from relay.torch.statefile import read_tensors
+from trm.checkpoint import TABLE, load_document, read_table
 from trm.interop_step import write_step
-from trm.sharedtable import read_table
 
 WEIGHTS = "weights.safetensors"
 _NAME = re.compile(r"(raw|ema)/(inner\.[A-Za-z0-9_.]{1,200})")

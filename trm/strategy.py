@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import torch
 
+from relay.torch.launch import launched
+from relay.torch.peers import Peers, meet
 from trm.config import TrainConfig
 from trm.cost import Method, fit, free_bytes
 from trm.kernels.fast_step import choose
-from trm.launch import launched
 from trm.layers import emulated_bf16, slow_bf16
 from trm.model import Sizes
-from trm.peers import Peers, meet
+from trm.presets import TaskError
 from trm.together import LeadingStep
 from trm.train import EagerStep, Step
 
@@ -45,7 +46,10 @@ def _together(peers: Peers | None, config: TrainConfig) -> str | None:
     """How the batch is shared. Raises TaskError if it cannot be shared evenly."""
     if peers is None:
         return None
-    mine = peers.rows(config.batch_size)
+    try:
+        mine = peers.rows(config.batch_size)
+    except ValueError as error:
+        raise TaskError(str(error)) from error
     each = mine.stop - mine.start
     return (
         f"TOGETHER: {peers.size} processes share each batch of {config.batch_size}, {each} rows each. "

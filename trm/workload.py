@@ -1,7 +1,4 @@
-"""Training a TRM as a workload that a relay can start, stop, save, load and compare. Knows nothing of the relay.
-
-It has the methods of relay/core/workload.py's Workload protocol and imports none of it.
-"""
+"""Training a TRM as a workload that a relay can start, stop, save, load and compare (relay.core.workload)."""
 
 from __future__ import annotations
 
@@ -9,18 +6,19 @@ import importlib.util
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from relay.torch import statefile
+from relay.core.workload import Progress
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import settle
-from relay.torch.digest import Digest, queued
+from relay.torch.digest import QueuedStepDigest, queued
 from relay.torch.fingerprint import fingerprint, installed
+from relay.torch.snapshot import state_digest
+from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
 from trm.config import TrainConfig
 from trm.cost import EVALUATED
 from trm.evaluate import EvalProgress, evaluate
@@ -33,8 +31,7 @@ from trm.meter import Meter
 from trm.model import Sizes
 from trm.presets import BOX
 from trm.schedule import lr_scale
-from trm.sharedtable import SharedTable, load_state, sharing
-from trm.snapshot import Snapshot, state_digest
+from trm.sharedtable import SharedTable, sharing
 from trm.strategy import Strategy, strategy
 from trm.tasks import GENERATED, Datasets, game, load_data
 from trm.train import Step, TrainState
@@ -42,29 +39,6 @@ from trm.train import Step, TrainState
 REPORT_EVERY = 20
 """Steps between progress reports; each reads metrics from the device."""
 _EVAL_CHUNK = {"cpu": 128, "cuda": EVALUATED}
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A step and the means of metrics since the last report."""
-
-    step: int
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class StepDigest:
-    """P9: digest of the state at `step`, and the path that computed it."""
-
-    step: int
-    path: str
-    queued: Digest
-    """Of the canonical state, on its way."""
-
-    @property
-    def digest(self) -> str:
-        """Its text; on a GPU, whoever asks first waits for the step."""
-        return self.queued.text
 
 
 class TrmWorkload:
@@ -132,9 +106,9 @@ class TrmWorkload:
         return begin_from(self.state, path)
 
     def load(self, folder: Path) -> None:
-        """Restore what `Snapshot.save` wrote; the present state stays if it does not fit. Raises ValueError."""
+        """Restore what `TrmSnapshot.save` wrote; the present state stays if it does not fit. Raises ValueError."""
         self._prepare()
-        document = statefile.load_document(folder)
+        document = load_document(folder)
         state = TrainState(self._config, self._sizes, self.device)
         journal = load_state(folder, document, state)
         state.check_carry()
@@ -158,18 +132,18 @@ class TrmWorkload:
             if report is not None and (self.step % REPORT_EVERY == 0 or self.step == until):
                 report(Progress(self.step, self._report_metrics()))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TrmSnapshot:
         """A copy of the state now."""
         document = self._about_run.model_copy(update={"step": self.step})
         plan = None if self._table is None else self._table.plan(self.step)
-        taken = Snapshot(self.state, document, self._loss_since_snapshot, plan)
+        taken = TrmSnapshot(self.state, document, self._loss_since_snapshot, plan)
         self._loss_since_snapshot.zero_()
         return taken
 
     @cached_property
-    def _about_run(self) -> statefile.StateDocument:
+    def _about_run(self) -> Document:
         """What every checkpoint says, for step 0: looked up once, because training waits for a snapshot."""
-        return statefile.StateDocument(
+        return Document(
             step=0,
             seed=self._config.seed,
             config=self.config(),
@@ -177,14 +151,14 @@ class TrmWorkload:
             fingerprint=self.fingerprint(),
         )
 
-    def digest(self) -> StepDigest:
+    def digest(self) -> QueuedStepDigest:
         """P9's digest of the state now.
 
         Of a state as it was loaded, by the seed in its files: a fork with another seed begins with its parent's files.
         """
         step, seed = self._loaded
         seed = seed if step == self.step else self._config.seed
-        return StepDigest(self.step, self.path, state_digest(self.state.canonical(), self.step, seed))
+        return QueuedStepDigest(self.step, self.path, state_digest(self.state.canonical(), self.step, seed))
 
     @property
     def timings(self) -> Mapping[str, float]:

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 from relay.app.cli import app
 from relay.app.commands import stores
 from relay.app.commands.common import App
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Published
+from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
 from relay.app.models.puzzletext import SolvedPuzzles
+from relay.app.views.modelcard import Published
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadConfig, BadData
 from relay.core.ledger.ledger import RunLedger

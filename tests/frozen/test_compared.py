@@ -22,11 +22,11 @@ from relay.core.gpus import gpu_name
 from relay.core.runs.pinned import config_hash
 from relay.people.claims import claim_of
 from relay.people.owners import folded
-from relay.torch import caches, rng, statefile
+from relay.torch import caches, rng, snapshot, statefile
 from relay.torch import fingerprint as environment
 from relay.torch.digest import digest
 from tests.trm.small import small
-from trm import act, layers, losses, snapshot
+from trm import act, layers, losses
 from trm.data import generate9, generate_maze
 from trm.data.augment import dihedral, sudoku
 from trm.data.dataset import Dataset

@@ -12,13 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from relay.torch.statefile import StateDocument
+from trm.checkpoint import Document, TrmSnapshot
 from trm.export import export_folder, export_step
 from trm.interop import plain_name
 from trm.interop_step import begin_from, check_torch, is_step, load_step, write_step
 from trm.model import Sizes
 from trm.presets import preset
-from trm.snapshot import Snapshot
 from trm.train import TrainState
 
 Make = Callable[..., TrainState]
@@ -53,8 +52,8 @@ def saved(make: Make, folder: Path) -> tuple[TrainState, Path]:
     state = make(5)
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
-    document = StateDocument(step=5, seed=0, config={}, code="0", fingerprint={})
-    Snapshot(state, document, torch.zeros((), dtype=torch.float64)).save(checkpoint)
+    document = Document(step=5, seed=0, config={}, code="0", fingerprint={})
+    TrmSnapshot(state, document, torch.zeros((), dtype=torch.float64)).save(checkpoint)
     return state, checkpoint
 
 

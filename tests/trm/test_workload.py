@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from relay.torch.digest import Digest
+from relay.torch.snapshot import state_digest
 from tests.rehash import rehash
 from tests.trm.small import small
 from trm.cost import CAP, need
 from trm.model import Sizes
-from trm.snapshot import state_digest
 from trm.workload import REPORT_EVERY, Progress, TrmWorkload
 
 ROOT = Path(__file__).parent.parent.parent
@@ -78,7 +78,7 @@ def test_training_on_a_cpu_does_not_wait_for_the_digest_of_a_copy(workload, tmp_
 
     go(workload, 2)
     then = workload.digest().digest
-    monkeypatch.setattr("trm.snapshot.state_digest", counted)
+    monkeypatch.setattr("relay.torch.snapshot.state_digest", counted)
     taken = workload.snapshot()
     assert taken.finite.ok and not asked
     go(workload, 3)

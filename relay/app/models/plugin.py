@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
+from relay.app.views.modelcard import Published
 from relay.core.workload import Kernels, Measures, Refit, Workload
 
 if TYPE_CHECKING:
@@ -16,20 +17,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from relay.app.plots.paper import Palette
-
-
-@dataclass(frozen=True)
-class Published:
-    """The words under which a model's weights are published."""
-
-    title: str
-    """What it is: a tiny recursive model."""
-    tags: tuple[str, ...]
-    """Of a hub."""
-    names: str
-    """Under whose names its tensors are exported: the names of …."""
-    averaged: str = ""
-    """What else there is to know of averaged weights; ends their description."""
 
 
 @dataclass(frozen=True)

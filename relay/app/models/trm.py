@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Published
+from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
+from relay.app.views.modelcard import Published
 from relay.core.errors import BadConfig, BadData
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
+from relay.torch.launch import is_follower, launched
 from storage.packages import install
 from trm import presets, upstream
 from trm.config import TrainConfig, needs_fresh_carry, without_defaults
-from trm.launch import is_follower, launched
 from trm.measures import MEASURES
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Trm:
                 from trm.refit import refit
 
                 try:
-                    return cast(Saved, refit(checkpoint, out, TrainConfig.model_validate(pinned), pinned))
+                    return refit(checkpoint, out, TrainConfig.model_validate(pinned), pinned)
                 except ValueError as error:
                     raise BadData(
                         f"The checkpoint's weights do not fit these settings: {error}. Another network begins anew, "

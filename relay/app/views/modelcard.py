@@ -15,12 +15,25 @@ import yaml
 
 from relay.app.messages.links import counts
 from relay.app.messages.wording import counted, duration, metric, printable
-from relay.app.models.plugin import Published
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.workload import Measures
 
 CARD = "README.md"
 LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
+
+
+@dataclass(frozen=True)
+class Published:
+    """The words under which a model's weights are published."""
+
+    title: str
+    """What it is: a tiny recursive model."""
+    tags: tuple[str, ...]
+    """Of a hub."""
+    names: str
+    """Under whose names its tensors are exported: the names of …."""
+    averaged: str = ""
+    """What else there is to know of averaged weights; ends their description."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from relay.core.checkpoint import manifest
 from relay.core.ledger import changes, entry, passed, registry, samples, sessionreport, state
 from relay.core.runs import storeid
 from relay.people import account
-from relay.torch import fingerprint, statefile
+from relay.torch import fingerprint
 from tests.app.cli import Desk
+from trm import checkpoint as statefile
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "privacy.md"
 OBJECTS: dict[str, type[BaseModel]] = {
@@ -45,7 +46,7 @@ OBJECTS: dict[str, type[BaseModel]] = {
     "samples of training": samples.Samples,
     "manifest": manifest.Manifest,
     "file of a checkpoint": manifest.FileEntry,
-    "state.json": statefile.StateDocument,
+    "state.json": statefile.Document,
     "its note of a shared table": statefile.TableNote,
     "session report": sessionreport.SessionReport,
     "its checkpoints": sessionreport.Made,

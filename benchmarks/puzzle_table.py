@@ -27,8 +27,7 @@ from cases import canvases, case
 from relay.core.workload import Saved
 from trm.checkpoint import TABLE, Document, TrmSnapshot, load_document, load_state
 from trm.kernels.fast_step import FastStep
-from trm.optim import sign_sgd_
-from trm.schedule import lr_scale
+from trm.optim import lr_scale, sign_sgd_
 from trm.sharedtable import SharedTable
 from trm.train import TrainState
 

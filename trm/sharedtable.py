@@ -9,7 +9,7 @@ import torch
 from trm.checkpoint import Plan, table_file
 from trm.config import TrainConfig
 from trm.journal import Chunk, Journal, Record, replays
-from trm.schedule import lr_scale
+from trm.optim import lr_scale
 from trm.train import TrainState
 
 SHARED_FROM = 1 << 27

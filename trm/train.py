@@ -18,13 +18,11 @@ from relay.torch.snapshot import Frozen
 from trm.act import TRM, Carry, exploration, joined
 from trm.config import TrainConfig
 from trm.data.dataset import IGNORE, Batch
-from trm.ema import ema_
 from trm.journal import Journal
 from trm.layers import slow_bf16
 from trm.losses import loss_and_metrics
 from trm.model import Sizes
-from trm.optim import adam_atan2_, sign_sgd_
-from trm.schedule import lr_scale
+from trm.optim import adam_atan2_, ema_, lr_scale, sign_sgd_
 
 
 class TrainState:

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,24 +18,26 @@ from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import settle
 from relay.torch.digest import QueuedStepDigest, queued
 from relay.torch.fingerprint import fingerprint, installed
+from relay.torch.launch import launched
+from relay.torch.peers import Peers, meet
 from relay.torch.snapshot import state_digest
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
 from trm.config import TrainConfig
-from trm.cost import EVALUATED
+from trm.cost import EVALUATED, Method, fit, free_bytes
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
-from trm.interop_step import begin_from
+from trm.interop import begin_from
 from trm.journal import Record
-from trm.layers import slow_bf16
-from trm.measures import MEASURES
-from trm.meter import Meter
+from trm.kernels.fast_step import choose
+from trm.layers import emulated_bf16, slow_bf16
+from trm.losses import Meter
 from trm.model import Sizes
-from trm.presets import BOX
-from trm.schedule import lr_scale
+from trm.optim import lr_scale
+from trm.presets import BOX, MEASURES, TaskError
 from trm.sharedtable import SharedTable, sharing
-from trm.strategy import Strategy, strategy
 from trm.tasks import GENERATED, Datasets, game, load_data
-from trm.train import Step, TrainState
+from trm.together import LeadingStep
+from trm.train import EagerStep, Step, TrainState
 
 REPORT_EVERY = 20
 """Steps between progress reports; each reads metrics from the device."""
@@ -262,3 +265,51 @@ class TrmWorkload:
         settle(self._config.threads)
         if self.device.type == "cuda" and self.device.index is not None:
             torch.cuda.set_device(self.device)  # where kernels, streams and graphs go that name no device
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A step, and what people should know of it."""
+
+    step: Step
+    remarks: tuple[str, ...] = ()
+    """Lines to show before training; none where all is as usual."""
+
+
+def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
+    """The fastest step there is here, in the fewest parts that fit into free memory. Raises TaskError if none do."""
+    peers = meet() if launched() > 1 else None
+    step = choose(device, config.arch, sizes, peers)
+    method: Method = "eager" if isinstance(step, EagerStep) else "fused"
+    processes = peers.size if peers else 1
+    found = fit(config, sizes, method, free_bytes(device), slow_bf16(device), processes)
+    step.parts = found.parts
+    remarks = (_old_card(device, config), _together(peers, config), found.remark)
+    return Strategy(LeadingStep(step, peers) if peers else step, tuple(remark for remark in remarks if remark))
+
+
+def _together(peers: Peers | None, config: TrainConfig) -> str | None:
+    """How the batch is shared. Raises TaskError if it cannot be shared evenly."""
+    if peers is None:
+        return None
+    try:
+        mine = peers.rows(config.batch_size)
+    except ValueError as error:
+        raise TaskError(str(error)) from error
+    each = mine.stop - mine.start
+    return (
+        f"TOGETHER: {peers.size} processes share each batch of {config.batch_size}, {each} rows each. "
+        "It is the same function; beside sessions of another number the link is not bit-exact."
+    )
+
+
+def _old_card(device: torch.device, config: TrainConfig) -> str | None:
+    """What people should know before a GPU without bfloat16 takes their time."""
+    if config.arch.forward_dtype != "bfloat16" or not emulated_bf16(device):
+        return None
+    major, minor = torch.cuda.get_device_capability(device)
+    return (
+        f"OLD CARD: {torch.cuda.get_device_name(device)} (compute capability {major}.{minor}, below 8.0) has no "
+        "bfloat16 products. They are computed in float32: much slower than on a newer card, and links with sessions "
+        "on other cards are not bit-exact."
+    )

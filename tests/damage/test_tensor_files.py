@@ -22,7 +22,7 @@ from tests.core.lab import Lab
 from tests.damage.harms import HOSTILE_JSON, PICKLE, ZSTD_BOMB
 from tests.trm.small import small
 from trm.checkpoint import TrmSnapshot
-from trm.export import export_folder
+from trm.interop import export_folder
 from trm.workload import TrmWorkload
 
 Files = dict[str, bytes]

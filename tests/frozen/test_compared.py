@@ -27,7 +27,7 @@ from relay.torch import fingerprint as environment
 from relay.torch.digest import digest
 from tests.trm.small import small
 from trm import act, layers, losses
-from trm.data import generate9, generate_maze
+from trm.data import generate9, maze
 from trm.data.augment import dihedral, sudoku
 from trm.data.dataset import Dataset
 from trm.kernels import parts as kernels
@@ -222,7 +222,7 @@ def test_data(tmp_path: Path) -> None:
     data = TrmWorkload(small(), tmp_path, "cpu").data
     assert data.valid is not None
     sudoku_inputs, sudoku_labels, *_ = generate9.generate(0, 2)
-    mazes = generate_maze.generate(0, 1)
+    mazes = maze.generate(0, 1)
     found = {
         "sudoku": Dataset(sudoku_inputs, sudoku_labels, 11).content_hash,
         "maze": Dataset(*mazes[:2], 6).content_hash,

@@ -12,7 +12,7 @@ from trm import layers
 from trm.cost import need
 from trm.model import Sizes
 from trm.presets import preset
-from trm.strategy import strategy
+from trm.workload import strategy
 
 CARDS = {"Tesla P100-PCIE-16GB": (6, 0), "Tesla T4": (7, 5), "NVIDIA A100-SXM4-40GB": (8, 0)}
 NO_IMAGE = "CUDA error: no kernel image is available for execution on the device\nCUDA kernel errors might be ..."

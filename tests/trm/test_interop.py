@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from trm.checkpoint import Document, TrmSnapshot
-from trm.export import export_folder
-from trm.interop import import_weights, plain_name
+from trm.interop import export_folder, import_weights, plain_name
 from trm.train import TrainState
 
 

@@ -12,7 +12,7 @@ from relay.torch.statefile import STATE
 from tests.trm.small import small
 from tests.trm.tables import ManyPuzzles, begun, go, hash_of
 from trm.checkpoint import FILES, TABLE, table_file
-from trm.export import export_folder
+from trm.interop import export_folder
 from trm.refit import refit
 from trm.train import EagerStep
 

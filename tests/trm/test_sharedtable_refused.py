@@ -15,7 +15,7 @@ from relay.torch.statefile import STATE
 from tests.trm.small import small
 from tests.trm.tables import PUZZLES, begun, go, hash_of
 from trm.checkpoint import JOURNAL, TABLE, table_file
-from trm.export import export_folder
+from trm.interop import export_folder
 from trm.refit import refit
 
 pytestmark = pytest.mark.usefixtures("no_small_limit")

@@ -22,10 +22,10 @@ from trm import together
 from trm.journal import Journal
 from trm.kernels.fast_step import FastStep
 from trm.kernels.parts import plain_parts
+from trm.optim import lr_scale
 from trm.presets import TaskError
-from trm.schedule import lr_scale
-from trm.strategy import _together
 from trm.train import EagerStep, groups
+from trm.workload import _together
 
 ROOT = Path(__file__).parent.parent.parent
 LEADER = """

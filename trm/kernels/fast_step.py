@@ -27,8 +27,7 @@ from trm.kernels.mixers import AttentionMixer, TokenMixer
 from trm.kernels.parts import Parts, fused_parts
 from trm.kernels.recursion import Recursion
 from trm.model import DTYPES, Sizes
-from trm.optim import sign_sgd_
-from trm.schedule import lr_scale
+from trm.optim import lr_scale, sign_sgd_
 from trm.train import EagerStep, Sharing, Step, TrainState, groups, own_slices
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relay.app.models.plugin import TaskPlugin
 from relay.app.models.trm import Trm, leading
-from trm.measures import MEASURES
+from trm.presets import MEASURES
 
 __all__ = ["SPLITS", "default_plugin", "leading"]
 

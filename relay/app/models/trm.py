@@ -19,7 +19,7 @@ from relay.torch.launch import is_follower, launched
 from storage.packages import install
 from trm import presets, upstream
 from trm.config import TrainConfig, needs_fresh_carry, without_defaults
-from trm.measures import MEASURES
+from trm.presets import MEASURES
 
 if TYPE_CHECKING:
     from relay.torch.device import DeviceError
@@ -213,7 +213,7 @@ class Trm:
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> list[str]:
         """Weights under the reference's names: safetensors, or the reference's own file (step_N); raises BadData."""
         with _speaking_our_errors():
-            from trm.export import export_folder, export_step
+            from trm.interop import export_folder, export_step
 
             ema, compiled = not raw, form == "reference"
             as_files = export_folder if form == "safetensors" else partial(export_step, compiled=compiled)

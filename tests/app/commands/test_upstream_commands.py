@@ -184,7 +184,7 @@ def test_signs_and_single_words_of_the_reference_work_everywhere(desk: Desk) -> 
 def test_a_run_begins_from_load_checkpoint_and_goes_on_with_the_same_command(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trm.interop_step.check_torch", lambda version: None)  # the file is our own
+    monkeypatch.setattr("trm.interop.check_torch", lambda version: None)  # the file is our own
     words = shlex.split(SUDOKU_ATT)
     desk("run", *words, RELAY_TARGET_STEPS="1")
     desk("export", *words, "--format", "reference", "--out", "out")

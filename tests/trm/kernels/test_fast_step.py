@@ -16,7 +16,7 @@ from trm.kernels import fast_step
 from trm.kernels.fast_step import FastStep, choose, unavailable
 from trm.kernels.parts import Parts, fused_parts, plain_parts
 from trm.model import Sizes
-from trm.schedule import lr_scale
+from trm.optim import lr_scale
 from trm.train import EagerStep, TrainState
 
 SIZES = Sizes(seq_len=8, vocab_size=6, num_identifiers=3)

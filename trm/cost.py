@@ -213,7 +213,7 @@ def _compiled_block(arch: Arch, sizes: Sizes, wide: bool) -> int:
 
 
 def _fused_block(arch: Arch, sizes: Sizes, wide: bool) -> int:
-    """trm/kernels/blocks.py's Saved."""
+    """trm/kernels/network.py's SavedBlock."""
     latent, item = _latent(arch, sizes), _item(arch)
     _, channel = _products(arch, sizes)
     return 3 * item * channel + (3 if arch.mlp_t else 7) * latent

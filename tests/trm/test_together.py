@@ -20,8 +20,8 @@ from relay.torch.snapshot import state_hash
 from tests.trm.small import small
 from trm import together
 from trm.journal import Journal
+from trm.kernels.components import plain_components
 from trm.kernels.fast_step import FastStep
-from trm.kernels.parts import plain_parts
 from trm.optim import lr_scale
 from trm.presets import TaskError
 from trm.train import EagerStep, groups
@@ -83,7 +83,7 @@ def test_sharing_a_batch_gives_the_bytes_of_splitting_it(make, batch_at, fused: 
     """The plain step and the hand-written one, each process holding the whole state after each step."""
 
     def step(**how):
-        return FastStep(plain_parts(), graph=False, **how) if fused else EagerStep(**how)
+        return FastStep(plain_components(), graph=False, **how) if fused else EagerStep(**how)
 
     changes = {"mlp_t": mlp_t, "pos_encodings": "none", "halt_exploration_prob": 0.5}
     split, shared, twins = make(0, **changes), [make(0, **changes), make(0, **changes)], Twins()

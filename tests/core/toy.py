@@ -10,10 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relay.core.workload import Finite, Progress, Saved, Share, StepDigest
+from relay.core.workload import Finite, Headline, Measures, Progress, Saved, Share, Splits, StepDigest
 
 MASK = 2**64 - 1
 FILES = ("ema.json", "state.json")
+MEASURES = Measures(
+    Splits(choosing="valid", reported="test"),
+    Headline("exact_accuracy", "exactly right", form=".1%"),
+    first=("lm_loss", "loss", "exact_accuracy", "accuracy", "lr", "q_halt_loss", "q_halt_accuracy"),
+    short={"lm_loss": "loss", "loss": "loss", "exact_accuracy": "exact", "accuracy": "acc"},
+    titles={"exact_accuracy": "training, exactly right", "lm_loss": "loss"},
+    unseen=("steps",),
+)
 
 
 def state_at(step: int, seed: int = 1) -> tuple[int, ...]:
@@ -84,6 +92,7 @@ class ToyWorkload:
     values: tuple[int, ...] = ()
     trained: list[int] = field(default_factory=list)
     """Every step this process ran, in order."""
+    measures: Measures = MEASURES
 
     def start(self) -> None:
         self.step, self.values = 0, first(self.seed)

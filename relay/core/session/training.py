@@ -250,9 +250,10 @@ class Trainer:
         self._evaluated_step, event = item.step, self._ctx.listener.event
         event(Activity("evaluating", item.step))
         with suppress(_TooLong), self._heartbeat.phase(EVALUATE_S):
-            found = self._workload.evaluate("valid", self._plan.evaluate_rows, go_on)
-            item.metrics = {**item.metrics, **{f"valid/{name}": value for name, value in found.items()}}
-            item.metric = found.get("exact_accuracy")
+            of = self._workload.measures
+            found = self._workload.evaluate(of.splits.choosing, self._plan.evaluate_rows, go_on)
+            item.metrics = {**item.metrics, **{of.on_split(name): value for name, value in found.items()}}
+            item.metric = of.headline.score(found.get(of.headline.name))
         event(Activity("training"))
         self._budget.measured.add("evaluate", self._now() - began)
         self.stalls.excuse(self._now() - began)

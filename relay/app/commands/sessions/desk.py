@@ -11,6 +11,7 @@ from relay.core.ledger.sessionreport import Left, SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.runs.registered import Standing
 from relay.core.session.context import Desk
+from relay.core.workload import Headline
 from relay.people.accounts import Accounts
 from relay.people.crew import Crew
 from relay.people.standing import rows
@@ -25,6 +26,7 @@ def desk_of(
     account: str,
     other_runs: Callable[[], Iterable[RunState]],
     stores: Mapping[str, str],
+    headline: Headline,
 ) -> Desk:
     """`stores` by variable are what the next person must set."""
     label = known.label_of(account)
@@ -37,7 +39,7 @@ def desk_of(
     def words(report: SessionReport) -> str:
         command = command_for(report.next, report.run, stores) if report.next else None
         with reading_in("UTC"):  # it lies in the store, for readers everywhere
-            return markdown(report, label, command)
+            return markdown(report, headline, label, command)
 
     return Desk(provider=machine.provider, cloud=machine.cloud, quota=quota, words=words)
 

@@ -98,22 +98,22 @@ class Opening:
 
     def workload(self, target: int) -> Workload:
         """On its device, with a loud line where that is no match for the task. Raises BadConfig or BadData."""
-        kind, settings = self.app.kind, self.resolved.settings
+        plugin, settings = self.app.plugin, self.resolved.settings
         self.shown.phase("starting: loading the program and the data")
-        device = kind.device(settings.device)
+        device = plugin.device(settings.device)
         self.startup.mark("import", self.app.runtime.monotonic())
-        mismatch = kind.slow_here(self.resolved.workload, device) if self.trains else None
+        mismatch = plugin.slow_here(self.resolved.workload, device) if self.trains else None
         refuse_without_gpu(mismatch, self.app.machine, meant=settings.device == "cpu")
         if mismatch:
             self.tell(f"{mismatch} {UNKNOWN}")
-        config = kind.with_target(self.resolved.workload, target)
-        workload = kind.build(config, device, self.resolved.path(settings.data_dir))
-        remarks = kind.remarks(workload)
+        config = plugin.with_target(self.resolved.workload, target)
+        workload = plugin.build(config, device, self.resolved.path(settings.data_dir))
+        remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)
         self.slow = bool(mismatch or remarks)
         self.startup.mark("data", self.app.runtime.monotonic())
-        self.startup.inside = lambda: kind.timings(workload)
+        self.startup.inside = lambda: plugin.timings(workload)
         self.shown.phase("starting: reading the run")
         return workload
 
@@ -216,14 +216,21 @@ class Opening:
             observer=self.trackers,
             other_runs=others,
             successor=lambda state: successor(known, state, settings.account),
-            desk=desk_of(app.machine, known, settings.account, others, self.resolved.addresses),
+            desk=desk_of(
+                app.machine,
+                known,
+                settings.account,
+                others,
+                self.resolved.addresses,
+                workload.measures.headline,
+            ),
         )
 
     def warm(self, workload: Workload) -> WarmStart | None:
         """The compile cache, where it is allowed; a line where this training compiles nothing."""
         if self.secret is None:
             return None
-        kernels = self.app.kind.kernels(workload)
+        kernels = self.app.plugin.kernels(workload)
         if kernels is None:
             self.tell("Compile cache: not needed, this training compiles nothing here.")
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,10 @@ GROUPED = ("relay/app", "relay/app/commands")
 NAMES_A_MODEL = "relay/app/cli.py"
 """The registry: the only module of relay/ that names trm."""
 
+COMMAND = re.compile(r"(^|[\s(`'\"])--[a-z]|rotate_accounts|python3? |multi_account_workflow")
+STORED = "relay/core/ledger/frozen.py"
+"""It holds what runs have stored, whatever a command is called by now."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -47,6 +52,8 @@ class Facts:
     """Those that look like the name of a module, as `importlib.resources.files` takes one."""
     calls: tuple[str, ...]
     """Calls by plain name or by module and name: `eval`, `torch.load`."""
+    commands: tuple[str, ...]
+    """Strings that name an option or a command, docstrings aside."""
 
 
 @functools.cache
@@ -55,7 +62,11 @@ def facts(path: Path) -> Facts:
     modules: set[str] = set()
     strings: set[str] = set()
     calls: list[str] = []
+    commands: list[str] = []
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in docs and COMMAND.search(str(node.value)):
+            commands.append(str(node.value))
         match node:
             case ast.Import(names):
                 modules |= {alias.name for alias in names}
@@ -68,7 +79,9 @@ def facts(path: Path) -> Facts:
             case ast.Constant(str(text)) if text == "trm" or text.startswith(("relay.", "trm.")):
                 strings.add(text)
     imports = frozenset(name.split(".")[0] for name in modules)
-    return Facts(ast.get_docstring(tree), imports, frozenset(modules), frozenset(strings), tuple(calls))
+    return Facts(
+        ast.get_docstring(tree), imports, frozenset(modules), frozenset(strings), tuple(calls), tuple(commands)
+    )
 
 
 @functools.cache
@@ -142,6 +155,17 @@ def test_a_model_is_named_in_the_registry_alone() -> None:
     assert {
         name_of(path) for path in SOURCES if name_of(path).startswith("relay/") and "trm" in facts(path).imports
     } == {NAMES_A_MODEL}
+
+
+def test_the_core_names_no_command() -> None:
+    """Its errors are facts; relay/app/messages/errors.py says which command helps."""
+    assert not [
+        f"{name_of(path)}: {text}"
+        for path in SOURCES
+        if name_of(path).startswith("relay/core/") and name_of(path) != STORED
+        for text in facts(path).commands
+    ]
+    assert facts(ROOT / STORED).commands, "the pattern finds one where there is one"
 
 
 def test_importing_relay_loads_the_standard_library_alone() -> None:

@@ -34,6 +34,10 @@ GROUPED = ("relay/app", "relay/app/commands")
 NAMES_A_MODEL = "relay/app/models/"
 """The plug-ins and their registry: all that names a model in relay/."""
 
+COMMAND = re.compile(r"(^|[\s(`'\"])--[a-z]|rotate_accounts|python3? |multi_account_workflow")
+STORED = "relay/core/ledger/frozen.py"
+"""It holds what runs have stored, whatever a command is called by now."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -48,6 +52,8 @@ class Facts:
     """Those that look like the name of a module, as `importlib.resources.files` takes one."""
     calls: tuple[str, ...]
     """Calls by plain name or by module and name: `eval`, `torch.load`."""
+    commands: tuple[str, ...]
+    """Strings that name an option or a command, docstrings aside."""
 
 
 @functools.cache
@@ -56,7 +62,11 @@ def facts(path: Path) -> Facts:
     modules: set[str] = set()
     strings: set[str] = set()
     calls: list[str] = []
+    commands: list[str] = []
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in docs and COMMAND.search(str(node.value)):
+            commands.append(str(node.value))
         match node:
             case ast.Import(names):
                 modules |= {alias.name for alias in names}
@@ -69,7 +79,9 @@ def facts(path: Path) -> Facts:
             case ast.Constant(str(text)) if text == "trm" or text.startswith(("relay.", "trm.")):
                 strings.add(text)
     imports = frozenset(name.split(".")[0] for name in modules)
-    return Facts(ast.get_docstring(tree), imports, frozenset(modules), frozenset(strings), tuple(calls))
+    return Facts(
+        ast.get_docstring(tree), imports, frozenset(modules), frozenset(strings), tuple(calls), tuple(commands)
+    )
 
 
 @functools.cache
@@ -167,6 +179,17 @@ def test_a_word_of_a_model_is_found() -> None:
         assert NAMES_OF_MODELS.search(line), line
     for line in ("`trm-relay doctor`", "not valid YAML", "valid = True", '"invalid"', "trm_relay"):
         assert not NAMES_OF_MODELS.search(line), line
+
+
+def test_the_core_names_no_command() -> None:
+    """Its errors are facts; relay/app/messages/errors.py says which command helps."""
+    assert not [
+        f"{name_of(path)}: {text}"
+        for path in SOURCES
+        if name_of(path).startswith("relay/core/") and name_of(path) != STORED
+        for text in facts(path).commands
+    ]
+    assert facts(ROOT / STORED).commands, "the pattern finds one where there is one"
 
 
 def test_importing_relay_loads_the_standard_library_alone() -> None:

@@ -69,6 +69,8 @@ class StepDigest:
 class TrmWorkload:
     """One run's training: `config` decides every bit of the state at step n, on one path."""
 
+    report_every = REPORT_EVERY
+
     def __init__(
         self,
         config: TrainConfig,

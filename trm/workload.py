@@ -48,6 +48,7 @@ class TrmWorkload:
     """One run's training: `config` decides every bit of the state at step n, on one path."""
 
     measures = MEASURES
+    report_every = REPORT_EVERY
 
     def __init__(
         self,

@@ -155,6 +155,8 @@ class Workload(Protocol):
     """
 
     step: int
+    report_every: int
+    """Steps between two reports; each may wait for a device."""
 
     @property
     def measures(self) -> Measures:
@@ -172,7 +174,8 @@ class Workload(Protocol):
     def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None] | None) -> None:
         """Train up to step `until`; asked between steps, a true `should_stop` returns early.
 
-        A report's step is done. Without anybody to report to, nothing need wait for a device that is still at it.
+        `report` is called for steps whose number is a multiple of `report_every`, and for `until`; these steps are
+        done. With None, nothing need wait for a device that is still at it.
         """
         ...
 

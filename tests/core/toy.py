@@ -89,6 +89,7 @@ class ToyWorkload:
     environment: Mapping[str, str] = field(default_factory=lambda: {"device": "toy"})
     before_save: Callable[[], None] = lambda: None
     step: int = 0
+    report_every: int = 1
     values: tuple[int, ...] = ()
     trained: list[int] = field(default_factory=list)
     """Every step this process ran, in order."""
@@ -112,7 +113,7 @@ class ToyWorkload:
             self.values = (values[0] + self.impure, *values[1:])
             self.step += 1
             self.trained.append(self.step)
-            if report is not None:
+            if report is not None and (self.step % self.report_every == 0 or self.step == until):
                 report(Progress(self.step, {"loss": 1.0 / self.step}))
 
     def snapshot(self) -> ToySnapshot:

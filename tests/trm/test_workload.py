@@ -45,6 +45,18 @@ def test_advance_stops_between_steps_and_reports(workload) -> None:
     assert go(workload, 1) == []
 
 
+def test_step_by_step_is_the_same_training_and_waits_for_no_report(
+    workload: TrmWorkload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    single = TrmWorkload(small(), tmp_path, "cpu")
+    single.start()
+    go(workload, REPORT_EVERY + 3)
+    monkeypatch.setattr(TrmWorkload, "_report_metrics", lambda _: pytest.fail("a report waits for the device"))
+    while single.step < REPORT_EVERY + 3:
+        single.advance(single.step + 1, lambda: False, None)
+    assert single.digest().digest == workload.digest().digest
+
+
 @pytest.mark.slow
 def test_a_fresh_process_continues_bit_for_bit(workload, tmp_path) -> None:
     go(workload, 4)

@@ -44,8 +44,8 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
 
 
-def rolled_back(text: str) -> Iterator[Finding]:
-    """That this machine has seen more of the run than the store holds."""
+def for_a_person(text: str) -> Iterator[Finding]:
+    """Something that a person has to decide before any session goes on; nothing if the text is empty."""
     if text:
         yield Finding("ledger", False, text, code=int(Exit.BAD_DATA))
 

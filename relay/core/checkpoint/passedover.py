@@ -8,7 +8,6 @@ from contextlib import suppress
 from relay.app.messages.trouble import speaking
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, decode
 from relay.core.ledger.canonical import digest
-from relay.core.ledger.frozen import MAX_KEPT
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.passed import Kept
 from relay.core.ledger.state import RunState
@@ -22,15 +21,14 @@ def guard(ledger: RunLedger, checkpoints: Store) -> None:
     ledger.chain.prover.keep = keeping(ledger, checkpoints)
 
 
-def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range], tuple[Kept, ...]]:
+def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range], list[Kept]]:
     """What `guard` asks for. Raises BadData (65) for a file of a later epoch, StorageUnreachable (69)."""
 
-    def keep(state: RunState, slots: range) -> tuple[Kept, ...]:
+    def keep(state: RunState, slots: range) -> list[Kept]:
         ledger.refuse_later_epochs(state, checkpoints)
         with speaking(checkpoints, "Nobody can tell which checkpoints the unreadable slots committed"):
             found = (_kept(checkpoints, state, stat, slots) for stat in _unknown(ledger, checkpoints, state))
-            kept = sorted((one for one in found if one), key=lambda one: one.key)
-        return tuple(kept[-MAX_KEPT:])
+            return sorted((one for one in found if one), key=lambda one: one.key)
 
     return keep
 

@@ -153,8 +153,8 @@ def _may_go(state: RunState, stat: Stat, key: Key, now: float, short_of_space: b
     retired = next((r for r in state.retired if r.key == key), None)
     if retired is None and epoch >= state.epoch:
         return False, f"of the newest epoch {epoch}: its commit may still land"
-    if retired is None and epoch in state.unread:
-        return False, f"of epoch {epoch}, whose newest entries were passed over: they may have committed it"
+    if retired is None and state.may_have_committed(epoch):
+        return False, f"of epoch {epoch}, of which entries may have been passed over: they may have committed it"
     since = stat.modified if retired is None else seen_by(state, retired)
     what = f"left by epoch {epoch}, which is over" if retired is None else "retired"
     if short_of_space or now - since >= GRACE_S:

@@ -6,14 +6,14 @@ at least the time in which a half-synced file, a stale cache or a faulty link sh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from relay.core.errors import BadData, StorageUnreachable
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.entry import encode
-from relay.core.ledger.frozen import MAX_DIGESTS
+from relay.core.ledger.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.reader import Machine, Point, Reader, S
 from storage.base import Missing
@@ -51,9 +51,9 @@ class Prover(Generic[S]):
         """Told all the while."""
         self.heed: Callable[[], None] = lambda: None
         """Asked all the while; raises to end the wait, as where a person wants the session to end."""
-        self.keep: Callable[[Any, range], tuple[Kept, ...]] = lambda state, slots: ()
-        """The checkpoints that the slots may have committed, by the state at the base; raises where they must not be
-        passed over."""
+        self.keep: Callable[[Any, range], Sequence[Kept]] = lambda state, slots: ()
+        """The checkpoints that the slots may have committed, oldest first, by the state at the base; raises where they
+        must not be passed over."""
         self._log, self._machine, self._sleep, self._monotonic = log, machine, sleep, monotonic
         self._proved: dict[int, str] = {}
         """Digests of slots that were read again for long enough."""
@@ -90,7 +90,9 @@ class Prover(Generic[S]):
             self._proved.update((seq, first[seq][0]) for seq in unreadable)
         hinted = self._hinted(slots, first)
         digests = tuple(first[seq][0] for seq in slots[-MAX_DIGESTS:])
-        return Passed(digests=digests, hinted=hinted, kept=self.keep(point.state, slots))
+        found = tuple(self.keep(point.state, slots))
+        kept = found[-MAX_KEPT:]
+        return Passed(digests=digests, hinted=hinted, kept=kept, unkept=len(found) - len(kept) or None)
 
     def _lasts(self, seen: dict[int, tuple[str, bool]]) -> bool:
         """Whether a holder has read the same unreadable slots for `patience_s`."""

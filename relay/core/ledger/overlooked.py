@@ -1,0 +1,91 @@
+"""Finds a commit that slots which were passed over hold and that nothing keeps (P4); appends nothing.
+
+Whoever passed over them may have lied about what it read, or a listing hid the checkpoint from it. Sessions that went
+on from there would leave the step behind for good, so a person decides first.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from relay.app.messages.advice import command
+from relay.app.messages.trouble import speaking
+from relay.core.errors import BadData
+from relay.core.ledger.changes import Refused
+from relay.core.ledger.entry import Entry
+from relay.core.ledger.frozen import PASSED_OVER, REPAIRED, slots_passed
+from relay.core.ledger.ledger import RunLedger, View
+from relay.core.ledger.reader import Reader
+from relay.core.ledger.state import Checkpoint, RunState
+
+LOOKED_AT = 64
+"""Slots that are read again: the newest of those that were passed over."""
+
+
+def refuse_overlooked(ledger: RunLedger, view: View) -> None:
+    """Before a session or a clean-up goes on from a state. Raises BadData (65), StorageUnreachable (69)."""
+    if text := overlooked(ledger, view):
+        raise BadData(text)
+
+
+def overlooked(ledger: RunLedger, view: View) -> str:
+    """What to say if a slot that was passed over is readable now and commits a step beyond the state; empty if none
+    does, or if its checkpoint is retained or kept, or no file of its epoch goes.
+
+    Reads nothing unless slots were passed over since a person last chose. Raises StorageUnreachable (69).
+    """
+    reader, state = ledger.chain.reader, view.state
+    with speaking(ledger.store):
+        for seq in _passed(reader, view):
+            if found := _overlooked(reader, state, seq):
+                return (
+                    f"{ledger.store.address}: slot {seq} of {ledger.names.ledger} commits step {found.step:,}, and the "
+                    f"run went on from step {state.step:,} as if nobody could read that slot. It can be read now, and "
+                    f"nothing keeps its checkpoint. Nothing was written or deleted. "
+                    f"`{command('repair', state.run)}` shows both and lets you choose."
+                )
+    return ""
+
+
+def _passed(reader: Reader[RunState], view: View) -> list[int]:
+    """The newest slots that entries have passed over since a person last chose a history, newest first."""
+    told: list[str] = []
+    for incident in view.state.incidents:
+        if incident.cause == REPAIRED:
+            told.clear()
+        elif incident.cause == PASSED_OVER:
+            told.append(incident.text)
+    slots: set[int] = set()
+    for text in told:
+        named = slots_passed(text)
+        span = range(named.start, min(named.stop, view.seq))
+        sizes = reader.junk(span.start - 1, span.stop - 1)
+        slots.update(islice((seq for seq in reversed(span) if seq not in sizes), LOOKED_AT))
+    return sorted(slots, reverse=True)[:LOOKED_AT]
+
+
+def _overlooked(reader: Reader[RunState], state: RunState, seq: int) -> Checkpoint | None:
+    """The checkpoint beyond the state that the slot commits and nothing keeps, if it is so."""
+    entry = reader.slot(seq).entry
+    if entry is None or entry.kind != "commit":
+        return None
+    known = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
+    try:
+        head = reader.machine.parse(entry.state).head
+    except (Refused, ValueError):
+        return None
+    if head is None or head.step <= state.step or head.key in known or head.epoch in state.unread:
+        return None
+    return head if _can_be_written(reader, entry) and reader.own(seq) is not None else None
+
+
+def _can_be_written(reader: Reader[RunState], entry: Entry) -> bool:
+    """Whether a session can have written the entry: it names the bytes of the slot before it, and if they are still
+    there and follow from the same base, it cannot have passed over them."""
+    before = reader.slot(entry.seq - 1)
+    same = before.digest == entry.parent
+    if before.entry is None:
+        return True
+    if entry.base == before.seq:
+        return same
+    return not same or before.entry.base != entry.base or entry.passed is not None

@@ -159,7 +159,7 @@ def step_back(step: int, epoch: int, slots: Sequence[int]) -> str:
 
 def not_kept(count: int) -> str:
     """Of checkpoints that passed slots may have committed, and for which there is no room beside newer ones."""
-    return f"only the newest {MAX_KEPT} checkpoints that may have been committed are kept; {count} older are not"
+    return f"only the newest {MAX_KEPT} checkpoints that may have been committed are kept, and not {count} before them"
 
 
 def _named(slots: Sequence[int]) -> str:
@@ -200,10 +200,3 @@ WEIGHTS_ONLY = "weights-only"
 `Origin.run` is that file's name, as far as it can be one, and `Origin.entry` its hash."""
 RECOMPUTED, TRACKER = "recomputed", "tracker"
 """Causes of incidents that sessions note beside the failures and what the rules note."""
-_SLOTS = re.compile("slots? ([0-9]{1,16})(?:-([0-9]{1,16}))?, sha256 ")
-
-
-def slots_passed(text: str) -> range:
-    """The slots that an incident of `passed_over` names; none if the text is not its."""
-    found = _SLOTS.match(text)
-    return range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)

@@ -6,6 +6,7 @@ on from there would leave the step behind for good, so a person decides first.
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 from relay.app.messages.advice import command
@@ -13,13 +14,15 @@ from relay.app.messages.trouble import speaking
 from relay.core.errors import BadData
 from relay.core.ledger.changes import Refused
 from relay.core.ledger.entry import Entry
-from relay.core.ledger.frozen import PASSED_OVER, REPAIRED, slots_passed
+from relay.core.ledger.frozen import PASSED_OVER, REPAIRED
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.reader import Reader
 from relay.core.ledger.state import Checkpoint, RunState
 
 LOOKED_AT = 64
 """Slots that are read again: the newest of those that were passed over."""
+_NAMED = re.compile("slots? ([0-9]{1,16})(?:-([0-9]{1,16}))?, sha256 ")
+"""Slots in an incident's text (`frozen.passed_over`)."""
 
 
 def refuse_overlooked(ledger: RunLedger, view: View) -> None:
@@ -57,8 +60,8 @@ def _passed(reader: Reader[RunState], view: View) -> list[int]:
             told.append(incident.text)
     slots: set[int] = set()
     for text in told:
-        named = slots_passed(text)
-        span = range(named.start, min(named.stop, view.seq))
+        named = _NAMED.match(text)
+        span = range(int(named[1]), min(int(named[2] or named[1]) + 1, view.seq)) if named else range(0)
         sizes = reader.junk(span.start - 1, span.stop - 1)
         slots.update(islice((seq for seq in reversed(span) if seq not in sizes), LOOKED_AT))
     return sorted(slots, reverse=True)[:LOOKED_AT]

@@ -7,7 +7,9 @@ at least the time in which a half-synced file, a stale cache or a faulty link sh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic
 
 from relay.core.errors import BadData, StorageUnreachable
@@ -15,8 +17,9 @@ from relay.core.ledger.canonical import digest
 from relay.core.ledger.entry import encode
 from relay.core.ledger.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.core.ledger.passed import Kept, Passed
-from relay.core.ledger.reader import Machine, Point, Reader, S
-from storage.base import Missing
+from relay.core.ledger.reader import LARGEST, Machine, Point, Reader, S
+from storage.base import Missing, Ref, Store, TooLong
+from storage.evidence import Arrived, settled
 from storage.log import Log
 
 SLICE_S = 5.0
@@ -65,10 +68,10 @@ class Prover(Generic[S]):
 
         A session that holds a lease passes over no slot that it cannot read: that slot may have begun the next epoch,
         whose session may delete what this one is about to name (docs/decisions/0014-passing-over.md).
-        Raises StorageUnreachable (69) if two readings differ, or a reading from the server's own hash, or once
-        `give_up()` is true, or if `held` and a slot cannot be read (Blocked once it has been so for `patience_s`);
-        BadData (65) if the log's hint says that a slot is
-        as it was written; what `keep` and `heed` raise.
+        Raises StorageUnreachable or Unavailable (69) if two readings differ, or a reading and what the store says
+        of the slot's size and hash, or once `give_up()` is true, or if `held` and a slot cannot be read (Blocked once
+        it has been so for `patience_s`); BadData (65) if the log's hint says that a slot is as it was written; what
+        `keep` and `heed` raise.
         """
         slots = range(point.base + 1, point.seq + 1)
         start = _at_base(point)
@@ -134,18 +137,12 @@ class Prover(Generic[S]):
         return seen
 
     def _check_server(self, point: Point[S], seen: dict[int, tuple[str, bool]]) -> None:
-        """Raises StorageUnreachable if the server's own hash of a slot says that other bytes arrived."""
+        """Raises Unavailable if the store's own size or hash of a slot says that other bytes arrived."""
         named = range(point.seq + 1)[-MAX_DIGESTS:]
         for seq in (seq for seq, (_, readable) in seen.items() if not readable and seq in named):
-            try:
-                told = self._log.store.stat(self._log.ref(seq)).sha256
-            except Missing:
-                continue
-            if told is not None and told != seen[seq][0]:
-                raise StorageUnreachable(
-                    f"{self._log.store.address}: slot {seq} of the log ({self._log.name(seq)}) does not arrive as the "
-                    f"server has it: the connection is bad. Nothing was written. Run again on another network."
-                )
+            with suppress(Missing):
+                ref = self._log.ref(seq)
+                settled(self._log.store, ref, partial(_whole, ref=ref), lambda found: False, LARGEST)
 
     def _hinted(self, slots: range, seen: dict[int, tuple[str, bool]]) -> tuple[int, str] | None:
         """What the log's hint says of one of the slots: published only after its entry had landed."""
@@ -166,6 +163,14 @@ class Prover(Generic[S]):
             f"the storage or the connection is unreliable, or a file is still being copied. Nothing was written. Run "
             f"the same command again."
         )
+
+
+def _whole(store: Store, block: int | None, ref: Ref) -> Arrived:
+    """The object that holds a slot, with what a store may keep beside the entry in it."""
+    try:
+        return Arrived.of(store.get(ref, limit=LARGEST), block)
+    except TooLong:
+        return Arrived(LARGEST + 1, "unread")
 
 
 def _at_base(point: Point[S]) -> Point[S]:

@@ -24,7 +24,7 @@ from tests.simulation.actor import Actor, Fate
 from tests.simulation.fleet import Command, Fleet, Order
 from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.stage import Broken, calm_world, start, train
-from tests.simulation.reads import Kind, Plan, Target
+from tests.simulation.reads import CUT_BY_THE_LINK, Kind, Plan, Target
 from tests.simulation.reckoning import reckon
 from tests.simulation.stores import MEMORY
 from tests.simulation.weather import Episode
@@ -109,6 +109,29 @@ def hours_after(seed: int, *, mutation: Broken = nullcontext) -> None:
         ann_dies_after(fleet, 4)
         if seed % 2:
             fleet.sky.episodes.append(Episode("hiding", fleet.world.now, fleet.world.now + 300.0))
+        fleet.pace.step_s = 300.0
+        train(fleet, 1, "ben", target=48)
+        fleet.sky.reads.clear()
+        reckon(fleet)
+
+
+def cut_by_the_link(seed: int, *, mutation: Broken = nullcontext) -> None:
+    """Ann's last entry comes to ben shorter than the store says that it is."""
+    with mutation(), calm_world(seed) as fleet:
+        fleet.sky.reads.plans.append(Plan("cut", "slot", "commit", 3, DAY_S, "m1", False, CUT_BY_THE_LINK))
+        ann_dies_after(fleet, 4)
+        train(fleet, 1, "ben", target=24)
+        fleet.sky.reads.clear()
+        fleet.pace.target = 36
+        reckon(fleet)
+
+
+def session_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
+    """Of the first session that ann begins, with all that it writes, ben sees nothing; then he cleans up for hours."""
+    with mutation(), calm_world(seed) as fleet:
+        bad_for_ben(fleet, "commit", 1, DAY_S, target="two slots")
+        ann_dies_after(fleet, 2)
+        fleet.sky.episodes.append(Episode("hiding", fleet.world.now, fleet.world.now + 300.0))
         fleet.pace.step_s = 300.0
         train(fleet, 1, "ben", target=48)
         fleet.sky.reads.clear()
@@ -204,7 +227,7 @@ def _differing_readings() -> Patches:
         return _Alike(found)
 
     real = Prover._look
-    return [patch(Prover, "_look", look)]
+    return [patch(Prover, "_look", look), patch(Prover, "_check_server", lambda *_: None)]
 
 
 class _Any(str):
@@ -235,7 +258,7 @@ class _Alike(dict[int, tuple[str, bool]]):
 
 @mutation("one-connection", "P4: all readings are made on one connection", "P4: .* one connection", scene=healed("cut"))
 def _one_connection() -> Patches:
-    return [patch(Log, "again", lambda log: log)]
+    return [patch(Log, "again", lambda log: log), patch(evidence, "fresh", lambda store: store)]
 
 
 @mutation(
@@ -287,7 +310,27 @@ def _holder_passes_over() -> Patches:
     pinned=3,
 )
 def _unread_epoch_collected() -> Patches:
-    return [patch(RunState, "unread", frozenset())]
+    return [patch(RunState, "may_have_committed", lambda *_: False)]
+
+
+@mutation(
+    "unread-session-collected",
+    "P4: the same, of an epoch that the passed slots began",
+    "P4: .* was deleted",
+    scene=session_unread,
+)
+def _unread_session_collected() -> Patches:
+    return [patch(RunState, "may_have_committed", lambda state, epoch: epoch in state.unread)]
+
+
+@mutation(
+    "store-unasked",
+    "P4: nobody asks the store what it has in a slot before it is passed over",
+    "P4: .* the store says that",
+    scene=cut_by_the_link,
+)
+def _store_unasked() -> Patches:
+    return [patch(Prover, "_check_server", lambda *_: None)]
 
 
 @mutation("kept-collected", "P4: the same, and what was kept", "P4: .* was deleted", scene=hours_after)

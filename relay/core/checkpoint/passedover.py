@@ -36,12 +36,15 @@ def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range]
 def _unknown(ledger: RunLedger, checkpoints: Store, state: RunState) -> list[Stat]:
     """Manifests of the newest epoch that the state does not know: no other epoch can have committed in those slots.
 
-    Their step may be below the state's, where one of the slots held a rewind.
+    Their step may be below the state's, where one of the slots held a rewind. Raises BadData (65) for a later epoch,
+    which an earlier listing may have hidden.
     """
     known = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
     found = []
     for stat in checkpoints.list(ledger.names.checkpoints):
         place = ledger.names.parse_checkpoint(stat.name)
+        if place:
+            ledger.refuse_later_epoch((place.epoch, stat.name), state, checkpoints)
         if place and place.file == MANIFEST and place.epoch == state.epoch and place[:2] not in known:
             found.append(stat)
     return found

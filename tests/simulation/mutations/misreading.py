@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from relay.core.checkpoint import passedover, retention
@@ -132,10 +133,18 @@ def session_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
         bad_for_ben(fleet, "commit", 1, DAY_S, target="two slots")
         ann_dies_after(fleet, 2)
         fleet.sky.episodes.append(Episode("hiding", fleet.world.now, fleet.world.now + 300.0))
-        fleet.pace.step_s = 300.0
-        train(fleet, 1, "ben", target=48)
+        fleet.pace.step_s, fleet.pace.target = 300.0, 48
+        start(fleet, 1, "ben").weather.random = _HidesAll(seed)
+        fleet.world.run()
         fleet.sky.reads.clear()
         reckon(fleet)
+
+
+class _HidesAll(Random):
+    """By whose chance a listing hides all that it may."""
+
+    def random(self) -> float:
+        return 0.99
 
 
 def genesis_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
@@ -203,7 +212,7 @@ def _read_once() -> Patches:
     def prove(prover: Prover[Any], point: Point[Any], *_: Any, **__: Any) -> Passed:
         slots = range(point.base + 1, point.seq + 1)
         digests = tuple(Reader(prover._log.again(), prover._machine).read(seq).digest for seq in slots)
-        return Passed(digests=digests, kept=prover.keep(point.state, slots))
+        return Passed(digests=digests, kept=tuple(prover.keep(point.state, slots)))
 
     return [patch(Prover, "prove", prove)]
 
@@ -285,7 +294,7 @@ def _healed_counts_again() -> Patches:
     pinned=1,
 )
 def _healed_and_unseen() -> Patches:
-    return [*_healed_counts_again(), *_nothing_kept(), patch(RunLedger, "_check_epoch", lambda *_: None)]
+    return [*_healed_counts_again(), *_nothing_kept(), patch(RunLedger, "refuse_later_epoch", lambda *_: None)]
 
 
 @mutation(

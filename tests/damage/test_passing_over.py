@@ -112,21 +112,41 @@ def test_i8_the_checkpoint_of_a_passed_over_commit_survives_every_cleaning(lab: 
 
 
 class Unreliable:
-    """Bad readings of one name, the first `bad` of them."""
+    """Bad readings of one name, the first `bad` of them: as long as the object, or else shortened."""
 
-    def __init__(self, session: Session, name: str, bad: float) -> None:
+    def __init__(self, session: Session, name: str, bad: float, *, short: bool = False) -> None:
         self.left, self.name, self.times = bad, name, []
-        real, process = session.store.read_range, session.process
+        whole, part, process = session.store.get, session.store.read_range, session.process
 
-        def read_range(ref: Ref, start: int, length: int) -> bytes:
-            data = real(ref, start, length)
+        def spoilt(ref: Ref, data: bytes) -> bytes:
             if ref != name:
                 return data
             self.times.append(process.monotonic())
             self.left -= 1
-            return data if self.left < 0 else data[:-9]
+            return data if self.left < 0 else data[:-9] if short else spoil(data)
 
-        session.store.read_range = read_range  # type: ignore[method-assign]
+        def get(ref: Ref, *, limit: int | None = None) -> bytes:
+            return spoilt(ref, whole(ref, limit=limit))
+
+        def read_range(ref: Ref, start: int, length: int) -> bytes:
+            return spoilt(ref, part(ref, start, length))
+
+        session.store.get, session.store.read_range = get, read_range  # type: ignore[method-assign]
+
+
+def spoil(data: bytes) -> bytes:
+    return data[:-9] + b"#" + data[-8:]
+
+
+def test_a_link_that_shortens_a_slot_is_no_reason_to_pass_over(lab: Lab) -> None:
+    """The store says that it is longer: at once, without a wait for the lease's time, nothing is written."""
+    name, _ = commit_without_release(lab)
+    entries = len(lab.kinds())
+    session = lab.session("bob", target_steps=60, wait_s=900)
+    Unreliable(session, name, bad=float("inf"), short=True)
+    outcome = lab.run(session)
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "the store says that it has" in outcome.message
+    assert len(lab.kinds()) == entries
 
 
 @pytest.mark.parametrize("left_s", [170.0, 100.0, 10.0])
@@ -158,7 +178,7 @@ def test_a_slot_is_read_over_the_whole_ttl_before_it_is_passed_over(lab: Lab) ->
     sent = session.store.calls.index(("put_if_absent", f"{LEDGER}{taken:020d}.json"))
     assert sent > 0 and unreliable.times[-1] - unreliable.times[0] >= TTL
     entry = decode(lab.shared.get(Ref(f"{LEDGER}{taken:020d}.json")), MACHINE.kinds, taken)
-    assert (entry.format, entry.base, entry.passed.digests) == (PASSING, taken - 2, (digest(whole[:-9]),))
+    assert (entry.format, entry.base, entry.passed.digests) == (PASSING, taken - 2, (digest(spoil(whole)),))
     check_run(lab, 60)
 
 

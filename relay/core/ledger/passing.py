@@ -15,7 +15,7 @@ from typing import Any, Generic
 from relay.core.errors import BadData, StorageUnreachable
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.entry import encode
-from relay.core.ledger.frozen import MAX_DIGESTS, MAX_KEPT
+from relay.core.ledger.frozen import MAX_DIGESTS, MAX_ENTRY_BYTES, MAX_KEPT
 from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.reader import LARGEST, Machine, Point, Reader, S
 from storage.base import Missing, Ref, Store, TooLong
@@ -137,12 +137,15 @@ class Prover(Generic[S]):
         return seen
 
     def _check_server(self, point: Point[S], seen: dict[int, tuple[str, bool]]) -> None:
-        """Raises Unavailable if the store's own size or hash of a slot says that other bytes arrived."""
-        named = range(point.seq + 1)[-MAX_DIGESTS:]
+        """Raises Unavailable or StorageUnreachable if the store's own size or hash of a slot says that other bytes
+        arrived."""
+        store, named = self._log.store, range(point.seq + 1)[-MAX_DIGESTS:]
         for seq in (seq for seq, (_, readable) in seen.items() if not readable and seq in named):
+            ref = self._log.ref(seq)
             with suppress(Missing):
-                ref = self._log.ref(seq)
-                settled(self._log.store, ref, partial(_whole, ref=ref), lambda found: False, LARGEST)
+                found = settled(store, ref, partial(_whole, ref=ref), lambda arrived: False, LARGEST)
+                if store.unique_names and found.size <= MAX_ENTRY_BYTES and found.sha256 != seen[seq][0]:
+                    raise StorageUnreachable(self._differ(range(seq, seq + 1)))
 
     def _hinted(self, slots: range, seen: dict[int, tuple[str, bool]]) -> tuple[int, str] | None:
         """What the log's hint says of one of the slots: published only after its entry had landed."""

@@ -133,9 +133,24 @@ def test_a_file_of_an_epoch_that_never_can_have_been_is_named(desk: Desk) -> Non
     stray.parent.mkdir(parents=True)
     stray.write_text("{}")
     refused = fresh("repair", "--run", "r", "--choose", "store", code=65).err
-    assert "e9999999999999999/state.json" in refused and "Move that file out of the store" in refused
+    assert "e9999999999999999/state.json" in refused and "Move it to another place" in refused
     stray.unlink()
     fresh.train(30)
+
+
+def test_verify_says_so_as_doctor_does(desk: Desk) -> None:
+    """By this machine's checkpoint, and by its mark alone; another machine knows no better."""
+    for forgets in (False, True):
+        if forgets:
+            for description in (desk.folder / "sync").rglob("step_40.e3.json"):
+                description.unlink()
+        found = desk("verify", "--run", "r", "--json", code=65).json
+        (told,) = [one for one in found["incidents"] if "rolled back" in one["text"]]
+        assert "step 40" in told["text"] and "step 20" in told["text"]
+        assert told_command(told["advice"], "repair") == ["repair", "--run", "r"]
+    assert another_machine(desk)("verify", "--run", "r", "--json").json["ok"]
+    desk("repair", "--run", "r", "--choose", "store")
+    assert desk("verify", "--run", "r", "--json").json["ok"], "a person has decided"
 
 
 def test_a_hint_of_a_slot_that_is_gone_ends_with_the_choice(desk: Desk) -> None:

@@ -18,7 +18,7 @@ from tests.frozen.write_golden import CPU, T4, SharingPlugin
 
 WRITTEN = {
     "store": "745dd77c1f5dd31d4038d0e474f612b855d5341dfe8c417a9fbe7a80a3a3b0f7",
-    "passing": "9e70ae5fa5c9fed89427d95d268ca3997a825ac0d8c70d935f5798f2bbf41d3d",
+    "passing": "2df09e9f0cf8c744ecb10688e9c0b2c2d0eadb8070ccc65ff7ae8a5bb91e439e",
 }
 """SHA-256 of each archive."""
 EXPECTED = {name: golden.expected(name) for name in WRITTEN}

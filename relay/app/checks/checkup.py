@@ -13,8 +13,7 @@ from relay.app.messages.errors import paragraph
 from relay.app.messages.resting import told
 from relay.app.messages.wording import counted, duration
 from relay.core.checkpoint.outbox import Outbox
-from relay.core.errors import Exit
-from relay.core.ledger.mark import RolledBack
+from relay.core.errors import BadData, Exit
 from relay.core.ledger.reader import Damage
 from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import RunState
@@ -48,8 +47,8 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
 
 
-def rolled_back(found: RolledBack | None) -> Iterator[Finding]:
-    """That this machine has seen more of the run than the store holds."""
+def for_a_person(found: BadData | None) -> Iterator[Finding]:
+    """Something that a person has to decide before any session goes on."""
     if found:
         yield Finding("ledger", False, paragraph(found), code=int(Exit.BAD_DATA))
 

@@ -32,6 +32,7 @@ from relay.core.ledger.ledger import (
     UnknownRun,
 )
 from relay.core.ledger.mark import MarkDiffers, RolledBack
+from relay.core.ledger.overlooked import Overlooked
 from relay.core.ledger.passing import BadConnection, NoTimeToProve, SlotsDiffer, SlotTooNew, SlotUnreadable
 from relay.core.ledger.reader import NoValidEntry, SlotEmpty
 from relay.core.ledger.registry import StoreNotBegun
@@ -301,6 +302,10 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     SlotsDiffer: _and(AGAIN),
     BadConnection: _and("Nothing was written. Run again on another network."),
     SlotTooNew: _and("Nothing was written. Upgrade, then run again."),
+    Overlooked: lambda error: (
+        f"{error} It can be read now, and nothing keeps its checkpoint. Nothing was written or deleted. "
+        f"`{command('repair', error.run)}` shows both and lets you choose."
+    ),
     Overtaken: _and("Run again later."),
     LedgerOfAnotherRun: _and("Somebody copied or renamed it; use the name it was begun with."),
     HistoryDamaged: _and("Training is not affected; restore the file from a backup of the storage."),
@@ -327,7 +332,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ForkTaken: _and("Nothing of it was touched. Choose another name with --to."),
     NoSuchChoice: _no_such_choice,
     NothingLoads: _and("Nothing was written. Restore its files from a backup first, or choose another history."),
-    ImpossibleEpoch: _and("Nothing was written. Move that file out of the store, then run the same command again."),
+    ImpossibleEpoch: _and("Nothing was written. Move it to another place, then run the same command again."),
     NameTaken: _name_taken,
     SimilarName: _similar_name,
     PassingDisk: _and(

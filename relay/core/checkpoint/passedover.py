@@ -8,7 +8,6 @@ from contextlib import suppress
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, decode
 from relay.core.errors import store_errors
 from relay.core.ledger.canonical import digest
-from relay.core.ledger.frozen import MAX_KEPT
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.passed import Kept
 from relay.core.ledger.state import RunState
@@ -22,15 +21,14 @@ def guard(ledger: RunLedger, checkpoints: Store) -> None:
     ledger.chain.prover.keep = keeping(ledger, checkpoints)
 
 
-def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range], tuple[Kept, ...]]:
+def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range], list[Kept]]:
     """What `guard` asks for. Raises BadData (65) for a file of a later epoch, StorageUnreachable (69)."""
 
-    def keep(state: RunState, slots: range) -> tuple[Kept, ...]:
+    def keep(state: RunState, slots: range) -> list[Kept]:
         ledger.refuse_later_epochs(state, checkpoints)
         with store_errors(checkpoints, "Nobody can tell which checkpoints the unreadable slots committed"):
             found = (_kept(checkpoints, state, stat, slots) for stat in _unknown(ledger, checkpoints, state))
-            kept = sorted((one for one in found if one), key=lambda one: one.key)
-        return tuple(kept[-MAX_KEPT:])
+            return sorted((one for one in found if one), key=lambda one: one.key)
 
     return keep
 
@@ -38,12 +36,15 @@ def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range]
 def _unknown(ledger: RunLedger, checkpoints: Store, state: RunState) -> list[Stat]:
     """Manifests of the newest epoch that the state does not know: no other epoch can have committed in those slots.
 
-    Their step may be below the state's, where one of the slots held a rewind.
+    Their step may be below the state's, where one of the slots held a rewind. Raises BadData (65) for a later epoch,
+    which an earlier listing may have hidden.
     """
     known = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
     found = []
     for stat in checkpoints.list(ledger.names.checkpoints):
         place = ledger.names.parse_checkpoint(stat.name)
+        if place:
+            ledger.refuse_later_epoch((place.epoch, stat.name), state, checkpoints)
         if place and place.file == MANIFEST and place.epoch == state.epoch and place[:2] not in known:
             found.append(stat)
     return found

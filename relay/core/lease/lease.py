@@ -15,6 +15,7 @@ from relay.core.lease.vacancy import Held, obstacle_of, vacant
 from relay.core.ledger import changes
 from relay.core.ledger.chain import Change, Intent
 from relay.core.ledger.ledger import RunLedger, View, check_fence
+from relay.core.ledger.overlooked import refuse_overlooked
 from relay.core.ledger.resting import refuse_halted
 from relay.core.ledger.state import RunState
 
@@ -120,13 +121,14 @@ def acquire(
     """Become the holder, waiting up to `wait_s` seconds (and as long as it takes to confirm that a holder is dead).
 
     `heed` is asked all the time until the lease is appended for, and raises to end the wait.
-    Raises LeaseHeld (73) naming the holder, BadData (65) for a halted run, StorageUnreachable (69).
+    Raises LeaseHeld (73) naming the holder, BadData (65) for a halted run or a commit that was passed over and is not
+    kept, StorageUnreachable (69).
     """
     began = runtime.monotonic()
     until, obstacle = began + wait_s, obstacle_of(ledger, runtime, locks)
     end = began + (math.inf if wish.ends_in_s is None else wish.ends_in_s)
     ledger.chain.prover.heed = heed
-    ledger.judge()
+    refuse_overlooked(ledger, ledger.judge())
 
     def free(state: RunState) -> Held | changes.TookOver | None:
         refuse_halted(state)

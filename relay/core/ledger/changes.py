@@ -176,6 +176,8 @@ class Choose(Strict):
     """The histories that the run goes on without."""
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Their checkpoints, for `fork`."""
+    unkept: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    """How many older ones found no room there."""
     took_over: TookOver | None = None
     """Set where the chosen history ends in a lease that was never released."""
     why: Text = ""

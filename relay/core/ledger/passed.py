@@ -49,5 +49,7 @@ class Passed(Sparing):
     """SHA-256 of the bytes that were read in the newest slots passed over, oldest first."""
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Checkpoints that these slots may have committed, oldest first."""
+    unkept: Annotated[int, Field(gt=0, lt=2**53)] | None = None
+    """How many older ones found no room in `kept`."""
     hinted: tuple[Step, Digest] | None = None
     """The slot among them that the log's hint names, and the digest that its entry had by the hint."""

@@ -26,7 +26,7 @@ from relay.core.ledger.changes import (
     parse_change,
     with_incident,
 )
-from relay.core.ledger.frozen import MAX_ACCOUNTS, MAX_FAILURES, MAX_KEPT, MAX_LINKS
+from relay.core.ledger.frozen import MAX_ACCOUNTS, MAX_FAILURES, MAX_LINKS
 from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.resting import deletable_at
 from relay.core.ledger.state import Failure, History, Holder, Link, RunState
@@ -281,7 +281,8 @@ def _noted_passing(state: RunState, by: By, voids: Sequence[int], passed: Passed
         _check_kept(state, one, voids)
         state = with_incident(state, by, frozen.STEP_BACK, frozen.step_back(one.step, one.epoch, voids))
     begun = max(voids[-1], state.next_epoch - 1 + len(voids))  # the second where a person's choice raised the epoch
-    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": begun})
+    state = keeping.keep(state, (*state.kept, *passed.kept), passed.unkept or 0, by)
+    return state.model_copy(update={"skipped": begun})
 
 
 def _check_kept(state: RunState, kept: Kept, voids: Sequence[int]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from relay.core.checkpoint.collect import Surveyor, delete, sweep_parts
 from relay.core.checkpoint.retention import FileVerdict, going
 from relay.core.errors import store_errors
+from relay.core.ledger.overlooked import refuse_overlooked
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
 from relay.core.runs.archiving import refuse_unseen
@@ -27,11 +28,13 @@ def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[File
 
     That state's slots were judged, as those of `opened.view` were not: a forged entry must not free a file.
 
-    What such a view lets go, it lets go for ever, so no lease is needed (P8). Raises BadData (65) for a lost entry,
-    PolicyRefused (77) for a run that is called deleted though it was not archived for a day.
+    What such a view lets go, it lets go for ever, so no lease is needed (P8). Raises BadData (65) for a lost entry or a
+    commit that was passed over and is not kept, PolicyRefused (77) for a run that is called deleted though it was not
+    archived for a day.
     """
     opened.ledger.judge()
     view = opened.ledger.check_epochs(stores.checkpoints)
+    refuse_overlooked(opened.ledger, view)
     state = view.state
     if state.deleted is not None:
         refuse_unseen(opened.ledger, view)

@@ -18,6 +18,7 @@ from relay.core.lease.samehost import HostLocks
 from relay.core.lease.vacancy import Held, HeldBy, obstacle_of
 from relay.core.ledger import changes
 from relay.core.ledger.changes import MAX_OTHERS, By, Choose, Other
+from relay.core.ledger.choosing import highest_epoch
 from relay.core.ledger.entry import Entry
 from relay.core.ledger.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.core.ledger.histories import Walked, walk
@@ -33,8 +34,6 @@ from storage.base import Store
 
 STORE = "store"
 """What people choose where the ledger holds one history, and less than was seen of it."""
-HIGHEST_EPOCH = 2**53 - 2
-
 Tell = Callable[[str], None]
 
 
@@ -55,7 +54,7 @@ class NothingLoads(BadData):
 
 
 class ImpossibleEpoch(BadData):
-    """A stored file's name claims an epoch after which none can follow."""
+    """A stored file's name claims an epoch that no session can have begun."""
 
     def __init__(self, file: str, epoch: int) -> None:
         super().__init__(f"{file} is of epoch {epoch}, which no session can have begun.")
@@ -215,12 +214,14 @@ def choose(
         raise NothingLoads(wanted.part.name)
     gone = {one.part.name: _gone(one.part.state, ledger, locks, notice) for one in situation.histories}
     _read_again(ledger, situation)
-    epoch = _highest_epoch(situation)
+    epoch = _highest_epoch(situation, wanted, outbox)
     without = [one for one in situation.histories if one is not wanted]
+    kept = _kept(wanted, without, situation, ledger, checkpoints, epoch)
     change = Choose(
         epoch=epoch,
         others=tuple(_others(without, situation))[-MAX_OTHERS:],
-        kept=tuple(_kept(wanted, without, situation, ledger, checkpoints, epoch)),
+        kept=tuple(kept[-MAX_KEPT:]),
+        unkept=len(kept[:-MAX_KEPT]),
         took_over=gone[wanted.part.name],
         why=_why(wanted, without, situation, account),
     )
@@ -322,14 +323,18 @@ def _read_again(ledger: RunLedger, situation: Situation) -> None:
             raise SlotsDiffer(ledger.chain.log, range(seq, seq + 1))
 
 
-def _highest_epoch(situation: Situation) -> int:
-    """The highest epoch that the run is known to have used. Raises ImpossibleEpoch (65) if no later one can be."""
-    beyond = situation.beyond
-    here = [packed.epoch for packed in beyond.local] + ([beyond.mark.epoch] if beyond.mark else [])
-    highest = max(*(one.part.state.next_epoch - 1 for one in situation.histories), beyond.epoch, *here)
-    if highest > HIGHEST_EPOCH:
-        raise ImpossibleEpoch(beyond.file, highest)
-    return highest
+def _highest_epoch(situation: Situation, wanted: History, outbox: Outbox) -> int:
+    """The highest epoch that the run is known to have used, as far as a choice may raise it.
+
+    Raises ImpossibleEpoch (65) if a file is of an epoch that no session can have begun.
+    """
+    beyond, limit = situation.beyond, highest_epoch(wanted.part.state)
+    for epoch, file in ((beyond.epoch, beyond.file), *((one.epoch, outbox.folder(one.key)) for one in beyond.local)):
+        if epoch > limit:
+            raise ImpossibleEpoch(str(file), epoch)
+    begun = [one.part.state.next_epoch - 1 for one in situation.histories]
+    begun += [beyond.mark.epoch] if beyond.mark else []
+    return max(beyond.epoch, *(one.epoch for one in beyond.local), min(limit, max(begun)))
 
 
 def _end(one: History, situation: Situation) -> Entry:
@@ -357,8 +362,8 @@ def _kept(
     checkpoints: Store,
     epoch: int,
 ) -> list[Kept]:
-    """The newest checkpoints of the other histories that can be loaded, and those that no history names: the new
-    epoch would let clean-up delete them."""
+    """Checkpoints that no history names, and those of the other histories that can be loaded: the new epoch would let
+    clean-up delete them."""
     held = {(c.key, c.sha256) for c in wanted.part.state.retained}
     named: dict[tuple[tuple[int, int], str], Kept] = {}
     for one in without:
@@ -378,7 +383,7 @@ def _kept(
     retained = tuple(c for one in situation.histories for c in one.part.state.retained)
     state = wanted.part.state.model_copy(update={"epoch": epoch, "retained": retained})
     unknown = keeping(ledger, checkpoints)(state, range(situation.tail + 1))
-    return [*unknown, *sorted(named.values(), key=lambda k: k.key)][-MAX_KEPT:]
+    return [*unknown, *sorted(named.values(), key=lambda k: k.key)]
 
 
 def _why(wanted: History, without: list[History], situation: Situation, account: str) -> str:

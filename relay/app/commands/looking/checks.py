@@ -51,7 +51,8 @@ from relay.core.checkpoint.restore import Route, fetch
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.mark import mark_of
+from relay.core.ledger.mark import RolledBack, mark_of
+from relay.core.ledger.overlooked import overlooked
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import FRAGMENT
 from relay.core.runs.endpoint import record
@@ -97,11 +98,22 @@ def verification(
     try:
         opened, stores = require(app, resolved)
     except BadData as error:
-        found, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
-        if found is None:
+        rest, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
+        if rest is None:
             return Verification(incidents=[Incidental("ledger", paragraph(error), against=True)])
-        opened = found
-    return re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
+        return re_read(rest.ledger, stores.checkpoints, say, loader and loader(rest, stores))
+    found = re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
+    if newer := of_this_machine(resolved, opened):
+        means = verdict.rolled_back(opened.names.run)
+        found.incidents.append(Incidental("ledger", paragraph(newer), against=True, verdict=means))
+    return found
+
+
+def of_this_machine(resolved: Resolved[BaseModel], opened: Opened) -> RolledBack | None:
+    """What this machine has seen of the run and the store no longer holds."""
+    run_id = opened.view.state.run_id
+    outbox, mark = outbox_of(resolved.home, run_id), mark_of(resolved.home, run_id)
+    return rolled_back(opened.ledger, opened.view, outbox, mark.recall())
 
 
 def workload_for(
@@ -242,9 +254,8 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Rea
         store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
     yield from checkup.run(view, opened.view.damage if opened else ())
     if opened:
-        run_id = opened.view.state.run_id
-        outbox, mark = outbox_of(resolved.home, run_id), mark_of(resolved.home, run_id)
-        yield from checkup.rolled_back(rolled_back(opened.ledger, opened.view, outbox, mark.recall()))
+        yield from checkup.for_a_person(of_this_machine(resolved, opened))
+        yield from checkup.for_a_person(overlooked(opened.ledger, opened.view))
     yield from checkup.rules(view.accounts, shipped(), view.now)
 
 

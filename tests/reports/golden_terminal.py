@@ -16,7 +16,6 @@ from relay.app.terminal.paragraphs import folded
 from relay.app.views.accounttable import listing
 from relay.app.views.plantext import Look
 from relay.app.views.plantext import draw as draw_plan
-from relay.app.views.report import draw
 from relay.app.views.sessionstable import sessions_text
 from relay.app.views.status import status_line
 from relay.core.errors import BadConfig
@@ -28,6 +27,7 @@ from relay.people.quota import Quota
 from relay.people.status import AccountRow, View
 from relay.people.zones import reading_in
 from storage.base import Denied, StoreError
+from tests.app.shown import draw
 from tests.people.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_progress
 

@@ -16,10 +16,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from relay.torch import statefile
-from relay.torch.statefile import StateDocument
-from trm import snapshot
-from trm.snapshot import Snapshot, state_hash
+from relay.torch import snapshot, statefile
+from relay.torch.snapshot import state_hash
+from trm.checkpoint import FILES, Document, TrmSnapshot, load_document
 from trm.train import TrainState
 
 NO_LOSS = torch.zeros((), dtype=torch.float64)
@@ -27,15 +26,15 @@ NO_LOSS = torch.zeros((), dtype=torch.float64)
 
 def write(state: TrainState, folder: Path) -> str:
     folder.mkdir()
-    document = StateDocument(step=state.step, seed=0, config={}, code="0", fingerprint={})
-    saved = Snapshot(state, document, NO_LOSS).save(folder)
+    document = Document(step=state.step, seed=0, config={}, code="0", fingerprint={})
+    saved = TrmSnapshot(state, document, NO_LOSS).save(folder)
     assert sorted(path.name for path in folder.iterdir()) == list(saved.files)
     return saved.state_hash
 
 
 def read(state: TrainState, folder: Path) -> None:
-    state.step = statefile.load_document(folder).step
-    statefile.load_tensors(folder, state.tensors())
+    state.step = load_document(folder).step
+    statefile.load_tensors(folder, FILES, state.tensors())
 
 
 def hash_of(state: TrainState) -> str:
@@ -62,12 +61,12 @@ def test_two_that_save_at_once_do_not_mix_their_bytes(monkeypatch) -> None:
 
 def test_a_disk_that_refuses_is_an_error_of_the_disk(tmp_path, monkeypatch) -> None:
     """The library has an error of its own for it, which whoever saves would take for a fault of the program."""
-    document = StateDocument(step=1, seed=0, config={}, code="0", fingerprint={})
+    document = Document(step=1, seed=0, config={}, code="0", fingerprint={})
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
     try:
         with pytest.raises(OSError, match=r"weights\.safetensors") as refused:
-            statefile.save(tmp_path, {"raw/a": torch.zeros(1 << 20)}, document)
+            statefile.save(tmp_path, FILES, {"raw/a": torch.zeros(1 << 20)}, document)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert refused.value.errno == errno.EFBIG and refused.value.strerror
@@ -77,7 +76,7 @@ def test_a_disk_that_refuses_is_an_error_of_the_disk(tmp_path, monkeypatch) -> N
 
     monkeypatch.setattr(statefile, "save_file", in_other_words)
     with pytest.raises(OSError, match="error") as refused:
-        statefile.save(tmp_path, {}, document)
+        statefile.save(tmp_path, FILES, {}, document)
     assert refused.value.errno == errno.EIO
 
 
@@ -111,13 +110,13 @@ def test_saving_is_canonical(make, tmp_path) -> None:
     two.carry.z_H[2] = 9
     write(one, tmp_path / "a")
     write(two, tmp_path / "b")
-    for name in (*statefile.FILES, statefile.STATE):
+    for name in (*FILES, statefile.STATE):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 def test_a_snapshot_does_not_change_with_the_state(make, run, tmp_path) -> None:
     state = make(3)
-    frozen = Snapshot(state, StateDocument(step=3, seed=0, config={}, code="0", fingerprint={}), NO_LOSS)
+    frozen = TrmSnapshot(state, Document(step=3, seed=0, config={}, code="0", fingerprint={}), NO_LOSS)
     before = hash_of(state)
     run(state, 6)
     assert frozen.save(tmp_path).state_hash == before
@@ -125,12 +124,12 @@ def test_a_snapshot_does_not_change_with_the_state(make, run, tmp_path) -> None:
 
 
 def test_a_snapshot_says_what_is_not_finite(make) -> None:
-    document = StateDocument(step=1, seed=0, config={}, code="0", fingerprint={})
-    assert Snapshot(make(1), document, NO_LOSS).finite.ok
-    assert "loss" in Snapshot(make(1), document, NO_LOSS / 0).finite.reason
+    document = Document(step=1, seed=0, config={}, code="0", fingerprint={})
+    assert TrmSnapshot(make(1), document, NO_LOSS).finite.ok
+    assert "loss" in TrmSnapshot(make(1), document, NO_LOSS / 0).finite.reason
     state = make(1)
     state.params.views["inner.lm_head.weight"][0, 0] = float("inf")
-    finite = Snapshot(state, document, NO_LOSS).finite
+    finite = TrmSnapshot(state, document, NO_LOSS).finite
     assert not finite.ok
     assert "raw/inner.lm_head.weight" in finite.reason
 

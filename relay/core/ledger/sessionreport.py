@@ -105,7 +105,7 @@ class SessionReport(Strict):
     metrics: Metrics = Field(default={})
     validated_step: Step | None = None
     validation: float | None = None
-    """Share of puzzles of the validation rows that were solved."""
+    """The newest checkpoint's score: its headline metric, larger is better."""
     checkpoints: tuple[Made, ...] = Field(default=(), max_length=MAX_CHECKPOINTS)
     """The newest ones, oldest first."""
     commits: Step

@@ -57,15 +57,10 @@ class Parts:
             return None
         return self.lease.state.step if self.lease.lost is None else self.writer.made[-1].step
 
-    def offer_compiled(self) -> None:
-        """After the first step: what it compiled, for the next session, if that cannot be in the way of a commit."""
-        if self.ctx.warm is not None:
-            self.ctx.warm.offer(self._spare_s())
-
     def finish_offer(self) -> None:
         """Without the lease: let what is on its way arrive, as long as nobody is in a hurry."""
         if self.ctx.warm is not None:
-            self.ctx.warm.finish(self._spare_s(), lambda: not self.ctx.signal.hurry)
+            self.ctx.warm.finish(self.budget.spare(self.ctx.runtime.monotonic()), lambda: not self.ctx.signal.hurry)
 
     def start_observer(self) -> None:
         """What is committed from now on is shown elsewhere too, where somebody asked for that."""
@@ -85,10 +80,6 @@ class Parts:
             left = self.budget.deadline - ctx.runtime.monotonic() - 0.5
             longest = 0.0 if ctx.signal.at_once else HURRIED_S if ctx.signal.hurry else END_S
             ctx.observer.closed(max(0.0, min(longest, left)))
-
-    def _spare_s(self) -> float:
-        """Seconds beyond what the end needs."""
-        return self.budget.deadline - self.ctx.runtime.monotonic() - self.budget.reserve()
 
 
 def assemble(ctx: Context, lease: Lease) -> Parts:

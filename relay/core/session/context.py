@@ -24,6 +24,7 @@ from relay.core.ledger.sessionreport import Left, SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
 from relay.core.session.startup import Startup
+from relay.core.settings.config import Settings
 from relay.core.workload import Progress, Workload
 from storage.base import Store
 
@@ -52,6 +53,22 @@ class Plan:
     """Parallel transfers."""
     report_pace: bool = False
     """Report soon how long a step takes here and how much time is left for steps."""
+
+    @classmethod
+    def of(cls, settings: Settings, target_steps: int, limits: Limits, wait_s: float, report_pace: bool) -> Plan:
+        """By the relay's settings."""
+        return cls(
+            target_steps,
+            every_steps=settings.checkpoint.every_steps,
+            every_s=settings.checkpoint.every_minutes * 60,
+            evaluate_every=settings.evaluation.every_commits,
+            evaluate_rows=settings.evaluation.rows,
+            keep=Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every),
+            ttl_s=settings.lease.ttl_s,
+            wait_s=wait_s,
+            limits=limits,
+            report_pace=report_pace,
+        )
 
 
 @dataclass

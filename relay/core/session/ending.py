@@ -111,7 +111,8 @@ class Ending:
             self._drain_then_give_up(final)
         if plan == "final":
             self.committer.abandon_inflight()
-        self.trainer.hand_over(final, self._extra_step)
+        self.trainer.hand_over(final)
+        self.trainer.promise(self._extra_step())
 
     def _drain_then_give_up(self, final: Item) -> None:
         self.committer.drain(self._until(), lambda: self.ctx.signal.at_once)

@@ -108,9 +108,7 @@ def _train(parts: Parts) -> tuple[Exit, str]:
         return Exit.OK, "target reached"
     try:
         restored = warm_up(parts)
-        parts.trainer.begin(restored)
-        parts.offer_compiled()
-        end = parts.trainer.run()
+        end = parts.trainer.run(restored)
         if end != "fenced":
             with parts.trainer.spent.on("upload"):
                 parts.ending.commit_last()
@@ -189,6 +187,7 @@ class _Holding:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         parts = self._parts
+        parts.trainer.close()
         crashed = ends.crashed(error)
         if crashed:
             _drain(parts)

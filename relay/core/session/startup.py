@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Phase = Literal["import", "data", "lease", "restore", "cache", "first_step"]
-"""Interpreter, packages and device; puzzles; acquiring; checkpoint; what is left of fetching compiled code, where that
+"""Interpreter, packages and device; data; acquiring; checkpoint; what is left of fetching compiled code, where that
 is allowed; the first optimizer step with what it compiles."""
 
 

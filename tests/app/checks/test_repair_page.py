@@ -51,10 +51,10 @@ def damage_the_newest(desk: Desk) -> None:
 
 
 def halt(desk: Desk) -> None:
-    desk.kind.made = {"nan_at": 31}
+    desk.plugin.made = {"nan_at": 31}
     for _ in range(2):
         desk.train(40, code=65)
-    desk.kind.made = {}
+    desk.plugin.made = {}
 
 
 def part(desk: Desk) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from relay.app.models.puzzleplot import MOST_STEPS, draw_puzzles, panels
+from relay.app.models.puzzles import Cell, cells, likely, stretches, verdict
+from relay.app.models.puzzletext import MAZE_LEGEND, STYLES, SUDOKU_LEGEND, legend, page
 from relay.app.plots.paper import DARK, LIGHT, WIDTH, Palette, drawing, encoded
-from relay.app.plots.puzzles import MOST_STEPS, draw_puzzles, panels
-from relay.app.views.puzzles import Cell, cells, likely, stretches, verdict
-from relay.app.views.puzzletext import MAZE_LEGEND, STYLES, SUDOKU_LEGEND, legend, page, plain, printed
+from relay.app.terminal.cells import plain, printed
 from tests.app.cli import Desk
 from tests.app.puzzles import Solved, Tried
 

@@ -153,7 +153,7 @@ def doctor(
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     """Machine, stores, run, and what waits on this machine; a store that cannot be used hides what comes after."""
     found, settings = examine.Examination(), resolved.settings
-    found.look("machine", lambda: examine.machine(app.machine, app.kind.device(settings.device), sorted(app.environ)))
+    found.look("machine", lambda: examine.machine(app.machine, app.plugin.device(settings.device), sorted(app.environ)))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))

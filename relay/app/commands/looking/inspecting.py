@@ -63,8 +63,9 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     addresses = {} if redacted else resolved.addresses
     proposed = report.next if report and not stopped(state) else None
     command = command_for(proposed, state.run, addresses) if proposed else None
-    text = markdown(report, label) if report else of_link(link, state, why)
-    page = markdown(report, label, command) if report else text
+    headline = app.plugin.measures.headline
+    text = markdown(report, headline, label) if report else of_link(link, state, why)
+    page = markdown(report, headline, label, command) if report else text
     whole = {
         "schema": "relay.session-report/1",
         "epoch": link.epoch,

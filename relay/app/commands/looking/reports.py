@@ -79,7 +79,7 @@ def report(
         show_sessions(app, resolved, redact, as_json)
     else:
         view = look(app, resolved, redact)
-        box = draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
+        box = draw(view, app.machine, app.plugin.measures, ascii_only or not speaks_utf8(), terminal_width())
         tell_space(resolved, view)
         emit(as_json, report_document(view, app.machine), box)
 
@@ -99,7 +99,7 @@ def follow_report(
     from relay.app.commands.looking.following import FollowedReport, FollowedSessions, watch
 
     def drawn(view: View) -> str:
-        return draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
+        return draw(view, app.machine, app.plugin.measures, ascii_only or not speaks_utf8(), terminal_width())
 
     source = FollowedSessions(app, resolved, redacted) if sessions else FollowedReport(app, resolved, drawn, redacted)
     watch(source, app, every_s)

@@ -110,7 +110,7 @@ class Source:
             unreadable=self.commits.unreadable,
             finish=self.finish,
         )
-        found = document(seen)
+        found = document(seen, self.app.plugin.measures)
         self._seq = seq
         return nameless(found, names_in(self.stores)) if self.redacted else found
 

@@ -80,11 +80,11 @@ class New:
 
 def settled(app: App, resolved: Resolved[BaseModel], before: dict[str, Any]) -> New:
     """The parent's settings with what the command line changes. Raises BadConfig (78) where no state can follow."""
-    own = leaves(app.kind.model)
+    own = leaves(app.plugin.model)
     said = {key: value for key, value, where in resolved.values() if where.startswith("command line") and key in own}
-    pinned = app.kind.forked(before, said, resolved.workload, resolved.path(resolved.settings.data_dir))
+    pinned = app.plugin.forked(before, said, resolved.workload, resolved.path(resolved.settings.data_dir))
     differing = {one.key: one.mine for one in difference(before, pinned)}
-    refit = app.kind.refit(differing, pinned)
+    refit = app.plugin.refit(differing, pinned)
     return New(pinned, said, differing, Refitted(refit, config_hash(pinned)) if refit else None)
 
 

@@ -108,7 +108,7 @@ def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
     with taking_name(opening.stores, settings.project, settings.run, "import") as taken:
         opening.stores.ensure_tested()
         workload = opening.workload(target_of(app, resolved, None))
-        notes = list(app.kind.start_from(workload, weights))
+        notes = list(app.plugin.start_from(workload, weights))
         head, origin = stored(app, resolved, opening, workload, weights)
         made = begin_run(
             opening.stores, settings.project, settings.run, workload.config(),

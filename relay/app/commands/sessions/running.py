@@ -108,7 +108,7 @@ def run(
     }
     app, stop = surroundings(context), StopSignal()
     app.streams.advisory = True
-    shown = display(0, app.runtime, progress_seconds)
+    shown = display(app.runtime, progress_seconds, app.plugin.measures.short)
 
     def heard(event: SessionEvent) -> None:
         if not attach:  # a signal ends only the onlooker

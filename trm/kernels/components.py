@@ -1,4 +1,4 @@
-"""Which implementation each part of the fast step uses; every part can be switched alone. Knows no model."""
+"""Which implementation each component of the fast step uses; each can be switched alone. Knows no model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from trm.kernels import plain
 
-Part = Any
+Component = Any
 """A module of kernels or its plain class: same functions, same layouts."""
 SPECIALIZED_FOR = ((9, 0), ("3", "6"))
 """Compute capability and Triton release of the specialized kernels. Gluon, their language, is experimental: another
@@ -18,16 +18,16 @@ compiler may order loads and products otherwise, and a wrong order gives wrong n
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The fused parts."""
+class Components:
+    """Of the fused step. The names of these fields stand in the paths of stored step digests: they stay as they are."""
 
-    mixer: Part
-    attention: Part
-    channel: Part
-    norm: Part
-    loss: Part
-    optimizer: Part
-    embedding: Part
+    mixer: Component
+    attention: Component
+    channel: Component
+    norm: Component
+    loss: Component
+    optimizer: Component
+    embedding: Component
 
     @property
     def name(self) -> str:
@@ -38,9 +38,9 @@ class Parts:
         return "-".join(["fused", *told])
 
 
-def plain_parts() -> Parts:
-    """Every part in plain PyTorch."""
-    return Parts(plain.PlainMixer, plain.PlainAttention, plain.PlainChannel, plain.PlainNorm, plain, plain, plain)
+def plain_components() -> Components:
+    """Every component in plain PyTorch."""
+    return Components(plain.PlainMixer, plain.PlainAttention, plain.PlainChannel, plain.PlainNorm, plain, plain, plain)
 
 
 def specializes() -> bool:
@@ -52,13 +52,13 @@ def specializes() -> bool:
     return (torch.cuda.get_device_capability(), tuple(triton.__version__.split(".")[:2])) == SPECIALIZED_FOR
 
 
-def fused_parts() -> Parts:
-    """Every part as a Triton kernel. Raises ImportError without triton."""
+def fused_components() -> Components:
+    """Every component as a Triton kernel. Raises ImportError without triton."""
     from trm.kernels import attention, channel_mlp, embedding, loss, norm, optimizer, token_mixer
 
     if not specializes():
-        return Parts(token_mixer, attention, channel_mlp, norm, loss, optimizer, embedding)
+        return Components(token_mixer, attention, channel_mlp, norm, loss, optimizer, embedding)
     from trm.kernels.specialized import attention as hopper_attention
     from trm.kernels.specialized import channel, mixer
 
-    return Parts(mixer, hopper_attention, channel, norm, loss, optimizer, embedding)
+    return Components(mixer, hopper_attention, channel, norm, loss, optimizer, embedding)

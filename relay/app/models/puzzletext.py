@@ -1,14 +1,19 @@
-"""Solved puzzles as text, step by step: marks tell cells apart, colours only add to them; knows no model."""
+"""Solved puzzles as text, step by step: marks tell cells apart, colours only add to them."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.text import Text
 
-from relay.app.views.puzzles import Cell, Puzzle, blank, cells, named, share, solved, stretches, verdict
+from relay.app.models.puzzles import Cell, Puzzle, blank, cells, document, named, share, solved, stretches, verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from relay.app.plots.paper import Palette
 
 STYLES = {
     Cell.given: "dim",
@@ -25,6 +30,29 @@ MAZE_LEGEND = ("o right", "+ right since this step", "x wrong", f"* {_OTHERWISE}
 WALL, FULL = "#", "█"
 GAP, LEAD, NUMBER = 3, 6, 6
 """Columns between grids, before a row of numbers, and of a number."""
+
+
+@dataclass(frozen=True)
+class SolvedPuzzles:
+    """Puzzles as the examples of a model (relay.app.models.plugin.Examples)."""
+
+    weights: str
+    """'averaged' or 'raw'."""
+    puzzles: Sequence[Puzzle]
+
+    def document(self) -> Mapping[str, Any]:
+        """The part of relay.examples/1 that holds them."""
+        return {"puzzles": [document(one) for one in self.puzzles]}
+
+    def text(self, width: int, utf8: bool) -> Iterator[Text]:
+        """Step by step."""
+        return page(self.puzzles, width, utf8)
+
+    def figure(self, title: str, colours: Palette) -> Figure:
+        """Step by step, as a picture."""
+        from relay.app.models.puzzleplot import draw_puzzles  # what draws needs no text
+
+        return draw_puzzles(self.puzzles, title, colours)
 
 
 def page(puzzles: Sequence[Puzzle], width: int, utf8: bool) -> Iterator[Text]:
@@ -121,16 +149,3 @@ def _letter(puzzle: Puzzle, answer: str, kind: Cell | None) -> str:
     if kind in (Cell.wrong, Cell.changed):
         return "." if answer == free else MARKS[kind]
     return MARKS[kind] if kind is Cell.found and answer != free else answer
-
-
-def printed(lines: Iterator[Text], console: Console) -> None:
-    """In colours where the console has any."""
-    for line in lines:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
-
-
-def plain(lines: Iterator[Text]) -> str:
-    """Without a colour."""
-    out = io.StringIO()
-    printed(lines, Console(file=out, color_system=None, force_terminal=False, width=1000))
-    return out.getvalue().rstrip("\n")

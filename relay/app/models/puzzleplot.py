@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from relay.app.models.puzzles import Cell, Puzzle, asks, blank, cells, named, share, solved, stretches, verdict
 from relay.app.plots.paper import DARK, WIDTH, Palette, page, place, shown, write
-from relay.app.views.puzzles import Cell, Puzzle, asks, blank, cells, named, share, solved, stretches, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,8 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trm.launch import launched
-from trm.presets import TaskError
+from relay.torch.launch import launched
 
 ALIGNMENT = 16
 PATIENCE = timedelta(days=2)
@@ -48,9 +47,9 @@ class Peers:
         dist.init_process_group(backend, timeout=PATIENCE, rank=self.rank, world_size=self.size)
 
     def rows(self, batch: int) -> slice:
-        """This process's rows of a batch. Raises TaskError if they cannot be shared evenly."""
+        """This process's rows of a batch. Raises ValueError if they cannot be shared evenly."""
         if batch % self.size:
-            raise TaskError(
+            raise ValueError(
                 f"A batch of {batch} cannot be shared evenly by {self.size} processes. Start as many as divide it."
             )
         each = batch // self.size

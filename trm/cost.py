@@ -1,7 +1,7 @@
-"""Predicts the device memory of a training step and splits the batch where it does not fit. Knows no step's code.
+"""What a training step takes: arithmetic, and device memory, for which the batch is split. Knows no step's code.
 
-The model counts what autograd keeps (or the fused step's tape), which is nearly all: tests/trm/test_memory.py compares
-it with what torch keeps and with peaks measured on Hopper GPUs. Sizes are in bytes.
+The prediction of memory counts what autograd keeps (or the fused step's tape), which is nearly all:
+tests/trm/test_cost.py compares it with what torch keeps and with peaks measured on Hopper GPUs. Sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -82,6 +82,18 @@ class Fit:
             f"takes it in {self.parts} parts of {most}{rows} ({_gb(self.needed)}). It is the same function; beside "
             "sessions with another split the link is not bit-exact."
         )
+
+
+def step_flops(config: TrainConfig, sizes: Sizes) -> float:
+    """Arithmetic of a step (reference/trm.md 16.1): 2 a multiply-add, backward twice the forward, no recomputation."""
+    arch = config.arch
+    length, width = _length(arch, sizes), arch.hidden_size
+    tokens = config.batch_size * length
+    attention = tokens * (8 * width**2 + 4 * length * width)
+    mixer = 6 * tokens * width * inner_width(length, arch.expansion) if arch.mlp_t else attention
+    block = mixer + 6 * tokens * width * inner_width(width, arch.expansion)
+    calls = (arch.H_cycles + 2) * (arch.L_cycles + 1)
+    return float(block * arch.L_layers * calls)
 
 
 def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False) -> Need:
@@ -201,7 +213,7 @@ def _compiled_block(arch: Arch, sizes: Sizes, wide: bool) -> int:
 
 
 def _fused_block(arch: Arch, sizes: Sizes, wide: bool) -> int:
-    """trm/kernels/blocks.py's Saved."""
+    """trm/kernels/network.py's SavedBlock."""
     latent, item = _latent(arch, sizes), _item(arch)
     _, channel = _products(arch, sizes)
     return 3 * item * channel + (3 if arch.mlp_t else 7) * latent

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trm.config import Arch, TrainConfig
-from trm.memory import CAP, fit, free_bytes, need
+from trm.cost import CAP, fit, free_bytes, need
 from trm.model import Sizes
 from trm.presets import TaskError, preset
 from trm.train import EagerStep, TrainState

@@ -1,4 +1,4 @@
-"""Solved puzzles as a Kind tells them, and what became of each cell; draws nothing and knows no model."""
+"""Puzzles and a model's answers to them, and what became of each cell; draws nothing and knows no tensor."""
 
 from __future__ import annotations
 
@@ -67,18 +67,6 @@ class Puzzle(Protocol):
     def halts_at(self) -> int:
         """The step after which training would have halted."""
         ...
-
-
-class Examples(Protocol):
-    """Puzzles, and whose answers they show."""
-
-    @property
-    def weights(self) -> str:
-        """'averaged' or 'raw'."""
-        ...
-
-    @property
-    def puzzles(self) -> Sequence[Puzzle]: ...
 
 
 class Cell(Enum):
@@ -166,7 +154,7 @@ def verdict(puzzle: Puzzle) -> str:
 
 
 def document(puzzle: Puzzle) -> dict[str, Any]:
-    """Of relay.examples/1."""
+    """One of `puzzles` in relay.examples/1."""
     return {
         "row": puzzle.row,
         "side": puzzle.side,

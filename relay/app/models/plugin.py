@@ -1,18 +1,64 @@
-"""What the command line needs of anything that trains, beyond a Workload: presets, data, construction, export."""
+"""What the application needs of a model beyond its Workload: names, presets, data, construction, examples, export."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
-from relay.app.views.puzzles import Examples
-from relay.core.workload import Kernels, Refit, Workload
+from relay.app.views.modelcard import Published
+from relay.core.workload import Kernels, Measures, Refit, Workload
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.text import Text
+
+    from relay.app.plots.paper import Palette
 
 
-class Spoken(Protocol):
+@dataclass(frozen=True)
+class Cost:
+    """What a training step takes, by arithmetic alone."""
+
+    flops: float
+    """Floating-point operations: 2 for a multiply-add, backward twice the forward, no recomputation."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of the device's memory that a session takes, as predicted."""
+
+    whole: int
+    """With the batch computed at once."""
+    least: int
+    """With the batch split into single rows."""
+
+
+class Examples(Protocol):
+    """What a model answers to some rows, and how that is shown."""
+
+    @property
+    def weights(self) -> str:
+        """'averaged' or 'raw'."""
+        ...
+
+    def document(self) -> Mapping[str, Any]:
+        """The model's part of relay.examples/1."""
+        ...
+
+    def text(self, width: int, utf8: bool) -> Iterator[Text]:
+        """Line by line; `width` in columns."""
+        ...
+
+    def figure(self, title: str, colours: Palette) -> Figure:
+        """A picture; within `paper.drawing`."""
+        ...
+
+
+class ForeignCommand(Protocol):
     """A command in the spelling of another program that trains the same."""
 
     @property
@@ -25,27 +71,37 @@ class Spoken(Protocol):
         ...
 
 
-class Kind(Protocol):
-    """One way to train. `relay/app/cli.py` is trm's; tests pass a toy."""
+class TaskPlugin(Protocol):
+    """A model as the application knows it: everything that names the model comes from here. Tests pass a toy."""
 
     model: type[BaseModel]
     """Of the pinned configuration."""
     default_task: str
     """Where nobody names one."""
+    measures: Measures
+    """Its splits, headline and metrics; those of its workloads."""
+    published: Published
 
     def preset(self, task: str) -> BaseModel:
         """A task's configuration; raises BadConfig naming the nearest task."""
         ...
 
-    def spoken(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> Spoken | Sequence[str]:
+    def defaults(self, task: str) -> Mapping[str, str]:
+        """The relay's settings for a task, by dotted key, where nobody gives them: names, commits, evaluation.
+
+        Every source is stronger, the file too. `project` and `run` must be among them.
+        """
+        ...
+
+    def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> ForeignCommand | Sequence[str]:
         """Overrides as another program spells them, or the same ones with single keys renamed.
 
         keys: of our settings; folder: where relative paths begin. Raises BadConfig or BadData.
         """
         ...
 
-    def implied(self, spoken: Spoken, config: BaseModel) -> Mapping[str, str]:
-        """Settings that follow from what was spoken and the resolved configuration; stronger than files. BadConfig."""
+    def implied(self, command: ForeignCommand, config: BaseModel) -> Mapping[str, str]:
+        """Settings that follow from a command and the resolved configuration; stronger than files. BadConfig."""
         ...
 
     def target(self, config: BaseModel) -> int:
@@ -94,6 +150,14 @@ class Kind(Protocol):
         """
         ...
 
+    def cost(self, config: BaseModel) -> Cost:
+        """Of a training step. Reads no data and needs no device."""
+        ...
+
+    def memory(self, config: BaseModel, device: str) -> Memory:
+        """Of a session on 'cpu' or 'cuda'. Reads no data and needs no device."""
+        ...
+
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
         """The workload, not yet started. Raises BadConfig or BadData."""
         ...
@@ -111,7 +175,7 @@ class Kind(Protocol):
         ...
 
     def rows(self, workload: Workload, split: str) -> int:
-        """Rows in 'valid' or 'test'; 0 if there are none."""
+        """Rows of a split; 0 if there are none."""
         ...
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:

@@ -1,9 +1,9 @@
-"""A frozen copy of a training state that another thread can check, digest and write. Knows no store and no relay."""
+"""A frozen copy of a training state that another thread can check, digest and write. Knows no model and no store."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -11,10 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from relay.core.workload import Finite, Saved
 from relay.torch.digest import Digest, queued
-from relay.torch.statefile import TABLE, StateDocument, TableNote, save
-from trm.sharedtable import Plan
-from trm.train import TrainState
+from relay.torch.statefile import Files, StateDocument, save
 
 STAGE = 1 << 25
 """Bytes of pinned memory."""
@@ -22,24 +21,13 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Saved:
-    """What `save` wrote."""
+class Frozen:
+    """A copy of a state."""
 
-    step: int
-    state_hash: str
-    files: tuple[str, ...]
-    lends: tuple[str, ...] = ()
-    """Of these: what later snapshots may borrow."""
-    borrows: tuple[str, ...] = ()
-    """Files of an earlier checkpoint that are needed beside these."""
-
-
-@dataclass(frozen=True)
-class Finite:
-    """Whether loss and weights were finite."""
-
-    ok: bool
-    reason: str = ""
+    tensors: dict[str, Tensor]
+    """By logical name."""
+    whole: Sequence[Tensor]
+    """The same values in fewer tensors."""
 
 
 def state_digest(tensors: Mapping[str, Tensor], step: int, seed: int) -> Digest:
@@ -52,28 +40,32 @@ def state_hash(tensors: Mapping[str, Tensor], step: int, seed: int) -> str:
     return state_digest(tensors, step, seed).text
 
 
-class Snapshot:
+class DeviceSnapshot:
     """The state's tensors, copied on its device. On a GPU everything but the way to the disk is only queued here, on
     the stream that trains, so that the thread that saves launches next to nothing beside training. On a CPU nothing can
     be queued: there the thread that saves computes the digest of the copy, and training does not wait for it."""
 
-    def __init__(self, state: TrainState, document: StateDocument, loss: Tensor, plan: Plan | None = None) -> None:
+    def __init__(
+        self,
+        frozen: Frozen,
+        document: StateDocument,
+        files: Files,
+        loss: Tensor,
+        live: Mapping[str, Tensor] | None = None,
+    ) -> None:
         """loss: float64 sum of the losses since the previous snapshot; it is not finite if one of them was not.
 
-        plan: how a shared puzzle table is saved. Where only its journal is, a GPU does not copy the table: it is
-        checked and digested as it is now, on the stream that trains. A CPU copies faster than it digests.
+        live: tensors that are not copied: they are checked and digested as they are now, on the stream that trains.
         """
-        self.step = state.step
-        self._document, self._plan = document, plan
-        at_once = plan is not None and not plan.whole and _queues(state.device)
-        live = {TABLE: state.tensors()[TABLE]} if at_once else {}
-        frozen = state.frozen(without=live)
-        self._tensors = frozen.tensors
+        live = live or {}
+        self.step = document.step
+        self._document, self._files, self._tensors = document, files, frozen.tensors
+        self._live = next(iter(live), "")
         checked = [loss, *(value for value in (*frozen.whole, *live.values()) if value.is_floating_point())]
         self._flags = torch.stack([value.isfinite().all() for value in checked])
         if live:
-            self._digest = state_digest(self._tensors | live, self.step, document.seed)
-        self._copied = queued(state.device)
+            self._digest = state_digest(self._tensors | dict(live), self.step, document.seed)
+        self._copied = queued(self._flags.device)
         if self._copied is not None:
             _ = self._digest  # queued now, computed later
 
@@ -88,7 +80,7 @@ class Snapshot:
         if loss and all(rest):
             return Finite(True)
         names = (name for name, value in self._tensors.items() if value.is_floating_point() and not _finite(value))
-        return Finite(False, f"{'loss' if not loss else next(names, TABLE)} is not finite at step {self.step}")
+        return Finite(False, f"{'loss' if not loss else next(names, self._live)} is not finite at step {self.step}")
 
     def save(self, folder: Path) -> Saved:
         """Write every file into an empty folder, fsynced, while training goes on. Raises OSError if that fails."""
@@ -100,18 +92,8 @@ class Snapshot:
             return self._save(folder, to_host(self._tensors))
 
     def _save(self, folder: Path, tensors: Mapping[str, Tensor]) -> Saved:
-        plan, text = self._plan, self._digest.text
-        if plan is None:
-            return Saved(self.step, text, save(folder, tensors, self._document))
-        rest = {name: value for name, value in tensors.items() if name != TABLE}
-        document = self._document.model_copy(update={"table": TableNote(base=plan.base, state_hash=text)})
-        files = save(folder, rest, document, plan.files(tensors.get(TABLE)))
-        return Saved(self.step, text, files, plan.lends, plan.borrows)
-
-
-def _queues(device: torch.device) -> bool:
-    """Whether work there is queued and done in order, so that a digest need not be waited for."""
-    return device.type != "cpu"
+        """The tensors, which are on the CPU, into files."""
+        return Saved(self.step, self._digest.text, save(folder, self._files, tensors, self._document))
 
 
 def _finite(value: Tensor) -> bool:

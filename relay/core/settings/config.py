@@ -15,7 +15,7 @@ from relay.core.names import FRAGMENT, Name
 from relay.core.settings.origins import Given, deleted, from_command_line, from_environment, from_file, variable
 from relay.core.settings.validating import check_known, submodel, validate
 from relay.core.workload import Step
-from storage.openers import is_address
+from storage.base import is_address
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_STORE = "relay_store"

@@ -101,11 +101,11 @@ def _first(measures: Measures) -> list[str]:
 
 
 def series(name: str, measures: Measures) -> dict[str, Any]:
-    """What a picture says of one series; `better` only where lower is better."""
+    """What a picture says of one series; of the validation also which end is better, and how a number is written."""
     headline = measures.headline
     if name == VALIDATION:
-        found = {"name": name, "title": f"validation, {headline.title}", "group": group_of(headline.name)}
-        return found if headline.better == "higher" else found | {"better": headline.better}
+        shown = {"title": f"validation, {headline.title}", "group": group_of(headline.name)}
+        return {"name": name, **shown, "better": headline.better, "form": headline.form}
     return {"name": name, "title": measures.titles.get(name, name), "group": group_of(name)}
 
 

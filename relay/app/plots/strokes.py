@@ -34,6 +34,8 @@ class Series:
     """Apart: what was trained again after damage."""
     lower: bool = False
     """Whether lower is better."""
+    form: str = ""
+    """How a number of it is written; '': as its group's are."""
 
     @property
     def points(self) -> list[Point]:
@@ -47,8 +49,8 @@ def series_of(curves: Mapping[str, Any], x: str) -> dict[str, list[Series]]:
     for number, one in enumerate(curves["series"]):
         line, redone = (strokes(curves[side], number, x, side == "line") for side in ("line", "redone"))
         if line or redone:
-            lower = one.get("better") == "lower"
-            found.setdefault(one["group"], []).append(Series(one["name"], one["title"], line, redone, lower))
+            more = one.get("better") == "lower", one.get("form", "")
+            found.setdefault(one["group"], []).append(Series(one["name"], one["title"], line, redone, *more))
     return found
 
 

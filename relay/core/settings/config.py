@@ -23,7 +23,7 @@ from relay.core.settings.origins import (
 )
 from relay.core.settings.validating import check_known, submodel, validate
 from relay.core.workload import Step
-from storage.openers import is_address
+from storage.base import is_address
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_STORE = "relay_store"

@@ -70,6 +70,7 @@ def test_pictures_and_trackers_show_the_number_and_not_the_score() -> None:
         "title": "validation, bits a byte",
         "group": "other",
         "better": "lower",
+        "form": ".3f",
     }
     assert values_of(events, "validation", BITS.headline) == [1.5, 1.2, 1.4]
     (validation,) = (one for one in series_of(found, "step")["other"] if one.name == "validation")

@@ -1,4 +1,4 @@
-"""What killed uploads leave on a server, on stores that have such a thing; knows nothing of which upload is dead."""
+"""What only some stores can do: tell how much room there is, and give up what killed uploads left on a server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,24 @@ from typing import Protocol, runtime_checkable
 
 from storage.contract import Store
 from storage.wrapper import innermost
+
+
+@runtime_checkable
+class HasQuota(Protocol):
+    """A store whose service tells what is used and what there is."""
+
+    def quota(self) -> tuple[int, int | None]:
+        """Bytes used, and bytes there are in all (None: no limit is told). Raises StoreError."""
+        ...
+
+
+def free(store: Store) -> int | None:
+    """Bytes that may still be stored, None where nobody tells. Raises StoreError, Denied if it may not be asked."""
+    inner = innermost(store)
+    if not isinstance(inner, HasQuota):
+        return None
+    used, total = inner.quota()
+    return None if total is None else max(0, total - used)
 
 
 @runtime_checkable

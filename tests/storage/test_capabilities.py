@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from relay.core.checkpoint.collect import sweep_parts
 from relay.core.names import Names
 from storage.base import Unavailable
-from storage.leftovers import give_up, unfinished
+from storage.capabilities import give_up, unfinished
 from storage.memory import MemoryStore
 from storage.retry import RetryStore
 from tests.storage.counting import CountingStore

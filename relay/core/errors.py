@@ -1,8 +1,23 @@
-"""The one exception tree of the relay and its exit codes; knows how to speak to a person, not how to recover."""
+"""The one exception tree of the relay and its exit codes: each error is one sentence of fact, without advice."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
+
+from storage.base import (
+    BadAddress,
+    Corrupt,
+    LostEntry,
+    Missing,
+    OutcomeUnknown,
+    QuotaExceeded,
+    Store,
+    StoreError,
+    TooLong,
+)
 
 
 class Exit(IntEnum):
@@ -40,7 +55,7 @@ KINDS: dict[int, str] = {
 
 
 class RelayError(Exception):
-    """Something a person can act on: `str(e)` is one paragraph that names what, to what, and the fix.
+    """Something a person can act on: `str(e)` says what happened to what; the application adds the fix.
 
     RelayError
     ├── UsageError          2   the command line
@@ -102,3 +117,69 @@ class BadConfig(RelayError):
     """Configuration, run identity or environment does not fit."""
 
     exit_code = Exit.BAD_CONFIG
+
+
+class OfStore(RelayError):
+    """What a storage error prevented, and at which store."""
+
+    def __init__(self, error: StoreError, address: str = "", doing: str = "") -> None:
+        """`doing`: what could not be done because of it, as the beginning of a sentence."""
+        self.error, self.address, self.doing, self.here = error, address, doing, error.here
+        super().__init__(self.worded(str(error)))
+
+    def worded(self, happened: str) -> str:
+        """The sentence, with other words for what the store said."""
+        happened = " ".join(happened.split()) or type(self.error).__name__
+        where = "Storage" if not self.address or self.address in happened else f"Storage {self.address}"
+        where = "This machine's disk" if self.here else where
+        begin = f"{self.doing}. {where}" if self.doing else where
+        return f"{begin}: {happened if happened.endswith(('.', '?', '!')) else f'{happened}.'}"
+
+
+class StoreUnreachable(OfStore, StorageUnreachable):
+    """The store does not answer, refuses, or is full."""
+
+
+class StoreDamaged(OfStore, BadData):
+    """What is stored is missing, too long, or not what was stored."""
+
+
+class StoreAddressWrong(OfStore, BadConfig):
+    """The address cannot be a store."""
+
+
+class StoreOutcomeUnknown(OfStore, UploadFailed):
+    """An entry was sent, and the store did not say whether it landed."""
+
+
+class NoRoomHere(QuotaExceeded):
+    """This machine's disk cannot take a checkpoint."""
+
+    here = True
+
+    def __init__(self, folder: Path, needed: int, free: int, reason: str) -> None:
+        super().__init__(f"{folder} cannot take a checkpoint of {needed:,} bytes: {free:,} are free ({reason})")
+        self.folder, self.needed, self.free, self.reason = folder, needed, free, reason
+
+
+_MEANINGS: tuple[tuple[type[StoreError], type[OfStore]], ...] = (
+    (BadAddress, StoreAddressWrong),
+    (OutcomeUnknown, StoreOutcomeUnknown),
+    *((kind, StoreDamaged) for kind in (Missing, TooLong, Corrupt, LostEntry)),
+    (StoreError, StoreUnreachable),
+)
+
+
+@contextmanager
+def store_errors(store: Store, doing: str = "") -> Iterator[None]:
+    """Storage errors of the block as errors of ours; `doing` says what could not be done because of them."""
+    try:
+        yield
+    except StoreError as error:
+        raise of_store(error, store.address, doing) from error
+
+
+def of_store(error: StoreError, address: str = "", doing: str = "") -> OfStore:
+    """The error of ours that a storage error means."""
+    kind = next(ours for theirs, ours in _MEANINGS if isinstance(error, theirs))
+    return kind(error, address, doing)

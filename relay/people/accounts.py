@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
-from relay.core.errors import BadConfig, BadData
+from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.ledger.chain import Change
 from relay.core.ledger.fields import Claim
 from relay.core.ledger.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
@@ -22,6 +20,25 @@ from relay.people.roster import Listed, row_of
 from storage.base import Ref, StoreError
 
 
+class IdTaken(BadConfig):
+    """The id is that of an account of which something else is said."""
+
+    def __init__(self, old: Account) -> None:
+        super().__init__(f"Account {old.id} is registered as {old.label!r} of {old.owner} at {old.provider}.")
+        self.account, self.label, self.owner, self.provider = old.id, old.label, old.owner, old.provider
+
+
+class NotItsPerson(BadConfig):
+    """A forgotten account is registered by somebody who did not train as it, as far as can be told."""
+
+    def __init__(self, account: str) -> None:
+        super().__init__(
+            f"Account {account} was forgotten, and only the person who trained as it may register it again, with the "
+            f"same owner and provider as then."
+        )
+        self.account = account
+
+
 class Accounts:
     """The accounts of a store. Methods raise what the registry raises."""
 
@@ -33,7 +50,7 @@ class Accounts:
 
     def now(self) -> float:
         """By the store's clock."""
-        with speaking(self.store):
+        with store_errors(self.store):
             return self.store.now()
 
     def all(self) -> dict[str, Listed]:
@@ -52,7 +69,7 @@ class Accounts:
         """One account, forgotten or not; None if nobody ever registered it."""
         state = self.registry.read()
         row = state.accounts.get(account) if state else None
-        with speaking(self.store):
+        with store_errors(self.store):
             return Listed(account, row, self.objects.load(account, row)) if row else None
 
     def label_of(self, account: str) -> str:
@@ -62,7 +79,7 @@ class Accounts:
 
     def get(self, account: str) -> Account:
         """One account. Raises BadConfig (78) with the nearest id, BadData (65) if its object is damaged."""
-        with speaking(self.store):
+        with store_errors(self.store):
             try:
                 return self.objects.existing(self.registry.read(), account)
             except BadData:  # an edit moves the object: look where the newest entry says
@@ -74,8 +91,7 @@ class Accounts:
         """Add an account: it, and whether it is new. Registering the same again changes nothing, but puts back an
         object that was lost or damaged. A forgotten id comes back to the person who trained as it, and to nobody else.
 
-        Raises BadConfig (78) if the id is taken by another label, PolicyRefused (77) for one account too many of one
-        person at one provider, or for a provider where nothing can be trained.
+        Raises IdTaken (78) if something else is said of that id, NotItsPerson (78), OneTooMany and Unsupported (77).
         """
         fields = {"label": label, "owner": found.owner or account, **details}
         blank = Account(id=check_name("account", account), label=account, owner=account, provider=found.provider)
@@ -184,7 +200,7 @@ class Accounts:
     def _listed(self) -> dict[str, Listed]:
         state = self.registry.read()
         rows = state.accounts if state else {}
-        with speaking(self.store):
+        with store_errors(self.store):
             return {key: Listed(key, row, self.objects.load(key, row)) for key, row in rows.items()}
 
     def _claim(self, state: RegistryState, account: Account) -> Claim | None:
@@ -209,10 +225,7 @@ class Accounts:
         """A forgotten account, by whoever trained as it."""
         claim = self._claim(state, new)
         if claim is None or claim not in row.claims:
-            raise BadConfig(
-                f"Account {new.id} was forgotten, and only the person who trained as it may register it again, with "
-                f"the same owner and provider as then. Register another id."
-            )
+            raise NotItsPerson(new.id)
         self._check_policy(state, new)
         return self.objects.put(new, row, claim)
 
@@ -221,11 +234,7 @@ class Accounts:
         old = self.objects.existing(state, new.id)
         named = (found.owner_from == "--owner", found.provider_from == "--provider")
         if (named[0] and not same_person(old.owner, new.owner)) or says_otherwise(new, old, provider=named[1]):
-            raise BadConfig(
-                f"Account {old.id} is registered as {old.label!r} of {old.owner} at {old.provider}. Register the new "
-                f"one under another id, or change this one: {command(f'accounts edit {old.id}')} "
-                f"--label LABEL --owner NAME --provider PROVIDER."
-            )
+            raise IdTaken(old)
         return old
 
     def _next_reset(self, account: str, row: Row) -> float | None:

@@ -12,7 +12,7 @@ from relay.people.team import Course, Member, Speeds
 
 TARGET = 50_000
 H100_S = 0.085
-"""Seconds a step of Sudoku-MLP, batch 768, on one H100 (docs/records/2026-11-28_step_time)."""
+"""Seconds a step of the largest published task, batch 768, on one H100 (docs/records/2026-11-28_step_time)."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ PRESETS: Mapping[str, Preset] = {
         (3600 / H100_S,),
         overhead_s=120.0,
         notes=(
-            "85 ms a step, as measured on one H100 (Sudoku-MLP); an hour of an H100 is not what free accounts get.",
+            "85 ms a step, as measured on one H100 at batch 768; an hour of an H100 is not what free accounts get.",
             "2 min of start-up and 10 min between two sessions are assumed; one session in twenty is assumed to die.",
         ),
     ),

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from tests.app.cli import Desk
-from trm.snapshot import Snapshot
+from trm.checkpoint import TrmSnapshot
 
 pytestmark = pytest.mark.slow
 DATA = Path(__file__).parent.parent / "data"
@@ -106,9 +106,9 @@ def test_a_state_beyond_it_that_is_not_the_one_named_is_seen_by_verify_deep(
     old: Old, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that the old version saved are loaded and found right beside it."""
-    desk, expected, real = old.desk, old.expected, Snapshot.save
+    desk, expected, real = old.desk, old.expected, TrmSnapshot.save
     with monkeypatch.context() as patch:
-        patch.setattr(Snapshot, "save", lambda taken, folder: replace(real(taken, folder), state_hash="0" * 64))
+        patch.setattr(TrmSnapshot, "save", lambda taken, folder: replace(real(taken, folder), state_hash="0" * 64))
         desk.train(expected["to_step"], *expected["settings"], run="first", account="account_1")
     assert desk("verify", "--json").json["ok"], "every byte is as it was written"
     found = desk("verify", "--deep", "--json", code=65).json

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from relay.core.errors import BadData
+from relay.app.messages.errors import paragraph
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import By, Commit, Lease, Noted, Release
 from relay.core.ledger.entry import Entry, decode
 from relay.core.ledger.frozen import PASSED_OVER
 from relay.core.ledger.ledger import MACHINE
-from relay.core.ledger.overlooked import LOOKED_AT, overlooked, refuse_overlooked
+from relay.core.ledger.overlooked import LOOKED_AT, Overlooked, overlooked, refuse_overlooked
 from relay.core.ledger.passed import Passed
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import RunState
@@ -29,7 +29,7 @@ from tests.damage.ledgers import entry, passing, reader, worked
 from tests.storage.counting import CountingStore
 
 
-def told(store: Any) -> str:
+def found(store: Any) -> Overlooked | None:
     ledger = reader(store)
     return overlooked(ledger, ledger.judge())
 
@@ -43,9 +43,10 @@ def test_i6_commits_that_an_entry_passes_over_though_they_can_be_read_stop_every
     store, _ = worked()
     passing(store, entry(store, 0), 4, epoch=4)
     assert reader(store).judge().state.step == 0
-    assert "slot 3" in told(store) and "commits step 20" in told(store)
-    with pytest.raises(BadData, match=r"repair --run run_a"):
+    with pytest.raises(Overlooked) as refused:
         refuse_overlooked(reader(store), reader(store).judge())
+    assert (refused.value.run, refused.value.slot, refused.value.step) == ("run_a", 3, 20)
+    assert "repair --run run_a" in paragraph(refused.value)
 
 
 def test_what_cannot_be_read_stops_nobody() -> None:
@@ -53,7 +54,7 @@ def test_what_cannot_be_read_stops_nobody() -> None:
     overwrite(store, 2, b"rot")
     overwrite(store, 3, b"rot")
     passing(store, entry(store, 0), 4, epoch=4)
-    assert not told(store)
+    assert not found(store)
 
 
 def test_a_commit_whose_files_stay_stops_nobody() -> None:
@@ -61,7 +62,7 @@ def test_a_commit_whose_files_stay_stops_nobody() -> None:
     store, _ = worked()
     passing(store, entry(store, 2), 4, epoch=4)
     state = reader(store).judge().state
-    assert state.step == 10 and state.may_have_committed(1) and not told(store)
+    assert state.step == 10 and state.may_have_committed(1) and not found(store)
 
 
 def test_the_files_of_every_epoch_that_passed_slots_may_have_begun_stay() -> None:
@@ -71,9 +72,9 @@ def test_the_files_of_every_epoch_that_passed_slots_may_have_begun_stay() -> Non
     later.lease()
     later.commit(30)
     passing(store, entry(store, 4), 7, epoch=7)
-    state = reader(store).judge().state
+    state, missed = reader(store).judge().state, found(store)
     assert [epoch for epoch in range(10) if state.may_have_committed(epoch)] == [1, 2, 3, 4, 5, 6, 7]
-    assert state.unread == {1, 7} and "commits step 30" in told(store), "of an epoch that its writer has not told"
+    assert state.unread == {1, 7} and missed and missed.step == 30, "of an epoch that its writer has not told"
 
 
 def test_an_entry_that_no_session_can_have_written_stops_nobody() -> None:
@@ -88,7 +89,7 @@ def test_an_entry_that_no_session_can_have_written_stops_nobody() -> None:
     overwrite(store, 5, forged(raw(store, 4), entry(store, 3), **fields, state=after))
     client.append("release", lambda _: Release(reason="budget"))
     assert entry(store, 6).base == 4 and entry(store, 6).passed is not None
-    assert reader(store).judge().state.incidents[-1].cause == PASSED_OVER and not told(store)
+    assert reader(store).judge().state.incidents[-1].cause == PASSED_OVER and not found(store)
 
 
 def test_nothing_is_read_where_nothing_was_passed_over_and_little_otherwise() -> None:
@@ -116,7 +117,7 @@ def test_a_note_that_looks_like_one_of_the_rules_is_harmless() -> None:
     store, client = worked()
     for text in ("slots 0-9999999999999999, sha256 0", "slot 9999999999999999, sha256 0", "slots 9-3, sha256 0", "x"):
         client.append("incident", lambda _, text=text: Noted(cause=PASSED_OVER, text=text, step=0))
-    assert not told(store)
+    assert not found(store)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relay.core.errors import Exit
+from relay.core.errors import Exit, StorageUnreachable
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.entry import decode
 from relay.core.ledger.frozen import MAX_KEPT, NOT_KEPT, PASSING, STEP_BACK, not_kept
@@ -15,7 +15,7 @@ from relay.core.ledger.mark import FileMark
 from relay.core.ledger.passed import Kept
 from relay.core.ledger.passing import Look
 from storage.base import Ref
-from tests.core.lab import PROJECT, RUN, Lab, Session
+from tests.core.lab import PROJECT, RUN, Lab, Session, said
 from tests.core.making import NAMES, Client, forged, overwrite, raw
 from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS
@@ -145,7 +145,7 @@ def test_a_link_that_shortens_a_slot_is_no_reason_to_pass_over(lab: Lab) -> None
     session = lab.session("bob", target_steps=60, wait_s=900)
     Unreliable(session, name, bad=float("inf"), short=True)
     outcome = lab.run(session)
-    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "the store says that it has" in outcome.message
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and isinstance(outcome.failure, StorageUnreachable)
     assert len(lab.kinds()) == entries
 
 
@@ -162,7 +162,7 @@ def test_readings_that_differ_are_no_reason_to_pass_over(lab: Lab, left_s: float
 
     session.ctx.ledger.chain.prover.notice = heal
     outcome = lab.run(session)
-    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "did not read the same twice" in outcome.message
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "did not read the same twice" in said(outcome)
     assert len(lab.kinds()) == entries, "nothing was written"
     assert lab.run(lab.session("bob", target_steps=60, wait_s=900)).exit_code == Exit.OK
     check_run(lab, 60)
@@ -198,7 +198,7 @@ def test_the_version_before_stops_at_an_entry_that_passes_over(lab: Lab, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr("relay.core.ledger.entry.FORMAT", PASSING - 1)
         outcome = lab.run(older)
-    assert outcome.exit_code == Exit.BAD_CONFIG and "Upgrade" in outcome.message
+    assert outcome.exit_code == Exit.BAD_CONFIG and "Upgrade" in said(outcome)
 
 
 def test_an_own_entry_that_others_passed_over_has_not_landed(lab: Lab) -> None:
@@ -354,5 +354,5 @@ def test_a_budget_that_ends_during_the_wait_passes_nothing_over(lab: Lab) -> Non
     lab.damage(name, HARMS["half"])
     before = [stat.name for stat in lab.shared.list(LEDGER)]
     outcome = lab.run(lab.session("bob", target_steps=60, wait_s=900, budget_s=250))
-    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "no time to make sure of it" in outcome.message
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "no time to make sure of it" in said(outcome)
     assert [stat.name for stat in lab.shared.list(LEDGER)] == before

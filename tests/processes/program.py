@@ -19,7 +19,7 @@ from relay.app.commands.common import App
 from relay.core.lease import interrupts
 from storage.base import Store, open_store
 from tests.processes.points import Points, WatchedStore
-from tests.processes.trainee import Notes, Toll, TraineeKind
+from tests.processes.trainee import Notes, Toll, TraineePlugin
 
 COMMAND = typer.main.get_command(app)
 """Put together once, so that a fork of an interpreter that has imported this starts in milliseconds."""
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> None:
         return WatchedStore(open_store(url, **more), points, environ)
 
     stores.open_store = opened  # type: ignore[attr-defined]
-    COMMAND.main(args=list(argv), obj=App(kind=TraineeKind(toll=Toll.of(environ), note=note, moment=points)))
+    COMMAND.main(args=list(argv), obj=App(plugin=TraineePlugin(toll=Toll.of(environ), note=note, moment=points)))
 
 
 if __name__ == "__main__":

@@ -16,15 +16,16 @@ from pathlib import Path
 from unittest import mock
 
 from relay.app.views.accountstatus import Told, account_text
-from relay.app.views.report import draw
 from relay.app.views.sessionstable import sessions_text
-from relay.app.views.sessiontext import markdown
+from relay.app.views.status import status_line
 from relay.core.ledger.sessionreport import SessionReport, parse
 from relay.core.ledger.state import Link, RunState, Usage
 from relay.core.runs.registered import Standing
+from relay.people.accountstate import Why
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View, status_line
+from relay.people.status import AccountRow, View
 from tests.app.cli import Desk
+from tests.app.shown import draw, markdown
 from tests.people.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_terminal
 
@@ -86,9 +87,7 @@ def register(account: str, label: str, ascii_only: bool) -> str:
 
 def account(label: str) -> str:
     quota = Quota(26 * 3600.0, 30 * 3600.0, "official", NOW - 7200, NOW + 86_400)
-    row = AccountRow(
-        "account_3", label, "cooling", 8750, 5, 8820.0, quota, NOW + 86_400, "declared hours are used", "Ann", "kaggle"
-    )
+    row = AccountRow("account_3", label, "cooling", 8750, 5, 8820.0, quota, NOW + 86_400, Why.USED, "Ann", "kaggle")
     seen: View = view(guide(), (row,))
     return account_text(Told(row, seen, [Standing(guide(), seen.sign_of_life)]))
 

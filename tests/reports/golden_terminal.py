@@ -16,17 +16,18 @@ from relay.app.terminal.paragraphs import folded
 from relay.app.views.accounttable import listing
 from relay.app.views.plantext import Look
 from relay.app.views.plantext import draw as draw_plan
-from relay.app.views.report import draw
 from relay.app.views.sessionstable import sessions_text
-from relay.core.errors import BadConfig, LeaseHeld
-from relay.core.lease.vacancy import Held, held_text
+from relay.app.views.status import status_line
+from relay.core.errors import BadConfig
+from relay.core.lease.vacancy import Held, HeldBy
 from relay.core.ledger.state import Link
 from relay.people.crew import Crew, Wish
 from relay.people.plan import Forecast, forecast
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View, status_line
+from relay.people.status import AccountRow, View
 from relay.people.zones import reading_in
 from storage.base import Denied, StoreError
+from tests.app.shown import draw
 from tests.people.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_progress
 
@@ -132,7 +133,7 @@ def errors() -> Iterator[str]:
     state = busy().state
     assert state is not None and state.holder is not None
     kinds: tuple[Exception, ...] = (
-        LeaseHeld(held_text(state, Held(state.holder, 30.0, 150.0, False))),
+        HeldBy(state, Held(state.holder, 30.0, 150.0, False)),
         StoreError("s3://our-bucket/relay: no answer within 60 s (connect timeout)"),
         Denied("s3://our-bucket/relay: 403 AccessDenied"),
         ValueError("list index out of range"),

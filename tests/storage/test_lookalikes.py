@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import BadAddress, open_store
-from storage.openers import is_address
+from storage.base import BadAddress, is_address, open_store
 
 
 @pytest.mark.parametrize("text", ["file:/mnt/x", "s3:bucket/x", "FILE:/x", r"C:\relay", "C:/relay", "http:x"])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from relay.core.errors import BadConfig
 from relay.torch import device as devices
 from trm import layers
-from trm.memory import need
+from trm.cost import need
 from trm.model import Sizes
 from trm.presets import preset
-from trm.strategy import strategy
+from trm.workload import strategy
 
 CARDS = {"Tesla P100-PCIE-16GB": (6, 0), "Tesla T4": (7, 5), "NVIDIA A100-SXM4-40GB": (8, 0)}
 NO_IMAGE = "CUDA error: no kernel image is available for execution on the device\nCUDA kernel errors might be ..."

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.torch.digest import digest, lanes, queued
-from trm.snapshot import state_hash
+from relay.torch.snapshot import state_hash
 
 G = torch.Generator().manual_seed(0)
 TENSORS = {

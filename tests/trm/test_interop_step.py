@@ -12,13 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from relay.torch.statefile import StateDocument
-from trm.export import export_folder, export_step
-from trm.interop import plain_name
-from trm.interop_step import begin_from, check_torch, is_step, load_step, write_step
+from trm.checkpoint import Document, TrmSnapshot
+from trm.interop import begin_from, check_torch, export_folder, export_step, is_step, load_step, plain_name, write_step
 from trm.model import Sizes
 from trm.presets import preset
-from trm.snapshot import Snapshot
 from trm.train import TrainState
 
 Make = Callable[..., TrainState]
@@ -27,7 +24,7 @@ Make = Callable[..., TrainState]
 @pytest.fixture(autouse=True)
 def own_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests read what they wrote, also with a torch that must not read what strangers wrote."""
-    monkeypatch.setattr("trm.interop_step.check_torch", lambda version: None)
+    monkeypatch.setattr("trm.interop.check_torch", lambda version: None)
 
 
 def documented(mlp: bool) -> dict[str, tuple[int, ...]]:
@@ -53,8 +50,8 @@ def saved(make: Make, folder: Path) -> tuple[TrainState, Path]:
     state = make(5)
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
-    document = StateDocument(step=5, seed=0, config={}, code="0", fingerprint={})
-    Snapshot(state, document, torch.zeros((), dtype=torch.float64)).save(checkpoint)
+    document = Document(step=5, seed=0, config={}, code="0", fingerprint={})
+    TrmSnapshot(state, document, torch.zeros((), dtype=torch.float64)).save(checkpoint)
     return state, checkpoint
 
 
@@ -173,7 +170,7 @@ def test_a_hostile_file_runs_nothing(make: Make, tmp_path: Path) -> None:
 def test_sizes_are_bounded_before_anything_is_read(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state, path = make(0), tmp_path / "step_1"
     torch.save(dict(state.model.state_dict()) | {"inner.more": torch.zeros(2**20)}, path)
-    monkeypatch.setattr("trm.interop_step.MAX_ROWS", 3)
+    monkeypatch.setattr("trm.interop.MAX_ROWS", 3)
     with pytest.raises(ValueError, match="more than the"):
         load_step(state.model, path)
     monkeypatch.undo()

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from relay.torch.digest import Digest
+from relay.torch.snapshot import state_digest
 from tests.rehash import rehash
 from tests.trm.small import small
-from trm.memory import CAP, need
+from trm.cost import CAP, need
 from trm.model import Sizes
-from trm.snapshot import state_digest
 from trm.workload import REPORT_EVERY, Progress, TrmWorkload
 
 ROOT = Path(__file__).parent.parent.parent
@@ -45,6 +45,18 @@ def test_advance_stops_between_steps_and_reports(workload) -> None:
     assert go(workload, 1) == []
 
 
+def test_step_by_step_is_the_same_training_and_waits_for_no_report(
+    workload: TrmWorkload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    single = TrmWorkload(small(), tmp_path, "cpu")
+    single.start()
+    go(workload, REPORT_EVERY + 3)
+    monkeypatch.setattr(TrmWorkload, "_report_metrics", lambda _: pytest.fail("a report waits for the device"))
+    while single.step < REPORT_EVERY + 3:
+        single.advance(single.step + 1, lambda: False, None)
+    assert single.digest().digest == workload.digest().digest
+
+
 @pytest.mark.slow
 def test_a_fresh_process_continues_bit_for_bit(workload, tmp_path) -> None:
     go(workload, 4)
@@ -56,7 +68,7 @@ def test_a_fresh_process_continues_bit_for_bit(workload, tmp_path) -> None:
     code = f"""
 from pathlib import Path
 from trm.config import TrainConfig
-from trm.memory import CAP, need
+from trm.cost import CAP, need
 from trm.model import Sizes
 from trm.workload import TrmWorkload
 w = TrmWorkload(TrainConfig.model_validate_json({small().model_dump_json()!r}), Path({str(tmp_path)!r}), "cpu")
@@ -78,7 +90,7 @@ def test_training_on_a_cpu_does_not_wait_for_the_digest_of_a_copy(workload, tmp_
 
     go(workload, 2)
     then = workload.digest().digest
-    monkeypatch.setattr("trm.snapshot.state_digest", counted)
+    monkeypatch.setattr("relay.torch.snapshot.state_digest", counted)
     taken = workload.snapshot()
     assert taken.finite.ok and not asked
     go(workload, 3)

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from relay.app.checks import verdict
 from relay.app.checks.doctor import Finding
 from relay.app.checks.verification import Checked, Incidental
+from relay.app.messages.accounts import why_parts
 from relay.app.messages.advice import command
+from relay.app.messages.errors import paragraph
+from relay.app.messages.resting import told
 from relay.app.messages.wording import counted, duration
 from relay.core.checkpoint.outbox import Outbox
-from relay.core.errors import Exit
+from relay.core.errors import BadData, Exit
 from relay.core.ledger.reader import Damage
 from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import RunState
@@ -31,8 +34,8 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         yield Finding("run", True, f"{view.run} has not begun{': ' if view.missing else ''}{view.missing}", begin)
         return
     yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
-    if state.archived is not None and (told := stopped(state)):
-        yield Finding("run", False, *told, int(Exit.POLICY))
+    if state.archived is not None and (error := stopped(state)):
+        yield Finding("run", False, *told(error), int(Exit.POLICY))
     if state.halted is not None and state.deleted is None:
         yield Finding("run", False, f"halted: {state.halted}", _way_out(view.run), int(Exit.BAD_DATA))
     yield from lease(view)
@@ -44,10 +47,10 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
 
 
-def for_a_person(text: str) -> Iterator[Finding]:
-    """Something that a person has to decide before any session goes on; nothing if the text is empty."""
-    if text:
-        yield Finding("ledger", False, text, code=int(Exit.BAD_DATA))
+def for_a_person(found: BadData | None) -> Iterator[Finding]:
+    """Something that a person has to decide before any session goes on."""
+    if found:
+        yield Finding("ledger", False, paragraph(found), code=int(Exit.BAD_DATA))
 
 
 def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> Iterator[Finding]:
@@ -57,7 +60,7 @@ def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> I
             yield Finding("rules", False, line, "If they have changed, a newer version may know; else go by the page.")
     for row in accounts:
         if row.state in ("unconfirmed", "damaged"):
-            text, _, advice = row.why.partition("; ")
+            text, advice = why_parts(row)
             yield Finding("accounts", False, f"{row.id} is {row.state}: {text}", f"{advice[0].upper()}{advice[1:]}.")
 
 

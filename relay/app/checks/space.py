@@ -18,7 +18,7 @@ from relay.core.runs.identity import Opened
 from relay.core.runs.whereabouts import folder_of
 from relay.core.settings.config import Resolved
 from storage.base import Store, StoreError
-from storage.room import free
+from storage.capabilities import free
 
 LEAST = 100_000_000
 """Bytes that should be free even where no checkpoint tells how much is needed."""

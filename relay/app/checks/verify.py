@@ -11,12 +11,13 @@ from relay.app.checks import verdict
 from relay.app.checks.story import registry_story, story
 from relay.app.checks.verdict import NOTHING, Verdict
 from relay.app.checks.verification import REGISTRY, Checked, Incidental, Verification
-from relay.app.messages.trouble import speaking
+from relay.app.messages.errors import paragraph
+from relay.app.messages.histories import row
 from relay.core.checkpoint.kept import checkpoint_of
 from relay.core.checkpoint.manifest import FileEntry
 from relay.core.checkpoint.restore import Damaged, own_ref, read_manifest, retained
 from relay.core.clock import Runtime
-from relay.core.errors import BadData
+from relay.core.errors import BadData, store_errors
 from relay.core.ledger.chain import Chain
 from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.histories import Walked, walk
@@ -25,7 +26,7 @@ from relay.core.ledger.reader import Damage, Point, S, Slot
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import Names
-from relay.core.runs.parted import Part, chosen, parted, row
+from relay.core.runs.parted import Part, chosen, parted
 from relay.core.runs.salvage import can_fork, salvage
 from storage.base import Missing, Ref, Store, fresh
 from storage.evidence import Arrived, settled
@@ -58,7 +59,7 @@ def verify(
         state, parts = walked.point.state or state, parted(walked)
         _check_epochs(ledger, store, parts)
     except BadData as error:
-        trouble, salvaged = str(error), salvage(ledger)
+        trouble, salvaged = paragraph(error), salvage(ledger)
         if salvaged:
             state, tail = salvaged.state, salvaged.seq
     if state:
@@ -95,7 +96,7 @@ def _registry(store: Store, runtime: Runtime, found: Verification) -> None:
         found.incidents += [registry_story(other) for other in walked.others]
     except BadData as error:
         newest = max(listed(store, chain.log.prefix), default=-1)
-        found.incidents += lost(chain, str(error), newest, verdict.registry_hole, REGISTRY)
+        found.incidents += lost(chain, paragraph(error), newest, verdict.registry_hole, REGISTRY)
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _kept(ledger: RunLedger, state: RunState, store: Store, found: Verification)
     intact = intact_by(ledger, store)
     for one in state.kept:
         why = ""
-        with speaking(store, f"Step {one.step} could not be read, which proves no damage"):
+        with store_errors(store, f"Step {one.step} could not be read, which proves no damage"):
             try:
                 checkpoint = checkpoint_of(one, state, store)
                 whole = intact(checkpoint, state)
@@ -189,7 +190,7 @@ def _history(ledger: RunLedger, state: RunState, found: Verification) -> None:
     try:
         ledger.archived_links(state)
     except BadData as error:
-        found.incidents.append(Incidental("history", str(error), against=True, verdict=verdict.history()))
+        found.incidents.append(Incidental("history", paragraph(error), against=True, verdict=verdict.history()))
 
 
 def _acknowledged(point: Point[Any]) -> dict[int, bool]:
@@ -253,7 +254,7 @@ def _checkpoint(
 ) -> Checked:
     """Every file, so that all that must be restored is named."""
     wrong: dict[str, str] = {}
-    with speaking(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
+    with store_errors(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
         try:
             files = read_manifest(checkpoint, state, store, names).files
         except Damaged as error:
@@ -278,7 +279,7 @@ def _checkpoint(
 def _loaded(checked: Checked, checkpoint: Checkpoint, state: RunState, store: Store, deep: Deep) -> Checked:
     """Whether the files hold the state that the ledger names."""
     try:
-        with speaking(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
+        with store_errors(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
             deep(checkpoint, state)
     except Damaged as error:
         return replace(checked, ok=False, reason=str(error), known=checkpoint.damaged)
@@ -365,7 +366,7 @@ def lost(
     `hole`: what an empty slot means, by the SHA-256 that its file had.
     """
     log = chain.log
-    with speaking(log.store):
+    with store_errors(log.store):
         slots = log.gaps(tail)
         beyond = [seq for seq in listed(log.store, log.prefix) if slots and seq > slots[0]]
         if beyond and len(beyond) <= STRAYS and not any(_is_entry(chain, seq) for seq in beyond):

@@ -9,16 +9,17 @@ from typing import Any
 from relay.app.commands.common import App, target_of
 from relay.app.commands.stores import accounts, open_stores
 from relay.app.machine.skew import timed
-from relay.app.messages.trouble import speaking
+from relay.app.messages.errors import paragraph
+from relay.app.messages.whereabouts import missing
 from relay.app.nameless import SHORTEST, kind_of, without_names
 from relay.app.redact import redact
-from relay.core.errors import BadData
+from relay.core.errors import BadData, store_errors
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
 from relay.core.runs.identity import Pair, open_run
 from relay.core.runs.registered import Standing, other_runs, standing
-from relay.core.runs.whereabouts import absent, missing
+from relay.core.runs.whereabouts import absent
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from relay.people.standing import rows
@@ -52,7 +53,7 @@ def overview_in(stores: Pair, app: App, resolved: Resolved[Any], redacted: bool 
     opened = open_run(stores, *names)
     known = accounts(stores)
     others = other_runs(known.registry, Names(*names), app.runtime)
-    with speaking(stores.ledger):
+    with store_errors(stores.ledger):
         now, ahead = timed(stores.ledger, stores.runtime)
         mine = [standing(opened.view.state, stores.ledger)] if opened else []
         runs = [*mine, *(standing(state, stores.ledger) for state in others)]
@@ -88,4 +89,4 @@ def every_link(ledger: RunLedger, state: RunState) -> tuple[tuple[Link, ...], st
         return (*ledger.archived_links(state), *state.links), ""
     except BadData as error:
         lost = state.links_total - len(state.links)
-        return state.links, f"The oldest {lost:,} sessions cannot be listed: {error}"
+        return state.links, f"The oldest {lost:,} sessions cannot be listed: {paragraph(error)}"

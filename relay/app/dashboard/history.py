@@ -42,6 +42,7 @@ class Committed:
     state_hash: str
     metrics: Mapping[str, float]
     validation: float | None = None
+    """The checkpoint's score (`Checkpoint.metric`)."""
     samples: Samples | None = None
     """Since the commit before; None: not told, as by every commit of the first versions."""
     again: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from relay.app.dashboard.page import embedded
+from relay.app.messages.errors import paragraph
 from relay.core.clock import Runtime
 from relay.core.errors import RelayError
 from storage.base import StoreError
@@ -76,7 +77,7 @@ class Poller:
         try:
             document, trouble = self._read(), ""
         except (RelayError, StoreError) as error:
-            document, trouble = None, str(error)
+            document, trouble = None, paragraph(error)
         now = self.news
         if document is not None or trouble != now.trouble:
             self.news = News(now.version + 1, document if document is not None else now.document, trouble)

@@ -12,12 +12,12 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
-from relay.app.cli import Trm
 from relay.app.commands.common import App
 from relay.app.commands.stores import open_stores
 from relay.app.machine.env import Machine
 from relay.app.machine.secretchain import Refused
 from relay.app.messages.wording import printable
+from relay.app.models.registry import default_plugin
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.mishaps import explain
 from relay.core.checkpoint.outbox import outbox_of
@@ -107,7 +107,7 @@ def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, inst
 
     `install` is called where the store's own library is missing. Raises RelayError with what to click or type.
     """
-    app = App(kind=Trm(), environ=dict(environ), cwd=folder, export=environ.update)
+    app = App(plugin=default_plugin(), environ=dict(environ), cwd=folder, export=environ.update)
     try:
         resolved: Resolved[Any] = app.settle()
         if not resolved.addresses and not trial:

@@ -83,7 +83,9 @@ class Notebook:
         try:
             self.opened = open_here(self.folder, self.environ, trial, self.set_up)
         except RelayError as error:
-            raise Stopped(str(error)) from error
+            from relay.app.messages.errors import paragraph
+
+            raise Stopped(paragraph(error)) from error
         print(self.opened.text())
 
     def train(

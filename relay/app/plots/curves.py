@@ -207,7 +207,8 @@ def _mark(axes: Axes, chart: Chart, one: Series, group: str) -> str:
     ink = chart.colours.ink
     if top := best(one):
         axes.scatter(*top, marker="*", s=90, color=ink, zorder=5, linewidths=0, gid="best")
-        found.append(f"★ best on validation {told(group, top[1])}")
+        said = format(top[1], one.form) if one.form and group != "accuracy" else told(group, top[1])
+        found.append(f"★ best on validation {said}")
     if one.points and one is chart.groups[group][0]:
         word = "final" if chart.document["header"]["phase"] == "finished" else "newest"
         axes.scatter(*one.points[-1], marker="D", s=22, color=ink, zorder=5, linewidths=0, gid="last")

@@ -32,6 +32,10 @@ class Series:
     line: tuple[Stroke, ...]
     redone: tuple[Stroke, ...]
     """Apart: what was trained again after damage."""
+    lower: bool = False
+    """Whether lower is better."""
+    form: str = ""
+    """How a number of it is written; '': as its group's are."""
 
     @property
     def points(self) -> list[Point]:
@@ -45,7 +49,8 @@ def series_of(curves: Mapping[str, Any], x: str) -> dict[str, list[Series]]:
     for number, one in enumerate(curves["series"]):
         line, redone = (strokes(curves[side], number, x, side == "line") for side in ("line", "redone"))
         if line or redone:
-            found.setdefault(one["group"], []).append(Series(one["name"], one["title"], line, redone))
+            more = one.get("better") == "lower", one.get("form", "")
+            found.setdefault(one["group"], []).append(Series(one["name"], one["title"], line, redone, *more))
     return found
 
 
@@ -89,7 +94,9 @@ def handoffs(sessions: Sequence[Mapping[str, Any]], x: str) -> list[float]:
 
 def best(one: Series) -> Point | None:
     """The first of the highest points of the line, where the series is what checkpoints are chosen by; else None."""
-    return max(one.points, key=lambda point: point[1]) if one.name == VALIDATION and one.points else None
+    if one.name != VALIDATION or not one.points:
+        return None
+    return min(one.points, key=lambda point: point[1]) if one.lower else max(one.points, key=lambda point: point[1])
 
 
 def _runs(known: Sequence[tuple[int, Point]]) -> list[tuple[int, list[Point]]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 from rich import box
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 
 def cut(text: str, size: int) -> str:
@@ -54,3 +56,16 @@ def drawn(content: RenderableType, width: int, utf8: bool = True) -> str:
     )
     console.print(content)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def printed(lines: Iterator[Text], console: Console) -> None:
+    """In colours where the console has any."""
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def plain(lines: Iterator[Text]) -> str:
+    """Without a colour."""
+    out = io.StringIO()
+    printed(lines, Console(file=out, color_system=None, force_terminal=False, width=1000))
+    return out.getvalue().rstrip("\n")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, harmless
 from relay.app.terminal.cells import cut, in_ascii
 from relay.app.terminal.screen import put_down
@@ -81,7 +82,7 @@ class Following:
         try:
             self.source.look()
         except (StorageUnreachable, StoreError) as error:
-            self.trouble, self.failures = " ".join(str(error).split()), self.failures + 1
+            self.trouble, self.failures = " ".join(paragraph(error).split()), self.failures + 1
             return
         self.looked_at, self.trouble, self.failures = self.runtime.monotonic(), "", 0
 

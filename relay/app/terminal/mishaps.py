@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from relay.app.machine.logs import close_log, open_log
-from relay.app.messages.trouble import explained
+from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import printable
 from relay.app.redact import redact
 from relay.app.terminal.paragraphs import folded_for
-from relay.core.errors import KINDS, Exit, RelayError
+from relay.core.errors import KINDS, Exit, RelayError, of_store
 from storage.base import StoreError
 
 LOG_FOLDER = Path("sync") / "logs"
@@ -23,10 +23,10 @@ LOG_FOLDER = Path("sync") / "logs"
 def explain(error: BaseException) -> tuple[int, str]:
     """(exit code, one paragraph) of an error a person can act on; anything else is a bug (1)."""
     if isinstance(error, RelayError):
-        return int(error.exit_code), _one_line(error)
+        return int(error.exit_code), _one_line(paragraph(error))
     if isinstance(error, StoreError):
-        return explain(explained(error))
-    return int(Exit.BUG), f"Unexpected {type(error).__name__}: {_one_line(error)}. This is a bug in trm-relay."
+        return explain(of_store(error))
+    return int(Exit.BUG), f"Unexpected {type(error).__name__}: {_one_line(str(error))}. This is a bug in trm-relay."
 
 
 def log_bug(error: BaseException, cwd: Path, wall: float, secrets: Iterable[str]) -> Path | None:
@@ -53,5 +53,5 @@ def tell(code: int, message: str, log: Path | None, as_json: bool, secrets: Iter
         print(json.dumps(document), flush=True)
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, iso, printable, size
 from relay.app.terminal.cells import drawn
 from relay.app.terminal.cells import table as empty_table
@@ -33,7 +34,7 @@ def document(line: RegisteredRun, now: float) -> dict[str, Any]:
         "checkpoint_bytes": line.bytes,
         "retained_bytes": sum(c.bytes for c in state.retained) if state else 0,
         "deletable_at": iso(deletable_at(state)) if state else None,
-        "trouble": printable(str(line.trouble)) or None if line.trouble else None,
+        "trouble": printable(paragraph(line.trouble)) or None if line.trouble else None,
     }
 
 

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from relay.app.messages.advice import command
 from relay.core.errors import BadData
 from relay.core.ledger.resting import refuse_deleted
 from relay.core.ledger.state import Checkpoint, RunState
+
+
+class NoCheckpoint(BadData):
+    """The run has not committed yet."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"Run {run} has no checkpoint yet.")
+        self.run = run
+
+
+class NotRetained(BadData):
+    """The run retains other checkpoints than the one that was asked for."""
+
+    def __init__(self, run: str, step: int | None, epoch: int | None, retained: tuple[int, ...]) -> None:
+        steps = ", ".join(f"{one:,}" for one in retained)
+        of = ([f"step {step:,}"] if step is not None else []) + ([f"epoch {epoch}"] if epoch is not None else [])
+        super().__init__(f"Run {run} retains no checkpoint of {' and '.join(of)}; it retains {steps}.")
+        self.run, self.step, self.epoch, self.retained = run, step, epoch, retained
 
 
 def choose(state: RunState, step: int | None, epoch: int | None = None) -> Checkpoint:
@@ -13,14 +30,12 @@ def choose(state: RunState, step: int | None, epoch: int | None = None) -> Check
     steps there are."""
     refuse_deleted(state)
     if state.head is None:
-        raise BadData(f"Run {state.run} has no checkpoint yet. Train first: {command('run', state.run)}")
+        raise NoCheckpoint(state.run)
     if step is None and epoch is None:
         return state.head
     found = [c for c in state.undamaged if step in (None, c.step) and epoch in (None, c.epoch)]
     if not found:
-        steps = ", ".join(f"{c.step:,}" for c in state.undamaged)
-        of = ([f"step {step:,}"] if step is not None else []) + ([f"epoch {epoch}"] if epoch is not None else [])
-        raise BadData(f"Run {state.run} retains no checkpoint of {' and '.join(of)}; it retains {steps}.")
+        raise NotRetained(state.run, step, epoch, tuple(c.step for c in state.undamaged))
     return found[-1]
 
 

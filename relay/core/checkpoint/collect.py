@@ -11,12 +11,13 @@ from relay.core.checkpoint.manifest import Manifest
 from relay.core.checkpoint.restore import Damaged, read_manifest
 from relay.core.checkpoint.retention import GRACE_S, ROOM, FileVerdict, Keep, going, to_retire
 from relay.core.errors import RelayError
+from relay.core.events import SessionEvent, Trouble
 from relay.core.lease.lease import Lease
 from relay.core.ledger.changes import Key, Retire
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
 from storage.base import Stat, Store, StoreError
-from storage.leftovers import give_up, unfinished
+from storage.capabilities import give_up, unfinished
 
 EVERY_S = 600.0
 """Seconds between two listings of the store."""
@@ -57,7 +58,7 @@ class Surveyor:
 
 @dataclass
 class Housekeeper:
-    """Called after each commit, on the committing thread. Trouble is told and tried again after a later commit."""
+    """Called after each commit, on the committing thread. Trouble is reported and tried again after a later commit."""
 
     monotonic: Callable[[], float]
     store: Store
@@ -68,7 +69,7 @@ class Housekeeper:
     keep: Keep
     still_ours: Callable[[], bool]
     """Whether the lease is ours, looked up afresh after a silence (P5); asked before each delete."""
-    tell: Callable[[str], None]
+    event: Callable[[SessionEvent], None]
     over: bool = False
     """The session is ending: touch nothing more."""
     _collected: set[Key] = field(default_factory=set)
@@ -95,7 +96,7 @@ class Housekeeper:
                 sweep_signs(self.ledger_store, self.names, self.lease.epoch)
                 sweep_parts(self.store, self.names, self.lease.epoch)
         except (StoreError, RelayError) as error:
-            self.tell(f"Cleaning up has to wait: {error}")
+            self.event(Trouble("cleaning", error))
 
     def make_room(self) -> None:
         """Before a commit: a full list of retained checkpoints would refuse it. Raises what `Lease.append` raises."""

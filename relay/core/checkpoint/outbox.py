@@ -18,7 +18,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from relay.app.messages.advice import command
 from relay.core.checkpoint.manifest import MAX_BYTES
 from relay.core.checkpoint.packed import Packed
 from relay.core.errors import BadConfig
@@ -34,6 +33,14 @@ OWNER = "owner"
 KEPT_UNSENT = 2
 """Checkpoints kept for `fork` after the run went on without them."""
 _FOLDER = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})")
+
+
+class FolderRefused(BadConfig):
+    """This machine's checkpoints cannot be written where they should be."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        super().__init__(f"Checkpoints of this machine cannot be written to {folder}: {why}.")
+        self.folder, self.why = folder, why
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ class Outbox:
         return folder
 
     def probe(self) -> None:
-        """Write and remove a small file, durably, so that a disk that refuses is known early. Raises BadConfig (78)."""
+        """Write and remove a small file, durably: a disk that refuses is known early. Raises FolderRefused (78)."""
         path = self.root / "probe.tmp"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -64,10 +71,7 @@ class Outbox:
                 os.fsync(file.fileno())
             path.unlink()
         except OSError as error:
-            raise BadConfig(
-                f"Checkpoints of this machine cannot be written to {self.root}: {error.strerror}. Nothing was trained. "
-                f"Free or permit that folder, or name another one with sync_dir=FOLDER."
-            ) from error
+            raise FolderRefused(self.root, str(error.strerror)) from error
 
     @contextmanager
     def incoming(self) -> Iterator[Path]:
@@ -196,8 +200,8 @@ class Outbox:
                 raise RolledBack(
                     f"The store was rolled back: this machine has step {packed.step:,} of epoch {packed.epoch} of run "
                     f"{state.project}/{state.run} ({self.folder(packed.key)}), but the store is at step {state.step:,} "
-                    f"of epoch {state.epoch}. Nothing was written. Restore the newer files if somebody has them, or "
-                    f"look at both with `{command('repair', state.run)}`.",
+                    f"of epoch {state.epoch}.",
+                    run=state.run,
                     step=packed.step,
                     epoch=packed.epoch,
                 )

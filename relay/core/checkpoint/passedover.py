@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from relay.app.messages.trouble import speaking
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, decode
+from relay.core.errors import store_errors
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.passed import Kept
@@ -26,7 +26,7 @@ def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range]
 
     def keep(state: RunState, slots: range) -> list[Kept]:
         ledger.refuse_later_epochs(state, checkpoints)
-        with speaking(checkpoints, "Nobody can tell which checkpoints the unreadable slots committed"):
+        with store_errors(checkpoints, "Nobody can tell which checkpoints the unreadable slots committed"):
             found = (_kept(checkpoints, state, stat, slots) for stat in _unknown(ledger, checkpoints, state))
             return sorted((one for one in found if one), key=lambda one: one.key)
 

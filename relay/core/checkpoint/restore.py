@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.app.messages.advice import command
-from relay.app.messages.trouble import LOOK, speaking, telling_room
-from relay.app.terminal.transfers import Show, silent
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import LocalFile, Packed
-from relay.core.errors import BadData
+from relay.core.errors import BadData, NoRoomHere, store_errors
+from relay.core.events import Transfer, unseen
 from relay.core.ledger.changes import Key
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.resting import refuse_deleted
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import Names
 from relay.core.workload import Workload
-from storage.base import Corrupt, Missing, Ref, Store, TooLong
+from storage.base import Corrupt, Missing, QuotaExceeded, Ref, Store, TooLong
 from storage.evidence import Arrived, settled
 from storage.oserrors import os_errors
 from storage.transfer import Wanted, download
@@ -41,12 +41,49 @@ class Unfit(BadData):
     """This program cannot read a checkpoint whose every hash is right: no damage and no reason to go back (P7)."""
 
     def __init__(self, run: str, checkpoint: Checkpoint, why: str) -> None:
+        super().__init__(f"Checkpoint {folder_of(checkpoint)} is intact, but this program cannot continue it: {why}.")
+        self.run, self.step, self.epoch, self.why = run, checkpoint.step, checkpoint.epoch, why
+
+
+class NoneLoads(BadData):
+    """Every retained checkpoint of a run is damaged."""
+
+    def __init__(self, project: str, run: str, found: tuple[tuple[Key, str], ...]) -> None:
+        super().__init__(f"No retained checkpoint of run {project}/{run} can be loaded.")
+        self.project, self.run, self.found = project, run, found
+
+
+class FaultyMachine(BadData):
+    """Loading the same files twice gave two states."""
+
+    def __init__(self, name: str, first: str, second: str) -> None:
+        """`name`: of the checkpoint; `first`, `second`: hashes of the states."""
         super().__init__(
-            f"Checkpoint {folder_of(checkpoint)} is intact, but this program cannot continue it: {why}. Nothing was "
-            f"changed. Most likely a newer version wrote it: upgrade trm-relay and run again. Otherwise begin a new "
-            f"run from an older one: {command('fork', run, '--to', f'{run[:60]}_2', '--from-step', 'STEP')}"
+            f"This machine read two different states from the same files of {name} ({first[:12]}… and {second[:12]}…), "
+            f"so its memory or its device is at fault."
         )
-        self.why = why
+        self.name, self.first, self.second = name, first, second
+
+
+class NotStored(BadData):
+    """The store does not hold a checkpoint that was asked for, or holds it damaged."""
+
+
+class DamagedCheckpoint(NotStored):
+    """The checkpoint that was asked for is damaged."""
+
+    def __init__(self, run: str, step: int, evidence: str, others: tuple[int, ...] | None = None) -> None:
+        """`others`: the steps of the checkpoints retained besides it; None: not looked up."""
+        super().__init__(f"Step {step:,} of run {run} is damaged: {evidence}.")
+        self.run, self.step, self.evidence, self.others = run, step, evidence, others
+
+
+class Retired(NotStored):
+    """The checkpoint that was asked for was retired meanwhile, which is no damage."""
+
+    def __init__(self, run: str, step: int, retained: tuple[int, ...]) -> None:
+        super().__init__(f"Step {step:,} of run {run} was retired meanwhile, which is no damage.")
+        self.run, self.step, self.retained = run, step, retained
 
 
 @dataclass(frozen=True)
@@ -70,7 +107,7 @@ class Route:
     """Parallel transfers."""
     go_on: Callable[[], None] = lambda: None
     """Asked after each piece that has arrived; raises to end it."""
-    show: Show = silent
+    show: Transfer = unseen
 
 
 def restore(state: RunState, route: Route, workload: Workload) -> Restored:
@@ -84,7 +121,7 @@ def restore(state: RunState, route: Route, workload: Workload) -> Restored:
     bad: dict[str, str] = {}
     for checkpoint in reversed(state.undamaged):
         name = folder_of(checkpoint)
-        with speaking(route.store, f"Checkpoint {name} could not be read, which proves no damage"):
+        with store_errors(route.store, f"Checkpoint {name} could not be read, which proves no damage"):
             try:
                 route.go_on()
                 manifest = fetch(checkpoint, state, route, bad)
@@ -95,12 +132,7 @@ def restore(state: RunState, route: Route, workload: Workload) -> Restored:
                 continue
         text = "; ".join(line for _, line in found)
         return Restored(checkpoint, manifest, tuple(key for key, _ in found), text[:500])
-    lines = "\n".join(f"  {line}" for _, line in found)
-    raise BadData(
-        f"No retained checkpoint of run {state.project}/{state.run} can be loaded, and a run that has committed never "
-        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore what is missing or changed from a backup of the "
-        f"storage. {LOOK}"
-    )
+    raise NoneLoads(state.project, state.run, tuple(found))
 
 
 def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[str, str] | None = None) -> Manifest:
@@ -116,7 +148,7 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
         if bad and file.key in bad:
             raise Damaged(bad[file.key], file.key)
     needed = sum(file.size for file in manifest.files)
-    arrived = route.show(f"fetching step {checkpoint.step:,}", needed)
+    arrived = route.show("fetching", checkpoint.step, needed)
 
     def piece(count: int) -> None:
         arrived(count)
@@ -124,7 +156,7 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
 
     wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
     root = outbox.root
-    with telling_room(root, needed), os_errors(root, reading=False, here=True), outbox.incoming() as incoming:
+    with _measuring_room(root, needed), os_errors(root, reading=False, here=True), outbox.incoming() as incoming:
         try:
             download(store, wanted, incoming, workers=route.workers, progress=piece)
         except (Missing, Corrupt) as error:
@@ -133,12 +165,22 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
     return manifest
 
 
-class NotStored(BadData):
-    """The store does not hold a checkpoint that was asked for, or holds it damaged."""
+@contextmanager
+def _measuring_room(folder: Path, needed: int) -> Iterator[None]:
+    """Where this machine's disk is full: how many bytes were `needed` in a folder, and how many are free."""
+    try:
+        yield
+    except QuotaExceeded as error:
+        there = next((path for path in (folder, *folder.parents) if path.is_dir()), None)
+        if not error.here or there is None:
+            raise
+        cause = error.__cause__
+        reason = cause.strerror if isinstance(cause, OSError) else None
+        raise NoRoomHere(folder, needed, shutil.disk_usage(there).free, reason or "full") from error
 
 
 def fetch_unheld(
-    checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Show = silent
+    checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Transfer = unseen
 ) -> Manifest:
     """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
 
@@ -147,16 +189,15 @@ def fetch_unheld(
     """
     what = f"Step {checkpoint.step:,} of run {state.run}"
     try:
-        with speaking(store, f"{what} could not be read"):
+        with store_errors(store, f"{what} could not be read"):
             return fetch(checkpoint, state, Route(store, ledger.names, outbox, show=show))
     except Damaged as evidence:
         if retained(ledger, checkpoint):
-            others = ", ".join(f"{c.step:,}" for c in state.undamaged if c.key != checkpoint.key) or "none"
-            raise NotStored(f"{what} is damaged: {evidence}. Other retained steps: {others}. {LOOK}") from evidence
+            others = tuple(c.step for c in state.undamaged if c.key != checkpoint.key)
+            raise DamagedCheckpoint(state.run, checkpoint.step, str(evidence), others) from evidence
     now = ledger.read().state
     refuse_deleted(now)
-    steps = ", ".join(f"{c.step:,}" for c in now.undamaged)
-    raise NotStored(f"{what} was retired meanwhile, which is no damage. Choose one of those retained now: {steps}.")
+    raise Retired(state.run, checkpoint.step, tuple(c.step for c in now.undamaged))
 
 
 def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
@@ -215,17 +256,15 @@ def load(run: str, workload: Workload, folder: Path, checkpoint: Checkpoint) -> 
     """Load a checkpoint's verified files, and compare the state with the one that the ledger names (P9).
 
     Raises Damaged if it is another one, twice the same: every file is as it was stored, so whoever stored them was
-    wrong or forged them. Raises Unfit if this program cannot read the files, BadData if each load gives another state.
+    wrong or forged them. Raises Unfit if this program cannot read the files, FaultyMachine if each load gives another
+    state.
     """
     found = _hash_of(run, workload, folder, checkpoint)
     if found == checkpoint.state_hash:
         return
     again = _hash_of(run, workload, folder, checkpoint)
     if again != found:
-        raise BadData(
-            f"This machine read two different states from the same files of {folder_of(checkpoint)} ({found[:12]}… and "
-            f"{again[:12]}…), so its memory or its device is at fault. Nothing was changed. Use another machine."
-        )
+        raise FaultyMachine(folder_of(checkpoint), found, again)
     raise Damaged(
         f"its files are as they were stored, but hold the state {found[:16]}… and not {checkpoint.state_hash[:16]}…, "
         f"which the ledger names"

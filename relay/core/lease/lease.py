@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import Fenced, LeaseHeld, RelayError
+from relay.core.errors import Fenced, LeaseHeld, RelayError, store_errors
 from relay.core.lease.heartbeat import place_of_beats
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.vacancy import Held, obstacle_of, vacant
@@ -154,7 +153,7 @@ def _take(
 ) -> Lease | None:
     """Append the lease; None if somebody else was faster."""
     taken_at, store = runtime.monotonic(), ledger.store
-    with speaking(store, "The store does not tell the time"):
+    with store_errors(store, "The store does not tell the time"):
         latest_end = None if wish.ends_in_s is None else store.now() + wish.ends_in_s
         beat = place_of_beats(store)
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
-from relay.core.errors import LeaseHeld
+from relay.core.errors import LeaseHeld, store_errors
 from relay.core.lease.heartbeat import newest_sign, sign_of_life
 from relay.core.lease.samehost import HostLocks
 from relay.core.ledger.state import Holder, RunState
 from relay.core.ledger.usage import leases_of
 from relay.core.names import Names
-from relay.people.zones import local
 from storage.base import Store
 
 
@@ -30,6 +27,14 @@ class Taken:
         return (holder.since, run) < (self.since, self.run) or self.since < holder.since < self.landed
 
 
+class TrainsAnother(LeaseHeld):
+    """The account holds the lease of another run."""
+
+    def __init__(self, account: str, run: str, since: float) -> None:
+        super().__init__(f"Account {account} already trains run {run}.")
+        self.account, self.run, self.since = account, run, since
+
+
 def refuse_second_lease(
     account: str, others: Iterable[RunState], store: Store, locks: HostLocks, mine: Taken | None = None
 ) -> None:
@@ -42,17 +47,13 @@ def refuse_second_lease(
         if holder is None or (mine and not mine.yields_to(holder, state.run)):
             continue
         if _alive(state, holder, store, locks):
-            raise LeaseHeld(
-                f"Account {account} already trains run {state.run} (since {local(holder.since)}), and one account "
-                f"trains one run at a time. Wait for that session, stop it with `{command('stop', state.run)}`, or use "
-                f"an account of another person."
-            )
+            raise TrainsAnother(account, state.run, holder.since)
 
 
 def _alive(state: RunState, holder: Holder, store: Store, locks: HostLocks) -> bool:
     if locks.is_dead(holder.session):
         return False
-    with speaking(store, f"Cannot tell whether {holder.account} trains run {state.run}"):
+    with store_errors(store, f"Cannot tell whether {holder.account} trains run {state.run}"):
         now = store.now()  # before the look: a slow answer must not make the other session look dead
         beat = sign_of_life(store, Names(state.project, state.run), holder.epoch, holder.beat)
     age = now - newest_sign(holder.since, beat, now)  # a sign far ahead is of a clock that was corrected, not of life

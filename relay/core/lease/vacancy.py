@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import LeaseHeld
+from relay.core.errors import LeaseHeld, store_errors
 from relay.core.lease.heartbeat import newest_sign, sign_of_life
 from relay.core.lease.samehost import HostLocks
 from relay.core.ledger import changes, frozen
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Holder, RunState
-from relay.people.zones import local
 
 LATE_S = 60.0
 """Past a holder's latest end by this much, anybody may take over, heartbeats or not."""
@@ -35,6 +33,16 @@ class Held:
     """Until this lease may be taken, if no sign of life comes."""
     confirming: bool
     """Silent for longer than its TTL (or a sign that far ahead), and never seen to move: a second look decides."""
+
+
+class HeldBy(LeaseHeld):
+    """Somebody else is training the run."""
+
+    def __init__(self, state: RunState, held: Held) -> None:
+        super().__init__(f"Run {state.project}/{state.run} is being trained by {held.holder.account}.")
+        self.project, self.run, self.step = state.project, state.run, state.step
+        self.account, self.since = held.holder.account, held.holder.since
+        self.silent_s, self.left_s = held.silent_s, held.left_s
 
 
 class Watch:
@@ -90,7 +98,7 @@ def vacant(
             return state, found
         left = until - runtime.monotonic()
         if left <= 0 and not found.confirming:
-            raise LeaseHeld(held_text(state, found))
+            raise HeldBy(state, found)
         notice(found)
         pause = min(found.left_s, POLL_S, found.holder.ttl_s / 6)
         _sleep(runtime, max(0.05, pause if found.confirming else min(pause, left)), heed)
@@ -111,7 +119,7 @@ def _obstacle(
     if holder is None:
         return None
     store = ledger.store
-    with speaking(store, f"Cannot tell whether {holder.account} still trains this run"):
+    with store_errors(store, f"Cannot tell whether {holder.account} still trains this run"):
         now = store.now()  # before the look: however long an answer takes, no holder looks older than it was
         beat = sign_of_life(store, ledger.names, holder.epoch, holder.beat)
         sign = newest_sign(holder.since, beat, now)
@@ -129,13 +137,3 @@ def _past_end(holder: Holder, now: float) -> bool:
 
 def _gone(holder: Holder, sign: float, reason: str) -> changes.TookOver:
     return changes.TookOver(epoch=holder.epoch, reason=reason, seconds=min(max(0.0, sign - holder.since), LONGEST_S))
-
-
-def held_text(state: RunState, held: Held) -> str:
-    """Who holds the lease, since when, until when, and what to do."""
-    holder = held.holder
-    return (
-        f"Run {state.project}/{state.run} is being trained by {holder.account} since {local(holder.since)} (last sign "
-        f"of life {held.silent_s:.0f} s ago, step {state.step:,}). It can be taken over in {held.left_s:.0f} s at "
-        f"the earliest if it falls silent. Wait for it with --wait MINUTES, or run again later."
-    )

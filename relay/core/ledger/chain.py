@@ -9,10 +9,8 @@ from typing import Any, Generic
 
 from pydantic import BaseModel
 
-from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, StorageUnreachable, UploadFailed
+from relay.core.errors import StorageUnreachable, UploadFailed, store_errors
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.entry import Entry, NotAnEntry, encode
@@ -20,7 +18,7 @@ from relay.core.ledger.frozen import PASSING
 from relay.core.ledger.mark import Judged, Mark, NoMark, RolledBack
 from relay.core.ledger.passed import Passed
 from relay.core.ledger.passing import Prover
-from relay.core.ledger.reader import Damage, Machine, Point, Reader, S, Slot, hole, no_entry
+from relay.core.ledger.reader import Damage, Machine, NoValidEntry, Point, Reader, S, Slot, SlotEmpty
 from storage.base import OutcomeUnknown, Store, StoreError
 from storage.log import Log, Won
 
@@ -75,6 +73,14 @@ class Unsettled(UploadFailed):
         self.intent = intent
 
 
+class Overtaken(StorageUnreachable):
+    """Others took one slot after the other before this session could."""
+
+    def __init__(self, address: str, times: int) -> None:
+        super().__init__(f"{address}: {times} others wrote first.")
+        self.address, self.times = address, times
+
+
 class AlreadyBegun(Exception):
     """A genesis found that the log has one."""
 
@@ -105,7 +111,7 @@ class Chain(Generic[S]):
         Raises BadData (65) naming the slot for a hole, a lost entry or a log without any valid entry;
         StorageUnreachable (69); NewerFormat (78).
         """
-        with speaking(self.store):
+        with store_errors(self.store):
             point = self._newest()
         return self._remember(point)
 
@@ -119,7 +125,7 @@ class Chain(Generic[S]):
         if self._judged:
             return
         judged = self.mark.recall()  # before the tail: what it names was in the log by then
-        with speaking(self.store):
+        with store_errors(self.store):
             tail = self._tail()
             start = self._marked(judged, tail)
             self.reader.forget()
@@ -155,14 +161,14 @@ class Chain(Generic[S]):
             by = By(session, account, epoch(point.state, point.seq if passed else 0), self.store.now())
             return self._compose(point, kind, change, by, intent.nonce, passed)
 
-        with speaking(self.store):
+        with store_errors(self.store):
             point = self._catch_up(intent.tried_on, intent) if intent.tried_on else self._newest()
             for _ in range(REBASES):
                 if intent.landed:
                     break
                 point = self._attempt(point, entry_on(point), intent, give_up)
             else:
-                raise StorageUnreachable(f"{self.store.address}: {REBASES} others wrote first. Run again later.")
+                raise Overtaken(self.store.address, REBASES)
         view = self._remember(point)
         assert view is not None
         return view
@@ -175,7 +181,7 @@ class Chain(Generic[S]):
         took the slot or the rules say no, Unsettled (74), StorageUnreachable (69: nothing was written).
         """
         intent = self.intent()
-        with speaking(self.store):
+        with store_errors(self.store):
             entry = self._compose(point, kind, change, by, intent.nonce, passed)
             entry = entry.model_copy(update={"format": PASSING})
             landed = self._attempt(point, entry, intent, lambda: False)
@@ -189,7 +195,7 @@ class Chain(Generic[S]):
     def entries(self, start: int, stop: int) -> Iterator[Slot]:
         """The raw slots start … stop-1, unjudged. Raises as `read` does."""
         for seq in range(start, stop):
-            with speaking(self.store):
+            with store_errors(self.store):
                 slot = self.reader.slot(seq)
             yield slot
 
@@ -198,7 +204,7 @@ class Chain(Generic[S]):
         point: Point[S] = Point()
         self.reader.forget()
         for slot in self.entries(0, tail + 1):
-            with speaking(self.store):
+            with store_errors(self.store):
                 point = self.reader.follow(replace(point, damage=()), slot)
             yield point
 
@@ -214,7 +220,7 @@ class Chain(Generic[S]):
         hint = self.log.hint()
         tail = self.log.tail(hint.seq if hint else None)
         if lost := self.log.gaps(tail):  # a bisection can step over a hole; a listing cannot (I1)
-            raise BadData(hole(self.log, lost[0]))
+            raise SlotEmpty(self.log, lost[0])
         return tail
 
     def _marked(self, judged: Judged | None, tail: int) -> Point[S]:
@@ -236,10 +242,9 @@ class Chain(Generic[S]):
         run = self.log.prefix.split("/")[-3]  # only a run's log has a mark
         text = (
             f"{self.store.address}: {self.log.prefix} was rolled back. This machine has read its entry {judged.seq} "
-            f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,}). Nothing was written. "
-            f"Restore the newer files if somebody has them, or look at both with `{command('repair', run)}`."
+            f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,})."
         )
-        return RolledBack(text, step=judged.step, epoch=judged.epoch, known=judged)
+        return RolledBack(text, run=run, step=judged.step, epoch=judged.epoch, known=judged)
 
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
         """Forward slot by slot from where the intent was tried, looking for it: it may have landed unseen."""
@@ -258,7 +263,7 @@ class Chain(Generic[S]):
         if point.base == point.seq:
             return None
         if point.entry is None:
-            raise BadData(no_entry(self.log, point.seq))
+            raise NoValidEntry(self.log, point.seq)
         return self.prover.prove(point, give_up, held=held)
 
     def _attempt(self, point: Point[S], entry: Entry, intent: Intent[S], give_up: Callable[[], bool]) -> Point[S]:

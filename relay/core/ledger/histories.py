@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
-from relay.app.messages.trouble import speaking
+from relay.core.errors import store_errors
 from relay.core.ledger.chain import Chain
 from relay.core.ledger.entry import Entry
 from relay.core.ledger.reader import Point, Reader, S, Slot
@@ -163,9 +163,9 @@ def walk(chain: Chain[S], tail: int, each: Callable[[Slot, Point[S]], None] = no
     histories, point = Histories(chain.reader), Point[S]()
     chain.reader.forget()
     for slot in chain.entries(0, tail + 1):
-        with speaking(chain.store):
+        with store_errors(chain.store):
             point = chain.reader.follow(replace(point, damage=()), slot)
         histories.see(slot, point)
         each(slot, point)
-    with speaking(chain.store):
+    with store_errors(chain.store):
         return histories.walked(point)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import BaseModel, ValidationError
 
-from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import BadConfig, BadData, Fenced
+from relay.core.errors import BadConfig, BadData, Fenced, store_errors
 from relay.core.ledger import rules
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.chain import AlreadyBegun, Chain, Change, Intent
@@ -69,10 +67,7 @@ class RunLedger:
         """The newest state, or None if the run has not begun."""
         view = self.chain.read()
         if view and (view.state.project, view.state.run) != (self.names.project, self.names.run):
-            raise BadData(
-                f"{self.store.address}: the ledger under {self.names.ledger} is that of run {view.state.run} in "
-                f"project {view.state.project}. Somebody copied or renamed it; use the name it was begun with."
-            )
+            raise LedgerOfAnotherRun(self.store.address, self.names, view.state)
         return view
 
     def begin(self, genesis: Genesis, *, session: str) -> tuple[View, bool]:
@@ -113,7 +108,7 @@ class RunLedger:
 
         def checked(state: RunState | None) -> Change:
             if state is None:
-                raise self._unknown()
+                raise UnknownRun(self.store.address, self.names.project, self.names.run)
             if epoch is not None and kind != "lease":
                 check_fence(state, session, epoch)
             change = build(state)
@@ -164,7 +159,7 @@ class RunLedger:
 
     def newest_epoch(self, checkpoints: Store) -> tuple[int, str]:
         """The highest epoch that a listing shows, and the file that shows it; (0, "") without any."""
-        with speaking(checkpoints):
+        with store_errors(checkpoints):
             return max(self._epochs_in(checkpoints), default=(0, ""))
 
     def refuse_later_epochs(self, state: RunState, checkpoints: Store) -> None:
@@ -174,26 +169,16 @@ class RunLedger:
     def refuse_later_epoch(self, seen: tuple[int, str], state: RunState, checkpoints: Store) -> None:
         """The same for one file and its epoch."""
         if seen[0] > state.epoch:
-            raise BadData(
-                f"{checkpoints.address}: {seen[1]} is of epoch {seen[0]}, but the ledger ends in epoch {state.epoch}: "
-                f"an entry has been lost, or that file is not a session's. Nothing was written or deleted. If a backup "
-                f"has newer entries of {self.names.ledger}, put them back. If not, "
-                f"`{command('repair', self.names.run)}` shows what there is and goes on from it."
-            )
+            raise EntryLost(checkpoints.address, seen[1], seen[0], state.epoch, self.names)
 
     def check_unused(self, checkpoints: Store) -> None:
         """Before a run begins: no session has left files under its name, which the new one would replace (I8).
 
-        Raises BadConfig (78): another ledger leads to them, or this one was lost.
+        Raises StrayCheckpoints (78): another ledger leads to them, or this one was lost.
         """
         seen = self.newest_epoch(checkpoints)
         if seen[0] and self.peek() is None:
-            raise BadConfig(
-                f"{checkpoints.address} holds checkpoints of a run {self.names.run} in project {self.names.project} "
-                f"({seen[1]}) that {self.store.address} knows nothing of. Nothing was written. Likely causes: the "
-                f"others keep the ledger elsewhere (RELAY_LEDGER_STORE), or it was lost here. Use their ledger store, "
-                f"restore {self.names.ledger} from a backup, or choose another run name."
-            )
+            raise StrayCheckpoints(checkpoints.address, seen[1], self.store.address, self.names)
 
     def archived_links(self, state: RunState) -> tuple[Link, ...]:
         """The links that have left the state, oldest first. Raises BadData (65) if their objects are damaged."""
@@ -217,14 +202,8 @@ class RunLedger:
 
     def _begun(self, view: View | None) -> View:
         if view is None:
-            raise self._unknown()
+            raise UnknownRun(self.store.address, self.names.project, self.names.run)
         return view
-
-    def _unknown(self) -> BadConfig:
-        return BadConfig(
-            f"{self.store.address} holds no run {self.names.run} in project {self.names.project}. "
-            f"Check the name and the store's address."
-        )
 
     def _with_history(self, state: RunState, change: Change) -> Change:
         """Store the oldest links where a lease must move them; the same bytes whoever does it."""
@@ -248,7 +227,7 @@ class RunLedger:
             return create(self.store, self.names.history(epoch, digest(data)[:TOKEN]), data)
 
     def _archive(self, history: History) -> Archive:
-        with speaking(self.store):
+        with store_errors(self.store):
             try:
                 data = self.store.get(Ref(history.ref), limit=HISTORY_LIMIT)
             except (Missing, TooLong):
@@ -258,10 +237,7 @@ class RunLedger:
                 return Archive.model_validate_json(data)
         except ValidationError:
             pass  # said below, like every other damage
-        raise BadData(
-            f"{self.store.address}: the history object {history.ref} is missing or damaged, so the oldest sessions "
-            f"cannot be listed. Training is not affected; restore the file from a backup of the storage."
-        )
+        raise HistoryDamaged(self.store.address, history.ref)
 
     def _epochs_in(self, checkpoints: Store) -> Iterator[tuple[int, str]]:
         """(epoch, name) of every checkpoint file and heartbeat that a listing shows."""
@@ -273,22 +249,87 @@ class RunLedger:
                 yield epoch, stat.name
 
 
+class UnknownRun(BadConfig):
+    """The store holds no such run."""
+
+    def __init__(
+        self,
+        address: str,
+        project: str,
+        run: str,
+        known: Sequence[tuple[str, str]] | None = None,
+        *,
+        absent: bool = False,
+        needs_init: bool = False,
+    ) -> None:
+        """`known`: project and name of the runs that it holds, oldest first, None where nobody looked.
+
+        `absent`: it is a folder that nobody has made yet; `needs_init`: no run begins in it without `init`.
+        """
+        super().__init__(f"{address} holds no run {run} in project {project}.")
+        self.address, self.project, self.run = address, project, run
+        self.known, self.absent, self.needs_init = known, absent, needs_init
+
+
+class LedgerOfAnotherRun(BadData):
+    """The ledger lies under another name than that of its run."""
+
+    def __init__(self, address: str, names: Names, state: RunState) -> None:
+        super().__init__(
+            f"{address}: the ledger under {names.ledger} is that of run {state.run} in project {state.project}."
+        )
+        self.address, self.log, self.project, self.run = address, names.ledger, state.project, state.run
+
+
+class HistoryDamaged(BadData):
+    """An object that holds the links which left the state is missing or damaged."""
+
+    def __init__(self, address: str, ref: str) -> None:
+        super().__init__(
+            f"{address}: the history object {ref} is missing or damaged, so the oldest sessions cannot be listed."
+        )
+        self.address, self.ref = address, ref
+
+
+class StrayCheckpoints(BadConfig):
+    """The checkpoints' store holds files of a run that the ledger's store does not hold."""
+
+    def __init__(self, address: str, file: str, ledger_address: str, names: Names) -> None:
+        super().__init__(
+            f"{address} holds checkpoints of a run {names.run} in project {names.project} ({file}) that "
+            f"{ledger_address} knows nothing of."
+        )
+        self.address, self.file, self.ledger_address, self.log = address, file, ledger_address, names.ledger
+
+
+class EntryLost(BadData):
+    """A file of an epoch that the ledger has not reached: the entry that began that epoch is lost."""
+
+    def __init__(self, address: str, file: str, epoch: int, newest: int, names: Names) -> None:
+        """`newest`: the ledger's epoch."""
+        super().__init__(
+            f"{address}: {file} is of epoch {epoch}, but the ledger ends in epoch {newest}: an entry has been lost, or "
+            f"that file is not a session's."
+        )
+        self.address, self.file, self.epoch, self.newest = address, file, epoch, newest
+        self.run, self.log = names.run, names.ledger
+
+
+class LeaseOver(Fenced):
+    """This session's lease is over: others hold the run, or may not train it either."""
+
+    def __init__(self, state: RunState, epoch: int) -> None:
+        """`state`: how the run stands without this session, which had the lease of `epoch`."""
+        super().__init__(f"This session's lease on run {state.run} (epoch {epoch}) is over.")
+        self.run, self.epoch, self.newest = state.run, epoch, state.epoch
+        self.stopped = stopped(state)
+        """What keeps everybody from training the run now."""
+        self.holder = state.holder.account if state.holder else None
+
+
 def check_fence(state: RunState, session: str, epoch: int) -> None:
     """Raises Fenced (76) unless the session holds the lease of that epoch and no later one exists (I5)."""
     holder = state.holder
     if state.epoch == epoch and holder and holder.session == session:
         return
-    kept = "" if state.deleted else "; what it had committed is safe"
-    raise Fenced(
-        f"This session's lease on run {state.run} (epoch {epoch}) is over. It writes nothing more{kept}. {_now(state)}"
-    )
-
-
-def _now(state: RunState) -> str:
-    """How the run stands without a session that lost its lease, and what helps: it goes on only where it may."""
-    if told := stopped(state):
-        return " ".join(told)
-    holder = f"held by {state.holder.account}" if state.holder else "held by nobody"
-    return (
-        f"The run is in epoch {state.epoch}, {holder}. Run the same command again to go on from the newest checkpoint."
-    )
+    raise LeaseOver(state, epoch)

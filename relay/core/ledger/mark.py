@@ -44,12 +44,28 @@ class Judged(Strict):
 class RolledBack(BadData):
     """The store shows less than this machine has seen there (65)."""
 
-    def __init__(self, message: str, *, step: int, epoch: int, known: Judged | None = None) -> None:
+    def __init__(self, message: str, *, run: str, step: int, epoch: int, known: Judged | None = None) -> None:
         super().__init__(message)
+        self.run = run
         self.step, self.epoch = step, epoch
         """The newest committed step that this machine knows of, and its epoch."""
         self.known = known
         """The newest entry that this machine has read, where its mark shows it."""
+
+
+class MarkDiffers(RolledBack):
+    """The entry of this machine's mark is not in the store: found by a look that goes no further."""
+
+    def __init__(self, run: str, known: Judged, tail: int, step: int) -> None:
+        """`tail` and `step`: where the store ends."""
+        super().__init__(
+            f"the store was rolled back: this machine has read slot {known.seq} (step {known.step:,}), but the store "
+            f"ends at slot {tail} (step {step:,}) or holds another entry there.",
+            run=run,
+            step=known.step,
+            epoch=known.epoch,
+            known=known,
+        )
 
 
 class Mark(Protocol):

@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
-from relay.core.errors import BadData
+from relay.core.errors import BadData, store_errors
 from relay.core.ledger.changes import Refused
 from relay.core.ledger.entry import Entry
 from relay.core.ledger.frozen import PASSED_OVER, REPAIRED
@@ -25,29 +23,36 @@ _NAMED = re.compile("slots? ([0-9]{1,16})(?:-([0-9]{1,16}))?, sha256 ")
 """Slots in an incident's text (`frozen.passed_over`)."""
 
 
+class Overlooked(BadData):
+    """A slot that was passed over is readable, commits a step beyond the run's, and nothing keeps its checkpoint."""
+
+    def __init__(self, ledger: RunLedger, state: RunState, slot: int, step: int) -> None:
+        self.address, self.log, self.run = ledger.store.address, ledger.names.ledger, state.run
+        self.slot, self.step, self.now_step = slot, step, state.step
+        super().__init__(
+            f"{self.address}: slot {slot} of {self.log} commits step {step:,}, and the "
+            f"run went on from step {state.step:,} as if nobody could read that slot."
+        )
+
+
 def refuse_overlooked(ledger: RunLedger, view: View) -> None:
-    """Before a session or a clean-up goes on from a state. Raises BadData (65), StorageUnreachable (69)."""
-    if text := overlooked(ledger, view):
-        raise BadData(text)
+    """Before a session or a clean-up goes on from a state. Raises Overlooked (65), StorageUnreachable (69)."""
+    if found := overlooked(ledger, view):
+        raise found
 
 
-def overlooked(ledger: RunLedger, view: View) -> str:
-    """What to say if a slot that was passed over is readable now and commits a step beyond the state; empty if none
-    does, or if its checkpoint is retained or kept, or no file of its epoch goes.
+def overlooked(ledger: RunLedger, view: View) -> Overlooked | None:
+    """A slot that was passed over, is readable now and commits a step beyond the state; None if there is none such, or
+    if its checkpoint is retained or kept, or no file of its epoch goes.
 
     Reads nothing unless slots were passed over since a person last chose. Raises StorageUnreachable (69).
     """
     reader, state = ledger.chain.reader, view.state
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         for seq in _passed(reader, view):
             if found := _overlooked(reader, state, seq):
-                return (
-                    f"{ledger.store.address}: slot {seq} of {ledger.names.ledger} commits step {found.step:,}, and the "
-                    f"run went on from step {state.step:,} as if nobody could read that slot. It can be read now, and "
-                    f"nothing keeps its checkpoint. Nothing was written or deleted. "
-                    f"`{command('repair', state.run)}` shows both and lets you choose."
-                )
-    return ""
+                return Overlooked(ledger, state, seq, found.step)
+    return None
 
 
 def _passed(reader: Reader[RunState], view: View) -> list[int]:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
-from relay.app.messages.advice import command
 from relay.core.clock import Runtime
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import ZEROS, NotCanonical, dumps
@@ -262,11 +261,16 @@ class Registry:
 
     def _must_exist(self, state: RegistryState | None) -> RegistryState:
         if state is None:
-            raise BadConfig(
-                f"Nothing was ever begun in {self.store.address}. Check the address; if it is right, run "
-                f"`{command('init')}` once."
-            )
+            raise StoreNotBegun(self.store.address)
         return state
+
+
+class StoreNotBegun(BadConfig):
+    """The store has no registry: nobody has begun a run in it."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"Nothing was ever begun in {address}.")
+        self.address = address
 
 
 class AlreadyEntered(Exception):

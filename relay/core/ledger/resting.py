@@ -1,42 +1,53 @@
-"""Runs that nobody may train: why, what helps, and when an archived one may be deleted; pure, knows no store."""
+"""Runs that nobody may train: why, and when an archived one may be deleted; pure, knows no store."""
 
 from __future__ import annotations
 
-from relay.app.messages.advice import command
 from relay.core.errors import BadData, PolicyRefused
 from relay.core.ledger.frozen import WAIT_S
 from relay.core.ledger.state import RunState
-from relay.people.zones import local
 
 
-def stopped(state: RunState) -> tuple[str, str] | None:
-    """What keeps everybody from training the run, and what helps; None for any other run."""
+class RunDeleted(PolicyRefused):
+    """The run was deleted: its ledger stays, and its name stays taken."""
+
+    def __init__(self, project: str, run: str, at: float, step: int) -> None:
+        super().__init__(f"Run {project}/{run} was deleted at step {step:,}.")
+        self.project, self.run, self.at, self.step = project, run, at, step
+
+
+class RunArchived(PolicyRefused):
+    """The run is archived: it does not train before it is brought back."""
+
+    def __init__(self, project: str, run: str, at: float) -> None:
+        super().__init__(f"Run {project}/{run} is archived and does not train.")
+        self.project, self.run, self.at = project, run, at
+
+
+class RunHalted(BadData):
+    """The run is halted, with the advice that its ledger holds."""
+
+    def __init__(self, project: str, run: str, advice: str) -> None:
+        super().__init__(f"Run {project}/{run} is halted and trains no more.")
+        self.project, self.run, self.advice = project, run, advice
+
+
+def stopped(state: RunState) -> RunDeleted | RunArchived | RunHalted | None:
+    """What keeps everybody from training the run; None for any other run."""
     if state.deleted is not None:
-        return (
-            f"Run {state.project}/{state.run} was deleted on {local(state.deleted)} at step {state.step:,}.",
-            "Its ledger stays, so that nobody begins it again at step 0 by mistake. Choose another run name "
-            "(RUN_NAME=NAME).",
-        )
+        return RunDeleted(state.project, state.run, state.deleted, state.step)
     if state.archived is not None:
-        return (
-            f"Run {state.project}/{state.run} was archived on {local(state.archived)} and does not train.",
-            f"`{command(f'runs unarchive {state.run}')}` brings it back; `{command('fork', state.run)} --to NAME` "
-            f"begins another run from it.",
-        )
-    if state.halted is not None:
-        return f"Run {state.project}/{state.run} is halted and trains no more.", state.halted
-    return None
+        return RunArchived(state.project, state.run, state.archived)
+    return RunHalted(state.project, state.run, state.halted) if state.halted is not None else None
 
 
 def refuse_halted(state: RunState) -> None:
-    """Raises BadData (65) for a halted run with the advice it holds, PolicyRefused (77) for one that rests."""
-    if told := stopped(state):
-        kind = BadData if state.archived is None and state.deleted is None else PolicyRefused
-        raise kind(" ".join(told))
+    """Raises RunHalted (65), RunArchived or RunDeleted (77)."""
+    if error := stopped(state):
+        raise error
 
 
 def refuse_resting(state: RunState) -> None:
-    """Raises PolicyRefused (77) if the run is archived or deleted, with what brings it back."""
+    """Raises PolicyRefused (77) if the run is archived or deleted."""
     if state.archived is not None or state.deleted is not None:
         refuse_halted(state)
 
@@ -53,13 +64,3 @@ def deletable_at(state: RunState, shown: float = 0.0) -> float | None:
     `shown` is since when others can see that it is archived, where that is known.
     """
     return None if state.archived is None or state.deleted is not None else max(state.archived, shown) + WAIT_S
-
-
-def rest_of(state: RunState | None) -> str:
-    """A line for reports: that the run rests, and since when; empty for one that may train."""
-    if state is None or state.archived is None:
-        return ""
-    if state.deleted is not None:
-        return f"DELETED on {local(state.deleted)}: nothing of it can be trained or read any more."
-    since, until = local(state.archived), local(deletable_at(state))
-    return f"ARCHIVED on {since}: nobody trains it; it may be deleted from {until} on."

@@ -14,7 +14,6 @@ from relay.core.ledger.entry import is_newer
 from relay.core.ledger.fields import Certified, Digest, Epoch, Gpu, Id, Line, Metrics, Seconds, Strict, Text, Time
 from relay.core.names import Name
 from relay.core.workload import Step
-from storage.packages import UPGRADE
 
 MAX_BYTES = 64_000
 MAX_CHECKPOINTS = 50
@@ -106,7 +105,7 @@ class SessionReport(Strict):
     metrics: Metrics = Field(default={})
     validated_step: Step | None = None
     validation: float | None = None
-    """Share of puzzles of the validation rows that were solved."""
+    """The newest checkpoint's score: its headline metric, larger is better."""
     checkpoints: tuple[Made, ...] = Field(default=(), max_length=MAX_CHECKPOINTS)
     """The newest ones, oldest first."""
     commits: Step
@@ -157,7 +156,7 @@ def parse(document: dict[str, Any]) -> SessionReport:
     found = dict(document)
     schema, number = found.pop("schema", None), found.get("format")
     if is_newer(number):
-        raise Newer(f"it has format {number}, which a newer version wrote: {UPGRADE}")
+        raise Newer(f"it has format {number}, which a newer version wrote")
     if schema != SCHEMA:
         raise ValueError(f"it is not {SCHEMA}")
     try:

@@ -65,7 +65,7 @@ class Checkpoint(Sparing):
     """Store's clock when the commit was sent, unix seconds; the rules set it to the entry's time."""
     next: NextDigest | None = None
     metric: float | None = None
-    """Validation accuracy, if this checkpoint was evaluated."""
+    """The headline metric as a score (larger is better), if this checkpoint was evaluated."""
     damaged: bool = False
     base: tuple[Step, Epoch] | None = None
     """Key of the checkpoint that holds the files it shares with others: its own where it lends them, an earlier one's

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, RelayError
+from relay.core.errors import BadData, RelayError, store_errors
 from relay.core.lease.heartbeat import sign_of_life
 from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.ledger import RunLedger
@@ -94,14 +93,14 @@ def line_of(stores: Pair, project: str, run: str, size: int) -> RegisteredRun:
         view = RunLedger(store, project, run, stores.runtime).peek()
     except (BadData, NewerFormat) as error:
         return RegisteredRun(project, run, size, trouble=error)
-    with speaking(store):
+    with store_errors(store):
         return RegisteredRun(project, run, size, found=standing(view.state, store) if view else None)
 
 
 def sizes_of(store: Store) -> Counter[tuple[str, str]]:
     """Bytes under each run's checkpoints, by (project, run), out of one listing."""
     found = Counter[tuple[str, str]]()
-    with speaking(store, "The sizes are not known"):
+    with store_errors(store, "The sizes are not known"):
         for stat in store.list(CHECKPOINTS):
             parts = stat.name.removeprefix(CHECKPOINTS).split("/")
             if len(parts) > 2:

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.passedover import keeping
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, LeaseHeld, StorageUnreachable, UsageError
+from relay.core.errors import BadData, UsageError, store_errors
 from relay.core.lease.samehost import HostLocks
-from relay.core.lease.vacancy import Held, held_text, obstacle_of
+from relay.core.lease.vacancy import Held, HeldBy, obstacle_of
 from relay.core.ledger import changes
 from relay.core.ledger.changes import MAX_OTHERS, By, Choose, Other
 from relay.core.ledger.choosing import highest_epoch
@@ -25,9 +23,10 @@ from relay.core.ledger.entry import Entry
 from relay.core.ledger.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.core.ledger.histories import Walked, walk
 from relay.core.ledger.ledger import RunLedger, View
-from relay.core.ledger.mark import Judged, RolledBack
+from relay.core.ledger.mark import Judged, MarkDiffers, RolledBack
 from relay.core.ledger.passed import Kept, Passed
-from relay.core.ledger.reader import Point, Reader, hole
+from relay.core.ledger.passing import SlotsDiffer
+from relay.core.ledger.reader import Point, Reader, SlotEmpty
 from relay.core.ledger.resting import refuse_deleted
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.parted import Conflict, Part, chosen, conflict, parted
@@ -36,6 +35,30 @@ from storage.base import Store
 STORE = "store"
 """What people choose where the ledger holds one history, and less than was seen of it."""
 Tell = Callable[[str], None]
+
+
+class NoSuchChoice(UsageError):
+    """No history is called so."""
+
+    def __init__(self, name: str, names: Sequence[str]) -> None:
+        super().__init__(f"There is no choice {name!r}.")
+        self.name, self.names = name, tuple(names)
+
+
+class NothingLoads(BadData):
+    """No session could go on from the chosen history."""
+
+    def __init__(self, history: str) -> None:
+        super().__init__(f"No checkpoint of history {history} can be loaded, so no session could go on from it.")
+        self.history = history
+
+
+class ImpossibleEpoch(BadData):
+    """A stored file's name claims an epoch that no session can have begun."""
+
+    def __init__(self, file: str, epoch: int) -> None:
+        super().__init__(f"{file} is of epoch {epoch}, which no session can have begun.")
+        self.file, self.epoch = file, epoch
 
 
 @dataclass(frozen=True)
@@ -109,14 +132,14 @@ class Situation:
         return one.head is not None or not one.broken or not any(other.head for other in self.histories)
 
     def named(self, name: str) -> History:
-        """The history that people call so. Raises UsageError (2)."""
+        """The history that people call so. Raises NoSuchChoice (2)."""
         names = [one.part.name for one in self.histories] if self.others else [STORE]
         if name.lower() == STORE and not self.others:
             return self.own
         for one in self.histories if self.others else ():
             if one.part.name == name.upper():
                 return one
-        raise UsageError(f"There is no choice {name!r}. Choose one of: {', '.join(names)}.")
+        raise NoSuchChoice(name, names)
 
 
 def look(
@@ -132,10 +155,10 @@ def look(
     Raises BadData (65) for a ledger with a hole, StorageUnreachable (69).
     """
     chain = ledger.chain
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         tail = chain.log.tail()
         if lost := chain.log.gaps(tail):
-            raise BadData(hole(chain.log, lost[0]))
+            raise SlotEmpty(chain.log, lost[0])
         hint = chain.log.hint()
     tell(f"reading {tail + 1:,} entries")
     walked = walk(chain, tail)
@@ -156,20 +179,16 @@ def look(
     return replace(found, beyond=_beyond(ledger, checkpoints, outbox, mark, hint.seq if hint else None, found))
 
 
-def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | None) -> str:
-    """What this machine knows that the store no longer holds, by one reading; empty if there is nothing such."""
+def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | None) -> RolledBack | None:
+    """What this machine knows that the store no longer holds, by one reading; None if there is nothing such."""
     try:
         outbox.refuse_rolled_back(outbox.all(), view.state)
     except RolledBack as found:
-        return str(found)
-    with speaking(ledger.store):
+        return found
+    with store_errors(ledger.store):
         if mark is None or not _is_lost(mark, view.seq, ledger.chain.reader):
-            return ""
-    return (
-        f"the store was rolled back: this machine has read slot {mark.seq} (step {mark.step:,}), but the store ends at "
-        f"slot {view.seq} (step {view.state.step:,}) or holds another entry there. "
-        f"`{command('repair', view.state.run)}` shows both"
-    )
+            return None
+    return MarkDiffers(view.state.run, mark, view.seq, view.state.step)
 
 
 def choose(
@@ -192,10 +211,7 @@ def choose(
     refuse_deleted(situation.own.part.state)
     refuse_deleted(wanted.part.state)
     if not situation.can_be_chosen(wanted):
-        raise BadData(
-            f"No checkpoint of history {wanted.part.name} can be loaded, so no session could go on from it. Nothing "
-            f"was written. Restore its files from a backup first, or choose another history."
-        )
+        raise NothingLoads(wanted.part.name)
     gone = {one.part.name: _gone(one.part.state, ledger, locks, notice) for one in situation.histories}
     _read_again(ledger, situation)
     epoch = _highest_epoch(situation, wanted, outbox)
@@ -209,14 +225,14 @@ def choose(
         took_over=gone[wanted.part.name],
         why=_why(wanted, without, situation, account),
     )
-    with speaking(ledger.store):
+    with store_errors(ledger.store):
         now = ledger.store.now()
     point = Point(situation.tail, situation.walked.digests[-1], wanted.part.state, _end(wanted, situation))
     digests = situation.walked.digests[point.base + 1 :][-MAX_DIGESTS:]
     passed = Passed(digests=digests) if digests else None
     view = ledger.chain.append_at(point, "choose", change, By(session, None, epoch, now), passed)
     if situation.beyond.hint is not None:
-        with speaking(ledger.store, "The choice is recorded, but the hint beside the ledger could not be replaced"):
+        with store_errors(ledger.store, "The choice is recorded, but the hint beside the ledger could not be replaced"):
             ledger.chain.log.publish_hint(view.seq, view.digest)
     for packed in situation.beyond.local:
         outbox.set_aside(packed)
@@ -289,40 +305,33 @@ def _gone(
     free = obstacle_of(ledger, runtime, locks)
     while isinstance(found := free(state), Held):
         if not found.confirming:
-            raise LeaseHeld(held_text(state, found))
+            raise HeldBy(state, found)
         notice(found)
         runtime.sleep(max(0.05, min(found.left_s, found.holder.ttl_s / 6)))
     return found
 
 
 def _read_again(ledger: RunLedger, situation: Situation) -> None:
-    """Raises StorageUnreachable (69) if the slots that matter do not read the same again, on connections of their own:
+    """Raises SlotsDiffer (69) if the slots that matter do not read the same again, on connections of their own:
     a choice among bad reads would be no choice."""
     first = min((one.part.after for one in situation.others), default=situation.tail - 1)
     reader = Reader(ledger.chain.log.again(), ledger.chain.machine)
     for seq in range(first + 1, situation.tail + 1):
-        with speaking(ledger.store):
+        with store_errors(ledger.store):
             digest = reader.read(seq).digest
         if digest != situation.walked.digests[seq]:
-            raise StorageUnreachable(
-                f"{ledger.store.address}: slot {seq} of the log ({ledger.chain.log.name(seq)}) did not read the same "
-                f"twice: the storage or the connection is unreliable, or a file is still being copied. Nothing was "
-                f"written. Run the same command again."
-            )
+            raise SlotsDiffer(ledger.chain.log, range(seq, seq + 1))
 
 
 def _highest_epoch(situation: Situation, wanted: History, outbox: Outbox) -> int:
     """The highest epoch that the run is known to have used, as far as a choice may raise it.
 
-    Raises BadData (65) if a file is of an epoch that no session can have begun.
+    Raises ImpossibleEpoch (65) if a file is of an epoch that no session can have begun.
     """
     beyond, limit = situation.beyond, highest_epoch(wanted.part.state)
     for epoch, file in ((beyond.epoch, beyond.file), *((one.epoch, outbox.folder(one.key)) for one in beyond.local)):
         if epoch > limit:
-            raise BadData(
-                f"{file} is of epoch {epoch}, which no session can have begun. Nothing was written. Move it to another "
-                f"place, then run the same command again."
-            )
+            raise ImpossibleEpoch(str(file), epoch)
     begun = [one.part.state.next_epoch - 1 for one in situation.histories]
     begun += [beyond.mark.epoch] if beyond.mark else []
     return max(beyond.epoch, *(one.epoch for one in beyond.local), min(limit, max(begun)))

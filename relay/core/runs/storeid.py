@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from relay.app.messages.trouble import speaking
 from relay.core.clock import Runtime
-from relay.core.errors import BadConfig, BadData
+from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.ledger.canonical import NotCanonical, dumps, loads
 from relay.core.ledger.fields import Id, Strict
 from relay.core.names import FRAGMENT, IDENTITY
@@ -38,19 +37,35 @@ class Address:
         return self.url + (FRAGMENT + self.id if self.id else "")
 
 
+class BadIdentity(BadConfig):
+    """What an address says of the store's identity cannot be one."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}: what follows {FRAGMENT} must be 32 hexadecimal digits.")
+        self.text = text
+
+
+class IdentityDamaged(BadData):
+    """The object that says which store this is cannot be read as one."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address}: {IDENTITY} is damaged, so nobody can tell which store this is.")
+        self.address = address
+
+
 def parse_address(text: str) -> Address:
-    """Split `file:///x#id=<32 hex>`. Raises BadConfig (78) for an identity that cannot be one."""
+    """Split `file:///x#id=<32 hex>`. Raises BadIdentity (78)."""
     url, mark, identity = text.partition(FRAGMENT)
     if not mark:
         return Address(text)
     if len(identity) != 32 or set(identity) - set("0123456789abcdef"):
-        raise BadConfig(f"{text}: what follows {FRAGMENT} must be 32 hexadecimal digits. Copy the whole address again.")
+        raise BadIdentity(text)
     return Address(url, identity)
 
 
 def read_identity(store: Store) -> str | None:
-    """The store's identity, or None if nothing was begun in it. Raises BadData (65) if the object is damaged."""
-    with speaking(store):
+    """The store's identity, or None if nothing was begun in it. Raises IdentityDamaged (65)."""
+    with store_errors(store):
         try:
             data = store.get(store.ref(IDENTITY), limit=LIMIT)
         except Missing:
@@ -61,10 +76,7 @@ def read_identity(store: Store) -> str | None:
         loads(data, LIMIT)
         return StoreIdentity.model_validate_json(data).id
     except (NotCanonical, ValidationError) as error:
-        raise BadData(
-            f"{store.address}: {IDENTITY} is damaged, so nobody can tell which store this is. Restore that file from "
-            f"a backup, or write it anew from the address you were given: what follows {FRAGMENT} is its id."
-        ) from error
+        raise IdentityDamaged(store.address) from error
 
 
 def begin_store(store: Store, runtime: Runtime) -> str:
@@ -72,7 +84,7 @@ def begin_store(store: Store, runtime: Runtime) -> str:
     found = read_identity(store)
     if found:
         return found
-    with speaking(store), suppress(Exists):  # somebody else's, or our own re-sent: the stored one counts
+    with store_errors(store), suppress(Exists):  # somebody else's, or our own re-sent: the stored one counts
         store.put_if_absent(IDENTITY, dumps(StoreIdentity(id=runtime.token()).model_dump(mode="json")))
     found = read_identity(store)
     if found is None:

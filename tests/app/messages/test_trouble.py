@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.app.messages.trouble import explained, speaking
-from relay.core.errors import BadConfig, BadData, RelayError, StorageUnreachable, UploadFailed
+from relay.app.messages.errors import paragraph
+from relay.core.errors import BadConfig, BadData, RelayError, StorageUnreachable, UploadFailed, of_store, store_errors
 from storage import base
 from storage.memory import MemoryStore
 from storage.oserrors import translate
@@ -31,10 +31,10 @@ from tests.app.cli import Desk
     ],
 )
 def test_each_storage_error_has_one_meaning(kind: type[base.StoreError], ours: type[RelayError]) -> None:
-    with pytest.raises(ours) as caught, speaking(MemoryStore("x"), "The time cannot be told"):
+    with pytest.raises(ours) as caught, store_errors(MemoryStore("x"), "The time cannot be told"):
         raise kind("it says no.")
-    text = str(caught.value)
-    assert type(caught.value) is ours and isinstance(caught.value.__cause__, kind)
+    text = paragraph(caught.value)
+    assert isinstance(caught.value.__cause__, kind)
     assert text.startswith("The time cannot be told. Storage memory://x: it says no. ") and text.endswith(".")
 
 
@@ -48,7 +48,7 @@ def test_each_storage_error_has_one_meaning(kind: type[base.StoreError], ours: t
     ],
 )
 def test_what_to_do_is_said_once(error: OSError) -> None:
-    text = str(explained(translate(error, "/x", reading=False), "file:///x"))
+    text = paragraph(of_store(translate(error, "/x", reading=False), "file:///x"))
     assert len(re.findall(r"\. (?:Give|Check|Make|Free|Use)\b", text)) == 1 and text.endswith(".")
 
 
@@ -56,17 +56,17 @@ def test_a_package_that_is_missing_is_no_fault_of_the_address(monkeypatch: pytes
     monkeypatch.setattr("storage.s3.find_spec", lambda name: None)
     with pytest.raises(base.BadAddress) as refused:
         open_s3("s3://bucket/relay", read_only=True)
-    text = str(explained(refused.value))
+    text = paragraph(of_store(refused.value))
     assert "Install it: `" in text and "Correct" not in text
 
 
 def test_a_question_keeps_its_mark() -> None:
-    text = str(explained(base.Unavailable("it has gone. Is its disk still mounted?")))
+    text = paragraph(of_store(base.Unavailable("it has gone. Is its disk still mounted?")))
     assert "still mounted? Check the network" in text
 
 
 def test_the_store_is_named_once() -> None:
-    assert str(explained(base.Unavailable("memory://x: gone."), "memory://x")).count("memory://x") == 1
+    assert paragraph(of_store(base.Unavailable("memory://x: gone."), "memory://x")).count("memory://x") == 1
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from relay.core.checkpoint import manifest
 from relay.core.ledger import changes, entry, passed, registry, samples, sessionreport, state
 from relay.core.runs import storeid
 from relay.people import account
-from relay.torch import fingerprint, statefile
+from relay.torch import fingerprint
 from tests.app.cli import Desk
+from trm import checkpoint as statefile
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "privacy.md"
 OBJECTS: dict[str, type[BaseModel]] = {
@@ -45,7 +46,7 @@ OBJECTS: dict[str, type[BaseModel]] = {
     "samples of training": samples.Samples,
     "manifest": manifest.Manifest,
     "file of a checkpoint": manifest.FileEntry,
-    "state.json": statefile.StateDocument,
+    "state.json": statefile.Document,
     "its note of a shared table": statefile.TableNote,
     "session report": sessionreport.SessionReport,
     "its checkpoints": sessionreport.Made,
@@ -90,7 +91,7 @@ def test_signs_of_life_requests_and_the_environment_are_as_the_page_says(desk: D
                 if (home / file).exists():
                     seen[kind] = sorted(json.loads((home / file).read_text()))
 
-    desk.kind.made = {"sleep": sleep, "step_s": 0.02}
+    desk.plugin.made = {"sleep": sleep, "step_s": 0.02}
     desk.train(100_000, "lease.ttl_s=2", code=75)
     assert "request to stop" in seen
     assert all(fields == sorted(rows()[kind]) for kind, fields in seen.items())

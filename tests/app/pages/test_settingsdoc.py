@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from relay.app.pages import settingsdoc
 from relay.app.pages.settingsdoc import CLASSES, Change
 from relay.core.runs.pinned import config_hash, difference

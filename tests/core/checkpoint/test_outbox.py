@@ -8,9 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from relay.core.checkpoint.outbox import Outbox, claimed_outbox, hashed, outbox_of
+from relay.core.checkpoint.outbox import FolderRefused, Outbox, claimed_outbox, hashed, outbox_of
 from relay.core.checkpoint.packed import LocalFile, Packed
-from relay.core.errors import BadConfig
 from relay.core.ledger.state import RunState
 from tests.app.cli import Desk
 from tests.core.story import HASH, Story
@@ -216,8 +215,9 @@ def test_looking_claims_nothing(tmp_path: Path) -> None:
 
 def test_a_disk_that_refuses_the_claim_is_told_by_the_probe(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(BadConfig, match="sync_dir"):
+    with pytest.raises(FolderRefused) as refused:
         claimed_outbox(tmp_path / "file" / "r", "a" * 32).probe()
+    assert refused.value.folder == tmp_path / "file" / "r"
 
 
 def test_a_folder_from_before_owners_were_named_stays_its_runs(outbox: Outbox) -> None:

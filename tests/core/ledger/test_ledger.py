@@ -13,7 +13,7 @@ from relay.app.checks.verify import verify
 from relay.core.errors import BadConfig, BadData, Exit, Fenced
 from relay.core.ledger.changes import Commit, Lease, Noted, Refused
 from relay.core.ledger.frozen import MAX_LINKS
-from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.ledger import LeaseOver, RunLedger
 from relay.core.ledger.state import RunState
 from storage.base import Ref, Unavailable
 from storage.memory import MemoryStore
@@ -131,13 +131,14 @@ def test_a_session_whose_lease_was_taken_is_fenced_and_changes_nothing() -> None
         lambda: old.append("incident", lambda s: Noted(cause="x", text="", step=0)),
     )
     for act in acts:
-        with pytest.raises(Fenced, match="held by account_2") as error:
+        with pytest.raises(LeaseOver) as error:
             act()
-        assert error.value.exit_code == Exit.FENCED
+        assert error.value.exit_code == Exit.FENCED and error.value.holder == "account_2"
     assert seqs(store) == before
     new.release()
-    with pytest.raises(Fenced, match="held by nobody"):
+    with pytest.raises(LeaseOver) as over:
         old.commit(20)
+    assert over.value.holder is None
     with pytest.raises(Fenced):
         new.commit(20)
 

@@ -11,10 +11,10 @@ import pytest
 
 from relay.app.checks import checkup
 from relay.app.commands.looking import inspecting
-from relay.app.dashboard.data import Seen, document
+from relay.app.dashboard.data import Seen
 from relay.app.dashboard.panels import incident_rows
 from relay.app.dashboard.sessions import kind_of_end
-from relay.app.views.report import draw, report_document
+from relay.app.views.report import report_document
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.ledger.frozen import GONE
 from relay.core.ledger.sessionreport import SessionReport
@@ -24,6 +24,7 @@ from relay.people.plan import Range
 from storage.base import Denied, QuotaExceeded, Ref
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
+from tests.app.shown import document, draw
 from tests.core.lab import Lab, down
 from tests.people.views import MACHINE, NOW, trained, view
 
@@ -209,7 +210,7 @@ def test_who_asks_a_silent_session_to_stop_learns_that_it_may_be_gone(
 
 
 def test_whoever_invites_to_a_halted_run_is_told_what_has_to_be_mended_first(desk: Desk) -> None:
-    desk.kind.made = {"nan_at": 1}
+    desk.plugin.made = {"nan_at": 1}
     for _ in range(2):
         desk.train(3, code=65)
     asked = desk("invite", "--run", "r")

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from relay.app.views.sessiontext import agrees, markdown
+from relay.app.views.sessiontext import agrees
 from relay.core.errors import Exit
 from relay.core.ledger.sessionreport import SessionReport, parse
 from relay.core.session.recording import FOLDER, KEPT, WAIT_S, keep
 from storage.base import Unavailable
 from tests.app.recorded import report, stored
+from tests.app.shown import markdown
 from tests.core.lab import Lab, Session, down
 from tests.core.toy import ToyWorkload
 

@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from storage.base import Corrupt, Denied, Exists, LostEntry, Missing, Ref, Store
-from storage.drive.chain import ChainSlots
 from storage.drive.errors import UsedUp
 from storage.drive.frame import LIMIT, PAGE, SPAN, Frame, Newest, pack, unpack
+from storage.drive.slots import ChainSlots
 from storage.log import Log, Lost, Won
 from storage.memory import MemoryStore
 from storage.slots import slot_name

@@ -10,7 +10,7 @@ import pytest
 from storage.base import QuotaExceeded, StoreError, Unavailable
 from storage.digests import Digests
 from storage.drive import upload
-from storage.drive.progress import Progress
+from storage.drive.upload import Progress
 from storage.transfer import download
 from storage.transfer import upload as send_up
 from tests.storage.drive.conftest import MIB

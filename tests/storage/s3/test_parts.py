@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from storage.base import BlockHash, Unavailable
+from storage.capabilities import give_up
 from storage.digests import Digests
-from storage.leftovers import give_up
 from storage.s3 import multipart, store
 from storage.s3.multipart import part_size
 from storage.s3.store import S3Store

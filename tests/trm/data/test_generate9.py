@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from trm.data import generate9, rules, solver, sudoku4
+from trm.data import generate9, solver, sudoku, sudoku4
 from trm.data.dataset import DataError
 from trm.data.sudoku import read_csv
 
@@ -18,7 +18,7 @@ GOOD = Path(__file__).parents[2] / "data" / "sudoku" / "good.csv"
 
 
 def peers(cells: int) -> list[set[int]]:
-    units = rules.units(cells).tolist()
+    units = sudoku.units(cells).tolist()
     return [{peer for unit in units if cell in unit for peer in unit} - {cell} for cell in range(cells)]
 
 
@@ -96,7 +96,7 @@ def test_relabelling_keeps_the_grade() -> None:
 def test_generated_puzzles_are_unique_minimal_and_valid() -> None:
     made = generate9.generate(7, 20)
     answers, questions = made.labels - 1, made.inputs - 1
-    assert rules.solved(answers).all() and rules.agrees(questions, answers).all()
+    assert sudoku.solved(answers).all() and sudoku.agrees(questions, answers).all()
     assert len(torch.unique(answers, dim=0)) == 20
     for puzzle, answer, guesses in zip(digits(made.inputs), digits(made.labels), made.guesses, strict=True):
         result = solver.solve(puzzle)

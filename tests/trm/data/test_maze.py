@@ -10,7 +10,7 @@ import torch
 
 from trm import presets, tasks
 from trm.config import Data
-from trm.data import augment, generate_maze, maze
+from trm.data import augment, maze
 from trm.data.dataset import DataError, Dataset
 from trm.evaluate import evaluate
 from trm.model import Inner, Sizes
@@ -22,7 +22,7 @@ Tokens = tuple[torch.Tensor, torch.Tensor]
 
 @pytest.fixture(scope="module")
 def made() -> Tokens:
-    return generate_maze.generate(3, 12, side=SIDE, shortest=14)
+    return maze.generate(3, 12, side=SIDE, shortest=14)
 
 
 def grid(*rows: str) -> torch.Tensor:
@@ -57,15 +57,15 @@ def test_the_generator_follows_the_official_search(made: Tokens) -> None:
     assert bool(maze.whole(inputs).all()) and bool(maze.sound(inputs, labels).all())
     assert int(maze.lengths(labels).min()) >= 14
     assert len({tuple(row) for row in inputs.tolist()}) == 12
-    assert generate_maze.official(inputs, labels) == 12
-    assert torch.equal(generate_maze.label(OPEN[0]), DOWN_FIRST[0])
-    assert generate_maze.official(OPEN, RIGHT_FIRST) == 0
+    assert maze.official(inputs, labels) == 12
+    assert torch.equal(maze.label(OPEN[0]), DOWN_FIRST[0])
+    assert maze.official(OPEN, RIGHT_FIRST) == 0
 
 
 def test_the_same_seed_gives_the_same_mazes_and_a_prefix_stays(made: Tokens) -> None:
-    again = generate_maze.generate(3, 5, side=SIDE, shortest=14)
+    again = maze.generate(3, 5, side=SIDE, shortest=14)
     assert torch.equal(again[0], made[0][:5]) and torch.equal(again[1], made[1][:5])
-    assert not torch.equal(generate_maze.generate(4, 1, side=SIDE, shortest=14)[0], made[0][:1])
+    assert not torch.equal(maze.generate(4, 1, side=SIDE, shortest=14)[0], made[0][:1])
 
 
 def test_another_shortest_path_is_optimal_and_everything_else_is_not() -> None:

@@ -38,6 +38,8 @@ from relay.app.commands.reading import look
 from relay.app.commands.stores import connect, open_stores, require
 from relay.app.commands.weights.subject import fill, workload_of
 from relay.app.messages.advice import command
+from relay.app.messages.errors import paragraph
+from relay.app.messages.whereabouts import NOWHERE
 from relay.app.providers import shipped
 from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
@@ -49,7 +51,7 @@ from relay.core.checkpoint.restore import Route, fetch
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.mark import mark_of
+from relay.core.ledger.mark import RolledBack, mark_of
 from relay.core.ledger.overlooked import overlooked
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import FRAGMENT
@@ -57,7 +59,7 @@ from relay.core.runs.endpoint import record
 from relay.core.runs.identity import Opened, Pair, open_run, salvaged_run
 from relay.core.runs.repairing import rolled_back
 from relay.core.runs.salvage import can_fork, pinned_config
-from relay.core.runs.whereabouts import NOWHERE, absent, beside
+from relay.core.runs.whereabouts import absent, beside
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.status import View
@@ -98,17 +100,17 @@ def verification(
     except BadData as error:
         rest, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
         if rest is None:
-            return Verification(incidents=[Incidental("ledger", str(error), against=True)])
+            return Verification(incidents=[Incidental("ledger", paragraph(error), against=True)])
         return re_read(rest.ledger, stores.checkpoints, say, loader and loader(rest, stores))
     found = re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
-    if text := of_this_machine(resolved, opened):
+    if newer := of_this_machine(resolved, opened):
         means = verdict.rolled_back(opened.names.run)
-        found.incidents.append(Incidental("ledger", text, against=True, verdict=means))
+        found.incidents.append(Incidental("ledger", paragraph(newer), against=True, verdict=means))
     return found
 
 
-def of_this_machine(resolved: Resolved[BaseModel], opened: Opened) -> str:
-    """What this machine has seen of the run and the store no longer holds; empty if there is nothing such."""
+def of_this_machine(resolved: Resolved[BaseModel], opened: Opened) -> RolledBack | None:
+    """What this machine has seen of the run and the store no longer holds."""
     run_id = opened.view.state.run_id
     outbox, mark = outbox_of(resolved.home, run_id), mark_of(resolved.home, run_id)
     return rolled_back(opened.ledger, opened.view, outbox, mark.recall())
@@ -123,8 +125,8 @@ def workload_for(
     except (BadConfig, BadData) as error:
         kind = BadConfig if isinstance(error, BadConfig) else BadData
         raise kind(
-            f"--deep loads each checkpoint into the training program, which cannot be set up here: {error} Without "
-            f"--deep, `{command('verify', opened.names.run)}` reads every byte all the same."
+            f"--deep loads each checkpoint into the training program, which cannot be set up here: "
+            f"{paragraph(error)} Without --deep, `{command('verify', opened.names.run)}` reads every byte all the same."
         ) from error
 
 
@@ -163,7 +165,7 @@ def doctor(
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     """Machine, stores, run, and what waits on this machine; a store that cannot be used hides what comes after."""
     found, settings = examine.Examination(), resolved.settings
-    found.look("machine", lambda: examine.machine(app.machine, app.kind.device(settings.device), sorted(app.environ)))
+    found.look("machine", lambda: examine.machine(app.machine, app.plugin.device(settings.device), sorted(app.environ)))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
@@ -265,7 +267,7 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
     state, settings = found.view.state, resolved.settings
     intact = [c.step for c in quick_look(found.ledger, state, stores.checkpoints) if c.ok]
     means = partial(verdict.hole, found.names.run, intact if can_fork(found.ledger) else [])
-    yield from checkup.holes(lost(found.ledger.chain, str(error), found.view.seq, means))
+    yield from checkup.holes(lost(found.ledger.chain, paragraph(error), found.view.seq, means))
     seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
 
 

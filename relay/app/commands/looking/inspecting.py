@@ -8,7 +8,6 @@ from relay.app.commands.common import App, emit, speaks_utf8
 from relay.app.commands.reading import every_link, names_in, overview
 from relay.app.commands.stores import accounts, require
 from relay.app.messages.handoff import command_for
-from relay.app.messages.trouble import speaking
 from relay.app.messages.wording import harmless, printable
 from relay.app.redact import nameless
 from relay.app.terminal.cells import drawn
@@ -16,7 +15,7 @@ from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.accountstatus import Told, account_document, account_text
 from relay.app.views.sessionstable import session, sessions_document, sessions_text
 from relay.app.views.sessiontext import agrees, markdown, of_link, plain, read_report
-from relay.core.errors import BadConfig
+from relay.core.errors import BadConfig, store_errors
 from relay.core.ledger.frozen import OPEN
 from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import Link, RunState
@@ -53,7 +52,7 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     state = opened.view.state
     links, _ = every_link(opened.ledger, state)
     link = pick(links, which, state)
-    with speaking(stores.ledger):
+    with store_errors(stores.ledger):
         report, why = read_report(stores.ledger, opened.names, state, link.epoch)
     if report is None and link.end == OPEN:
         why = "It has not ended, or nobody knows yet that it did: a report is written as a session ends."
@@ -64,8 +63,9 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     addresses = {} if redacted else resolved.addresses
     proposed = report.next if report and not stopped(state) else None
     command = command_for(proposed, state.run, addresses) if proposed else None
-    text = markdown(report, label) if report else of_link(link, state, why)
-    page = markdown(report, label, command) if report else text
+    headline = app.plugin.measures.headline
+    text = markdown(report, headline, label) if report else of_link(link, state, why)
+    page = markdown(report, headline, label, command) if report else text
     whole = {
         "schema": "relay.session-report/1",
         "epoch": link.epoch,

@@ -26,9 +26,10 @@ from relay.app.machine.skew import clock_warning
 from relay.app.terminal.follow import LEAST_S, USUAL_S
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.report import draw, report_document
+from relay.app.views.status import status_document, status_line
 from relay.core.errors import UsageError
 from relay.core.settings.config import Resolved
-from relay.people.status import View, status_document, status_line
+from relay.people.status import View
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
 OfAccountOption = Annotated[
@@ -78,7 +79,7 @@ def report(
         show_sessions(app, resolved, redact, as_json)
     else:
         view = look(app, resolved, redact)
-        box = draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
+        box = draw(view, app.machine, app.plugin.measures, ascii_only or not speaks_utf8(), terminal_width())
         tell_space(resolved, view)
         emit(as_json, report_document(view, app.machine), box)
 
@@ -98,7 +99,7 @@ def follow_report(
     from relay.app.commands.looking.following import FollowedReport, FollowedSessions, watch
 
     def drawn(view: View) -> str:
-        return draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
+        return draw(view, app.machine, app.plugin.measures, ascii_only or not speaks_utf8(), terminal_width())
 
     source = FollowedSessions(app, resolved, redacted) if sessions else FollowedReport(app, resolved, drawn, redacted)
     watch(source, app, every_s)

@@ -10,11 +10,11 @@ from relay.app.commands.reading import every_link, names_in, overview
 from relay.app.commands.stores import open_stores
 from relay.app.dashboard.data import Seen, document
 from relay.app.dashboard.history import Commits
-from relay.app.messages.trouble import speaking
 from relay.app.nameless import without_names
 from relay.app.providers import shipped
 from relay.app.redact import nameless
 from relay.app.views.sessiontext import agrees, read_report
+from relay.core.errors import store_errors
 from relay.core.ledger.frozen import OPEN
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.sessionreport import SessionReport
@@ -110,7 +110,7 @@ class Source:
             unreadable=self.commits.unreadable,
             finish=self.finish,
         )
-        found = document(seen)
+        found = document(seen, self.app.plugin.measures)
         self._seq = seq
         return nameless(found, names_in(self.stores)) if self.redacted else found
 
@@ -146,7 +146,7 @@ class Source:
         for epoch in self._wanted(state):
             if not more():
                 return
-            with speaking(self.stores.ledger):
+            with store_errors(self.stores.ledger):
                 self.reports[epoch] = read_report(self.stores.ledger, self.names, state, epoch)[0]
 
     def _believed(self, told: Mapping[int, SessionReport], link: Link) -> bool:

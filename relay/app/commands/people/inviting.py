@@ -6,6 +6,7 @@ import typer
 
 from relay.app.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings, target_of
 from relay.app.commands.stores import accounts, addresses_of, require
+from relay.app.messages.errors import paragraph
 from relay.app.messages.invitation import commands, document, free_id, text
 from relay.core.ledger.resting import refuse_resting, stopped
 
@@ -19,8 +20,8 @@ def invite(
     opened, stores = require(app, resolved)
     state = opened.view.state
     refuse_resting(state)
-    if told := stopped(state):
-        say(f"{' '.join(told)} Whoever is invited cannot train before that.")
+    if error := stopped(state):
+        say(f"{paragraph(error)} Whoever is invited cannot train before that.")
     ledger, second = addresses_of(resolved, state)
     where = {"RELAY_LEDGER_STORE": ledger, "RELAY_CHECKPOINT_STORE": second}
     where = {"RELAY_STORE": ledger} if ledger == second else where

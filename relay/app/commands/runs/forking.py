@@ -15,6 +15,7 @@ import relay
 from relay.app.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
 from relay.app.commands.stores import open_stores
 from relay.app.messages.advice import command
+from relay.app.messages.errors import paragraph
 from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.choosing import choose
 from relay.core.checkpoint.outbox import Outbox, outbox_of
@@ -52,7 +53,7 @@ def fork(
     resolved = app.settle(overrides, config, {"run": run})
     settings, stores = resolved.settings, open_stores(app, resolved, read_only=False)
     parent, before = parent_of(resolved, stores)
-    with taking_name(stores, settings.project, to, "--to") as taken:
+    with taking_name(stores, settings.project, to, "fork") as taken:
         stores.ensure_tested()
         new = settled(app, resolved, before)
         head, origin = copied(app, resolved, parent, stores.checkpoints, to, (step, epoch), new.refitted)
@@ -79,11 +80,11 @@ class New:
 
 def settled(app: App, resolved: Resolved[BaseModel], before: dict[str, Any]) -> New:
     """The parent's settings with what the command line changes. Raises BadConfig (78) where no state can follow."""
-    own = leaves(app.kind.model)
+    own = leaves(app.plugin.model)
     said = {key: value for key, value, where in resolved.values() if where.startswith("command line") and key in own}
-    pinned = app.kind.forked(before, said, resolved.workload, resolved.path(resolved.settings.data_dir))
+    pinned = app.plugin.forked(before, said, resolved.workload, resolved.path(resolved.settings.data_dir))
     differing = {one.key: one.mine for one in difference(before, pinned)}
-    refit = app.kind.refit(differing, pinned)
+    refit = app.plugin.refit(differing, pinned)
     return New(pinned, said, differing, Refitted(refit, config_hash(pinned)) if refit else None)
 
 
@@ -107,7 +108,8 @@ def parent_of(resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict
         found = salvaged_run(stores, settings.project, settings.run)
         if found is None:
             raise
-        say(f"{error}\nForking from what slot {found.view.entry.seq} says, the newest entry that can be read.")
+        slot = found.view.entry.seq
+        say(f"{paragraph(error)}\nForking from what slot {slot} says, the newest entry that can be read.")
         return found, pinned_config(found.ledger)
 
 
@@ -143,12 +145,12 @@ def copied(
             return copy_checkpoint(parent.ledger, view, checkpoint.key, branch)
         except NotStored as error:
             if kept:
-                say(f"{error}\nForking from the one of that step that the run keeps.")
+                say(f"{paragraph(error)}\nForking from the one of that step that the run keeps.")
                 return copy_kept(parent.ledger, view, kept[-1], branch)
             copy = outbox.copy_of(checkpoint, view.state)
             if copy is None:
                 raise
-            say(f"{error}\nForking from this machine's copy of it.")
+            say(f"{paragraph(error)}\nForking from this machine's copy of it.")
             return copy_unsent(view, copy, outbox, branch)
 
 
@@ -161,7 +163,7 @@ def chosen(state: RunState, step: int | None, epoch: int | None, here: Sequence[
     try:
         return choose(state, step, epoch)
     except BadData as error:
-        told = [str(error)]
+        told = [paragraph(error)]
         if state.kept:
             told.append(f"It also keeps {_steps(k.step for k in state.kept)}.")
         if here:

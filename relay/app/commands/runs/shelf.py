@@ -10,7 +10,7 @@ import typer
 from relay.app.commands.common import App, ConfigOption, JsonOption, emit, say, speaks_utf8, surroundings
 from relay.app.commands.stores import open_stores, require
 from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
+from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, iso
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.paragraphs import terminal_width
@@ -18,7 +18,7 @@ from relay.app.views.clearingtext import document_of, grouped, text_of
 from relay.app.views.runstable import document, table
 from relay.core.checkpoint.collect import Surveyor, sweep_signs
 from relay.core.checkpoint.retention import FileVerdict, going
-from relay.core.errors import PolicyRefused, UsageError
+from relay.core.errors import PolicyRefused, UsageError, store_errors
 from relay.core.lease.samehost import FileHostLocks, default_folder
 from relay.core.lease.vacancy import Held
 from relay.core.ledger.resting import deletable_at
@@ -41,7 +41,7 @@ def list_runs(context: typer.Context, config: ConfigOption = None, as_json: Json
     stores = open_stores(app, app.settle(config=config), read_only=True)
     check_expected(stores.ledger, stores.expected, read_identity(stores.ledger))
     lines = lines_of(stores)
-    with speaking(stores.ledger):
+    with store_errors(stores.ledger):
         now = stores.ledger.now()
     shown = [document(line, now) for line in lines]
     text = table(lines, now, terminal_width(), speaks_utf8())
@@ -126,7 +126,7 @@ def _show(opened: Opened, stores: Pair, as_json: bool) -> None:
     """What would go, and what has to come before that."""
     opened.ledger.judge()
     state = opened.ledger.check_epochs(stores.checkpoints).state
-    with speaking(stores.checkpoints, "Nobody can tell what would go"):
+    with store_errors(stores.checkpoints, "Nobody can tell what would go"):
         now = stores.ledger.now()
         survey = Surveyor(stores.checkpoints, stores.ledger, opened.names)
         judged = survey(as_deleted(state, now), short_of_space=True).judged
@@ -144,7 +144,7 @@ def _first(opened: Opened, now: float) -> str:
             refuse_early(state, now, shown_at(opened.ledger, view))
     except PolicyRefused as early:
         first = f" `{command(f'runs archive {run}')}` does that." if state.archived is None else ""
-        return f"{early}{first}"
+        return f"{paragraph(early)}{first}"
     return f"To delete it: {command(f'runs delete {run}')} --yes-delete {run}"
 
 

@@ -22,10 +22,9 @@ from relay.app.commands.common import (
 from relay.app.commands.sessions.opening import without_training
 from relay.app.commands.stores import addresses_of, require
 from relay.app.messages.advice import command
-from relay.app.messages.trouble import speaking
 from relay.app.messages.wording import duration
 from relay.app.redact import redact, secrets_of
-from relay.core.errors import UsageError
+from relay.core.errors import UsageError, store_errors
 from relay.core.lease.heartbeat import newest_sign, request_stop, sign_of_life
 from relay.core.ledger.changes import Resume
 from relay.core.ledger.resting import refuse_resting
@@ -108,7 +107,7 @@ def stop(
 def asked(holder: Holder, names: Names, store: Store) -> str:
     """Who was asked to stop, and whether anybody is there to hear it. Raises StorageUnreachable (69)."""
     text = f"Asked {holder.account} (epoch {holder.epoch}) to stop."
-    with speaking(store):
+    with store_errors(store):
         now = store.now()
         silent = now - newest_sign(holder.since, sign_of_life(store, names, holder.epoch, holder.beat), now)
     if silent <= holder.ttl_s:

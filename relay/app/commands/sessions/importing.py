@@ -25,6 +25,7 @@ from relay.app.commands.common import (
 )
 from relay.app.commands.sessions.opening import Opening, without_training
 from relay.app.messages.advice import command
+from relay.app.messages.whereabouts import new_run
 from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.packed import Packed
 from relay.core.errors import BadConfig
@@ -104,10 +105,10 @@ def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
     """A new run that begins from the file; returns where it came from, and lines for people."""
     app, resolved = opening.app, opening.resolved
     settings = resolved.settings
-    with taking_name(opening.stores, settings.project, settings.run, "--run") as taken:
+    with taking_name(opening.stores, settings.project, settings.run, "import") as taken:
         opening.stores.ensure_tested()
         workload = opening.workload(target_of(app, resolved, None))
-        notes = list(app.kind.start_from(workload, weights))
+        notes = list(app.plugin.start_from(workload, weights))
         head, origin = stored(app, resolved, opening, workload, weights)
         made = begin_run(
             opening.stores, settings.project, settings.run, workload.config(),
@@ -115,7 +116,7 @@ def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
         )  # fmt: skip
         if not made.begun:
             raise taken
-    for note in made.notes:
+    for note in new_run(made):
         opening.tell(note)
     return origin, notes
 

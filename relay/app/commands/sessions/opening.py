@@ -3,48 +3,46 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
 
-import relay
 from relay.app.checks.space import warnings
 from relay.app.commands.common import App
 from relay.app.commands.looking.trackers import of_session
-from relay.app.commands.sessions.desk import desk_of, successor
+from relay.app.commands.sessions.desk import words_of
 from relay.app.commands.sessions.here import Choice, Here, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
+from relay.app.messages import events
+from relay.app.messages.admitting import note_text
+from relay.app.messages.whereabouts import new_run
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import through
 from relay.app.trackers.follow import Trackers
 from relay.core.budget import Limits
-from relay.core.checkpoint.outbox import claimed_outbox
-from relay.core.checkpoint.packing import Facts
-from relay.core.checkpoint.retention import Keep
 from relay.core.checkpoint.warm import WarmStart
+from relay.core.events import Activity, Committed, SessionEvent
 from relay.core.gpus import gpu_name
 from relay.core.lease.signals import StopSignal
-from relay.core.ledger.mark import mark_of
 from relay.core.ledger.state import RunState
 from relay.core.names import nearest
 from relay.core.runs.identity import Opened, Pair, begin_run
-from relay.core.runs.pinned import check_config, config_hash
-from relay.core.runs.registered import other_runs
+from relay.core.runs.pinned import check_config
 from relay.core.runs.storeid import begins_by_itself, parse_address
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.startup import Startup
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.accounts import Accounts
-from relay.people.admission import Visit, admit, enter
+from relay.people.admission import Visit, admit
 from relay.people.inference import infer_account
+from relay.people.joining import session_context
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")
@@ -94,22 +92,22 @@ class Opening:
 
     def workload(self, target: int) -> Workload:
         """On its device, with a loud line where that is no match for the task. Raises BadConfig or BadData."""
-        kind, settings = self.app.kind, self.resolved.settings
+        plugin, settings = self.app.plugin, self.resolved.settings
         self.shown.phase("starting: loading the program and the data")
-        device = kind.device(settings.device)
+        device = plugin.device(settings.device)
         self.startup.mark("import", self.app.runtime.monotonic())
-        mismatch = kind.slow_here(self.resolved.workload, device) if self.trains else None
+        mismatch = plugin.slow_here(self.resolved.workload, device) if self.trains else None
         refuse_without_gpu(mismatch, self.app.machine, meant=settings.device == "cpu")
         if mismatch:
             self.tell(f"{mismatch} {UNKNOWN}")
-        config = kind.with_target(self.resolved.workload, target)
-        workload = kind.build(config, device, self.resolved.path(settings.data_dir))
-        remarks = kind.remarks(workload)
+        config = plugin.with_target(self.resolved.workload, target)
+        workload = plugin.build(config, device, self.resolved.path(settings.data_dir))
+        remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)
         self.slow = bool(mismatch or remarks)
         self.startup.mark("data", self.app.runtime.monotonic())
-        self.startup.inside = lambda: kind.timings(workload)
+        self.startup.inside = lambda: plugin.timings(workload)
         self.shown.phase("starting: reading the run")
         return workload
 
@@ -125,7 +123,7 @@ class Opening:
             ephemeral=settings.ephemeral,
             init=init,
         )
-        for note in opened.notes:
+        for note in new_run(opened):
             self.tell(note)
         check_config(opened.ledger, opened.view, config, self.resolved.workload.model_dump(mode="json"))
         self.warn_of_clocks()
@@ -163,8 +161,8 @@ class Opening:
         if not self.admitted:
             run_id = state.run_id if state else None
             known, visit = accounts(self.stores), self.visit(run_id)
-            for line in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
-                self.tell(line)
+            for note in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
+                self.tell(note_text(note))
         self.admitted = True
 
     def unknown_account(self) -> str:
@@ -180,65 +178,54 @@ class Opening:
         self, opened: Opened, known: Accounts, workload: Workload, config: dict[str, Any], target: int
     ) -> Context:
         """Everything run_session needs."""
-        app, settings, run_id = self.app, self.resolved.settings, opened.view.state.run_id
-        opened.ledger.chain.mark = mark_of(self.resolved.home, run_id)
-
-        def others() -> Iterator[RunState]:
-            return other_runs(opened.registry, opened.names, app.runtime)
-
-        enter(self.visit(run_id), run_id, known)
-        fingerprint = workload.fingerprint()
-        if line := another_card(self.gpu, gpu_name(fingerprint)):
-            self.tell(line)
+        app, resolved, run_id = self.app, self.resolved, opened.view.state.run_id
         plan = self.plan(target)
+        context = session_context(
+            self.stores,
+            opened,
+            bare_client(app, parse_address(resolved.ledger_url).url),
+            resolved.home,
+            self.here.locks,
+            known,
+            self.visit(run_id),
+            workload,
+            config,
+            plan,
+        )
+        if line := another_card(self.gpu, gpu_name(context.facts.fingerprint)):
+            self.tell(line)
         self.shown.ends(plan.limits.deadline)
         self.shown.phase("")
-        return Context(
-            runtime=app.runtime,
-            ledger=opened.ledger,
-            heartbeat_store=bare_client(app, parse_address(self.resolved.ledger_url).url),
-            checkpoint_store=self.stores.checkpoints,
-            workload=workload,
-            facts=Facts(config_hash(config), fingerprint, relay.__version__),
-            session=app.session,
-            account=settings.account,
-            plan=plan,
-            outbox=claimed_outbox(self.resolved.home, run_id),
-            locks=self.here.locks,
+        label, headline = known.label_of(resolved.settings.account), workload.measures.headline
+        words = words_of(label, resolved.addresses, headline)
+        return replace(
+            context,
             signal=self.stop,
-            listener=self._listener(),
+            listener=Listener(self.event, self.shown.step, transfer=through(self.shown.transfer, app.runtime)),
             startup=self.startup,
             warm=self.warm(workload),
             observer=self.trackers,
-            other_runs=others,
-            successor=lambda state: successor(known, state, settings.account),
-            desk=desk_of(app.machine, known, settings.account, others, self.resolved.addresses),
+            desk=replace(context.desk, cloud=app.machine.cloud, words=words),
         )
 
     def warm(self, workload: Workload) -> WarmStart | None:
         """The compile cache, where it is allowed; a line where this training compiles nothing."""
         if self.secret is None:
             return None
-        kernels = self.app.kind.kernels(workload)
+        kernels = self.app.plugin.kernels(workload)
         if kernels is None:
             self.tell("Compile cache: not needed, this training compiles nothing here.")
             return None
-        return WarmStart(self.app.runtime, self.stores.checkpoints, kernels, self.secret, self.tell)
+        return WarmStart(self.app.runtime, self.stores.checkpoints, kernels, self.secret, self.event)
 
     def plan(self, target: int) -> Plan:
         """The settings as the session wants them."""
-        settings = self.resolved.settings
-        return Plan(
-            target_steps=target,
-            every_steps=settings.checkpoint.every_steps,
-            every_s=settings.checkpoint.every_minutes * 60,
-            evaluate_every=settings.evaluation.every_commits,
-            evaluate_rows=settings.evaluation.rows,
-            keep=Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every),
-            ttl_s=settings.lease.ttl_s,
-            wait_s=self.wait_minutes * 60,
+        return Plan.of(
+            self.resolved.settings,
+            target,
             limits=self.limits(),
-            tell_pace=self.slow,
+            wait_s=self.wait_minutes * 60,
+            report_pace=self.slow,
         )
 
     def limits(self) -> Limits:
@@ -257,11 +244,14 @@ class Opening:
             machine_limit_s=limit * 60 if limit else None,
         )
 
-    def _listener(self) -> Listener:
-        """The display, and for what is told the log; who is waited for is told by `followed`."""
-        shown = self.shown
-        sending = through(shown.transfer, self.app.runtime)
-        return Listener(self.tell, shown.step, transfer=sending, phase=shown.phase, committed=shown.committed)
+    def event(self, event: SessionEvent) -> None:
+        """Show what the session reports, and log the lines."""
+        if isinstance(event, Activity):
+            self.shown.phase(events.activity(event))
+        elif text := events.line(event):
+            self.tell(text)
+        if isinstance(event, Committed) and event.source == "training":
+            self.shown.committed(event.step)
 
 
 def without_training(app: App, resolved: Resolved[BaseModel]) -> Opening:

@@ -24,5 +24,5 @@ def prepare(
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run}, store=False)
     target = app.cwd / folder if folder else None
-    lines = list(app.kind.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
+    lines = list(app.plugin.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
     emit(as_json, {"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))

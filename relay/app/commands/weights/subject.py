@@ -22,8 +22,6 @@ from relay.core.ledger.state import Checkpoint
 from relay.core.runs.identity import Opened, Pair
 from relay.core.workload import Workload
 
-SPLITS = ("test", "valid")
-
 StepOption = Annotated[
     int | None, typer.Option("--step", help="A retained step instead of the newest.", show_default=False)
 ]
@@ -66,10 +64,10 @@ def workload_of(
     app: App, overrides: Sequence[str] | None, config: Path | None, run: str | None, pinned: dict[str, Any]
 ) -> Workload:
     """A run's workload by what it pinned, with the data that is here. Raises BadConfig, BadData."""
-    resolved = app.settle(overrides, config, {"run": run, **app.kind.identity(pinned)})
+    resolved = app.settle(overrides, config, {"run": run, **app.plugin.identity(pinned)})
     data = resolved.path(resolved.settings.data_dir)
-    kept = app.kind.pinned(pinned, resolved.workload)
-    return app.kind.build(kept, app.kind.device(resolved.settings.device), data)
+    kept = app.plugin.pinned(pinned, resolved.workload)
+    return app.plugin.build(kept, app.plugin.device(resolved.settings.device), data)
 
 
 def fill(workload: Workload, folder: Path, checkpoint: Checkpoint, run: str) -> None:
@@ -87,8 +85,8 @@ def of_file(app: App, overrides: Sequence[str] | None, config: Path | None, weig
     """A file of weights under the settings as they are given; no run is looked at. Raises BadConfig, BadData."""
     resolved, path = app.settle(overrides, config, store=False), app.cwd / weights
     data = resolved.path(resolved.settings.data_dir)
-    workload = app.kind.build(resolved.workload, app.kind.device(resolved.settings.device), data)
-    for line in app.kind.start_from(workload, path):
+    workload = app.plugin.build(resolved.workload, app.plugin.device(resolved.settings.device), data)
+    for line in app.plugin.start_from(workload, path):
         say(f"{path.name}: {line}.")
     about = {"run": None, "step": None, "which": "weights only", "file": str(path)}
     return Subject(workload, f"{path.name} (weights only)", about)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from relay.core.checkpoint.manifest import MAX_BYTES
@@ -24,7 +26,7 @@ from relay.core.ledger.state import Checkpoint, RunState
 from storage.files import sync
 from storage.transfer import file_digest
 
-INCOMING = "incoming"
+INCOMING, LOCK = "incoming", "lock"
 ASIDE = "aside"
 OWNER = "owner"
 """File that holds the id of the run whose folder this is."""
@@ -71,21 +73,33 @@ class Outbox:
         except OSError as error:
             raise FolderRefused(self.root, str(error.strerror)) from error
 
-    def incoming(self) -> Path:
-        """An empty folder for a download, beside what is here already. Raises OSError."""
-        self.drop_incoming()
-        folder = self.root / INCOMING
-        folder.mkdir(parents=True)
-        return folder
+    @contextmanager
+    def incoming(self) -> Iterator[Path]:
+        """An empty folder for one download, beside what is here already; what does not arrive goes. Raises OSError.
 
-    def drop_incoming(self) -> None:
-        """Remove a download that came to nothing."""
-        shutil.rmtree(self.root / INCOMING, ignore_errors=True)
+        It is locked, so that no other session takes it: one that was superseded on this machine may still download.
+        """
+        self._drop_left_behind()
+        self.root.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=f"{INCOMING}.", dir=self.root))
+        try:
+            with FileLock(place / LOCK):
+                folder = place / INCOMING
+                folder.mkdir()
+                yield folder
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
-    def arrived(self, packed: Packed) -> None:
+    def _drop_left_behind(self) -> None:
+        """Remove downloads of processes that are gone; earlier versions had one folder for all."""
+        for place in self.root.glob(f"{INCOMING}*"):
+            with suppress(Timeout, OSError), FileLock(place / LOCK, timeout=0):
+                shutil.rmtree(place, ignore_errors=True)
+
+    def arrived(self, packed: Packed, folder: Path) -> None:
         """The download is complete and verified: it takes the place of this machine's copy. Raises OSError."""
         self.remove(packed.key)
-        (self.root / INCOMING).rename(self.folder(packed.key))
+        folder.rename(self.folder(packed.key))
         self.seal(packed)
 
     def seal(self, packed: Packed) -> None:

@@ -154,17 +154,14 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
         arrived(count)
         route.go_on()
 
-    with _measuring_room(outbox.root, needed), os_errors(outbox.root, reading=False, here=True):
-        incoming = outbox.incoming()
+    wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
+    root = outbox.root
+    with _measuring_room(root, needed), os_errors(root, reading=False, here=True), outbox.incoming() as incoming:
         try:
-            wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
             download(store, wanted, incoming, workers=route.workers, progress=piece)
         except (Missing, Corrupt) as error:
             raise _damaged(manifest, error) from error
-        else:
-            outbox.arrived(as_packed(state, manifest, checkpoint.base))
-        finally:
-            outbox.drop_incoming()
+        outbox.arrived(as_packed(state, manifest, checkpoint.base), incoming)
     return manifest
 
 

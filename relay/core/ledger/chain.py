@@ -156,9 +156,10 @@ class Chain(Generic[S]):
         intent = intent or self.intent()
 
         def entry_on(point: Point[S]) -> Entry:
+            change = build(point.state)  # first: who has lost the lease waits for no proof and no clock
             passed = self._passed(point, give_up, held)
             by = By(session, account, epoch(point.state, point.seq if passed else 0), self.store.now())
-            return self._compose(point, kind, build(point.state), by, intent.nonce, passed)
+            return self._compose(point, kind, change, by, intent.nonce, passed)
 
         with store_errors(self.store):
             point = self._catch_up(intent.tried_on, intent) if intent.tried_on else self._newest()

@@ -165,14 +165,32 @@ def test_of_two_runs_of_one_name_that_begin_at_once_each_has_its_own_folder(tmp_
     state, other = story(), story().model_copy(update={"run_id": "f" * 32, "epoch": 9})
     first, second = claimed_outbox(tmp_path, state.run_id), claimed_outbox(tmp_path, other.run_id)
     assert first.root == tmp_path and second.root != tmp_path
-    (first.incoming() / "half").write_bytes(b"x")
-    second.incoming()
-    second.drop_incoming()
-    assert (first.root / "incoming" / "half").exists(), "a download of the one is not the other's"
+    with first.incoming() as download:
+        (download / "half").write_bytes(b"x")
+        with second.incoming():
+            pass
+        assert (download / "half").exists(), "a download of the one is not the other's"
     unsent = keep(first, state, 35)
     second.tidy(other)
     second.remove((35, 1))
     assert first.pushable(state) == unsent and second.pushable(other) is None
+
+
+def test_two_sessions_of_a_run_that_download_on_one_machine_do_not_mix_their_files(tmp_path: Path) -> None:
+    """One was thought dead and superseded; the other one's files must not be its."""
+    outbox = Outbox(tmp_path)
+    with outbox.incoming() as zombies, outbox.incoming() as mine:
+        (zombies / "state.json").write_bytes(b"")
+        assert zombies != mine and not list(mine.iterdir())
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_download_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    for left in (tmp_path / "incoming.abc" / "incoming", tmp_path / "incoming"):
+        left.mkdir(parents=True)
+        (left / "half").write_bytes(b"x")
+    with Outbox(tmp_path).incoming() as mine:
+        assert list(tmp_path.iterdir()) == [mine.parent]
 
 
 def test_of_many_that_claim_a_folder_in_the_same_moment_one_gets_it(tmp_path: Path) -> None:

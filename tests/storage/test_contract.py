@@ -15,6 +15,7 @@ import pytest
 from storage.base import Denied, Exists, Missing, Ref, Store, StoreError, TooLong
 from storage.log import Log, Lost, Won
 from storage.selftest import self_test
+from tests.facts import raising
 from tests.storage.backends import BACKENDS, FOLDERS_STAY, SERVERS, WITHOUT_NAMES, Clients
 
 BAD_NAMES = [
@@ -67,9 +68,8 @@ def test_a_file_is_stored_by_its_content(clients: Clients, tmp_path: Path) -> No
 
 
 def test_a_file_that_cannot_be_read_is_a_plain_store_error(clients: Clients, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"cannot read .*absent") as caught:
+    with raising(StoreError, tmp_path / "absent"):
         clients[0].put("file", tmp_path / "absent")
-    assert type(caught.value) is StoreError
     assert list(clients[1].list("")) == []
 
 
@@ -77,7 +77,7 @@ def test_put_if_absent_wins_once_and_changes_nothing_after(named: Clients) -> No
     a, b = named
     ref = a.put_if_absent("slot", b"first")
     for client in named:
-        with pytest.raises(Exists, match="slot"):
+        with raising(Exists, "slot"):
             client.put_if_absent("slot", b"second")
     assert b.get(ref) == b"first"
     b.delete(ref)
@@ -125,7 +125,7 @@ def test_ranges(clients: Clients) -> None:
     assert b.read_range(ref, 250, 100) == data[250:]
     assert b.read_range(ref, 256, 10) == b.read_range(ref, 9999, 1) == b.read_range(ref, 5, 0) == b""
     for start, length in ((-1, 5), (0, -5)):
-        with pytest.raises(ValueError, match="range"):
+        with raising(ValueError, start, length):
             b.read_range(ref, start, length)
 
 
@@ -133,7 +133,7 @@ def test_a_limit_refuses_longer_objects_and_no_others(clients: Clients) -> None:
     a, b = clients
     ref = a.put("data", b"12345")
     assert b.get(ref, limit=5) == b"12345"
-    with pytest.raises(TooLong, match="5 bytes"):
+    with raising(TooLong, "5 bytes"):
         b.get(ref, limit=4)
 
 
@@ -143,7 +143,7 @@ def test_what_is_not_there_is_missing_and_can_be_deleted(clients: Clients) -> No
     a.delete(ref)
     for _ in range(2):
         for read in (b.get, b.stat, lambda ref: b.read_range(ref, 0, 1)):
-            with pytest.raises(Missing, match="nothing"):
+            with raising(Missing, "nothing"):
                 read(ref)
         b.delete(ref)
         a.delete(a.put("folder/nothing", b"there again"))
@@ -175,7 +175,7 @@ def test_an_emptied_folder_can_become_a_name_or_stays_denied(clients: Clients, r
     a, b = clients
     a.delete(a.put("x/y/z", b"data"))
     if request.node.callspec.params["clients"] in FOLDERS_STAY:
-        with pytest.raises(Denied, match="once a folder"):
+        with raising(Denied):
             b.put("x", b"now a name")
         assert b.get(b.put("x/y/z", b"again")) == b"again"
     else:
@@ -193,7 +193,7 @@ def test_list_is_complete_sorted_and_cut_by_prefix_and_after(clients: Clients) -
         for after in (*names, "", "b/1x", "zz"):
             assert [s.name for s in b.list(prefix, after=after)] == [name for name in expected if name > after]
     assert all(stat.size == len(stat.name) and b.get(stat.ref) == stat.name.encode() for stat in b.list(""))
-    with pytest.raises(ValueError, match="name"):
+    with raising(ValueError, "'..'"):
         list(b.list("../"))
 
 
@@ -201,11 +201,11 @@ def test_list_is_complete_sorted_and_cut_by_prefix_and_after(clients: Clients) -
 def test_bad_names_and_foreign_references_are_refused(clients: Clients, name: str) -> None:
     a, _ = clients
     for use in (lambda: a.put(name, b""), lambda: a.put_if_absent(name, b""), lambda: a.ref(name)):
-        with pytest.raises(ValueError, match="not a valid object name"):
+        with raising(ValueError, repr(name[:200])):
             use()
     ref = Ref(name)
     for read in (a.get, a.stat, a.delete, lambda ref: a.read_range(ref, 0, 1)):
-        with pytest.raises(Denied, match="refused"):
+        with raising(Denied):
             read(ref)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from storage.base import BadAddress, Ref, StoreError, open_store
+from tests.facts import raising
 from tests.storage.drive import redirect as drive
 from tests.storage.dropbox import redirect as dropbox
 
@@ -80,6 +81,6 @@ def test_without_what_speaks_to_proxies_drive_is_refused_and_nothing_goes_round_
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage.drive.find_spec", lambda name: None if name == "socks" else name)
-    with pytest.raises(BadAddress, match="pip install pysocks"):
+    with raising(BadAddress, "pip install pysocks"):
         open_store(next(address for address in CLOUDS if address.startswith("drive")))
     assert not proxy.asked

@@ -14,7 +14,7 @@ import pytest
 from relay.core.clock import RealRuntime
 from tests.app.cli import Desk
 from tests.storage.dropbox.handle import running
-from tests.storage.dropbox.redirect import PORT
+from tests.storage.fakes.redirect import DROPBOX
 from tests.storage.s3.servers import ENVIRONMENT, free_port
 
 Situation = AbstractContextManager[str]
@@ -57,7 +57,7 @@ def dropbox(url: str = "dropbox:///relay", kind: str = "", short: bool = False, 
         if kind == "scopes":
             person.change(scopes=["files.metadata.read", "account_info.read"])
         elif kind == "port":
-            patch.setenv(PORT, str(free_port()))
+            patch.setenv(DROPBOX, str(free_port()))
         elif kind:
             person.fault(kind, route="files/", times=-1, **told)
         if short:

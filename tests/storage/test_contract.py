@@ -16,7 +16,9 @@ from storage.base import Denied, Exists, Missing, Ref, Store, StoreError, TooLon
 from storage.log import Log, Lost, Won
 from storage.selftest import self_test
 from tests.facts import raising
-from tests.storage.backends import BACKENDS, FOLDERS_STAY, SERVERS, WITHOUT_NAMES, Clients
+from tests.storage.backends import BACKENDS, FOLDERS_STAY, SERVERS, WITHOUT_NAMES, Opener
+
+Clients = tuple[Store, Store]
 
 BAD_NAMES = [
     "", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", ".hidden", "a/.b", "-a", "_a", "A", "a/B", "a b",
@@ -29,14 +31,20 @@ def backends(names: Iterable[str]) -> list[Any]:
 
 
 @pytest.fixture(params=backends(BACKENDS))
-def clients(request: pytest.FixtureRequest, tmp_path: Path) -> Clients:
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     return BACKENDS[request.param](tmp_path)
+
+
+@pytest.fixture
+def clients(opener: Opener) -> Clients:
+    return opener(), opener()
 
 
 @pytest.fixture(params=backends(name for name in BACKENDS if name not in WITHOUT_NAMES))
 def named(request: pytest.FixtureRequest, tmp_path: Path) -> Clients:
     """Of a store with unique names: there an object is found by its name, and put_if_absent is for everybody."""
-    return BACKENDS[request.param](tmp_path)
+    opener = BACKENDS[request.param](tmp_path)
+    return opener(), opener()
 
 
 def test_is_a_store(clients: Clients) -> None:
@@ -174,7 +182,7 @@ def test_a_name_that_is_also_a_folder_is_kept_or_refused_but_never_taken_for_ano
 def test_an_emptied_folder_can_become_a_name_or_stays_denied(clients: Clients, request: pytest.FixtureRequest) -> None:
     a, b = clients
     a.delete(a.put("x/y/z", b"data"))
-    if request.node.callspec.params["clients"] in FOLDERS_STAY:
+    if request.node.callspec.params["opener"] in FOLDERS_STAY:
         with raising(Denied):
             b.put("x", b"now a name")
         assert b.get(b.put("x/y/z", b"again")) == b"again"
@@ -209,6 +217,23 @@ def test_bad_names_and_foreign_references_are_refused(clients: Clients, name: st
             read(ref)
 
 
+def test_who_may_only_read_writes_nothing(opener: Opener) -> None:
+    writer, reader = opener(), opener(read_only=True)
+    ref = writer.put("there", b"data")
+    for write in (
+        lambda: reader.put("a", b""),
+        lambda: reader.put_new("a", b""),
+        lambda: reader.put_if_absent("a", b""),
+        lambda: reader.delete(ref),
+        lambda: self_test(reader),
+    ):
+        with raising(Denied):
+            write()
+    assert reader.get(ref) == b"data" and reader.stat(ref).size == 4
+    assert abs(reader.now() - writer.now()) < 60
+    assert [stat.name for stat in writer.list("")] == [stat.name for stat in reader.list("")] == ["there"]
+
+
 def test_the_clock_does_not_run_backwards_and_agrees_with_modified(clients: Clients) -> None:
     a, b = clients
     a.put("first", b"")
@@ -230,7 +255,7 @@ def many_switches() -> Iterator[None]:
 
 
 ROUNDS = {"s3": 4, "dropbox": 30}
-"""Fewer where a round takes long; these kinds are also raced by processes (s3/test_race.py, dropbox/test_race.py)."""
+"""Fewer where a round takes long; these kinds are also raced by processes (remote/test_races.py)."""
 
 
 @pytest.mark.usefixtures("many_switches")

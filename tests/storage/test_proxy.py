@@ -11,8 +11,7 @@ import pytest
 
 from storage.base import BadAddress, Ref, StoreError, open_store
 from tests.facts import raising
-from tests.storage.drive import redirect as drive
-from tests.storage.dropbox import redirect as dropbox
+from tests.storage.fakes.redirect import HOSTS
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -61,8 +60,8 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         monkeypatch.delenv(name.lower(), raising=False)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    for fake in (drive, dropbox):  # which earlier tests may have put in the way for the whole process
-        monkeypatch.setenv(fake.PORT, "")
+    for fake in HOSTS.values():  # which earlier tests may have put in the way for the whole process
+        monkeypatch.setenv(fake, "")
     found = Proxy()
     monkeypatch.setenv("HTTPS_PROXY", found.address)
     yield found

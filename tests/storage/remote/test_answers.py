@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from storage.drive.errors import NotAllowed
 from tests.facts import raising
 from tests.storage.remote.services import SERVICES, WAIT_S, Service
 
+_number = count()
 Verb = Callable[[Store, Any], object]
 VERBS: dict[str, Verb] = {
     "put": lambda store, ref: store.put("new", b"new"),
-    "put_if_absent": lambda store, ref: store.put_if_absent("free", b"new"),
+    "put_if_absent": lambda store, ref: store.put_if_absent(f"free-{next(_number)}", b"new"),
     "get": lambda store, ref: store.get(ref),
     "read_range": lambda store, ref: store.read_range(ref, 0, 2),
     "stat": lambda store, ref: store.stat(ref),
@@ -31,7 +33,7 @@ ANSWERS: dict[str, dict[str, Answer]] = {
         "429": ({"kind": "429"}, Throttled, ()),
         "no answer": ({"kind": "drop-before"}, Unavailable, ()),
         "no answer after all": ({"kind": "drop-after"}, Unavailable, ()),
-        "500": ({"kind": "500-after"}, Unavailable, ("InternalError",)),
+        "500": ({"kind": "500-after"}, Unavailable, ("500",)),
     },
     "dropbox": {
         "429": ({"kind": "429"}, Throttled, ()),
@@ -69,6 +71,19 @@ CASES = [
     for verb in VERBS
     if (service, verb) != ("drive", "put_if_absent")  # there an append goes by an id: tests/storage/drive/test_chain.py
 ]
+
+
+@pytest.mark.parametrize("service", ["dropbox", "drive"], indirect=True)
+def test_a_full_account_says_how_full_and_stores_nothing_more(service: Service) -> None:
+    store = service.store()
+    used = store.quota()[0]  # type: ignore[attr-defined]
+    person = service.people[0] if service.kind == "dropbox" else service.person  # type: ignore[attr-defined]
+    person.change(quota=used + 1000)
+    for write in (store.put, store.put_if_absent) if store.unique_names else (store.put,):
+        with raising(QuotaExceeded, "0.00 GB"):
+            write("a", b"x" * 5000)
+    assert store.quota() == (used, used + 1000)  # type: ignore[attr-defined]
+    assert store.put("b", b"small")
 
 
 def plan(service: Service, fault: dict[str, Any]) -> None:

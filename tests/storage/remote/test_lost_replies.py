@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from storage.dropbox import client as dropbox_client
 from storage.log import Log, Lost, Won
 from storage.retry import RetryStore
 from storage.s3 import client as s3_client
+from storage.transfer import Wanted, download, file_digest
 from tests.storage.remote.services import WAIT_S, Fault, Service
 
 LOG = "runs/p/r/ledger/"
@@ -71,6 +73,20 @@ def test_an_append_settles_by_reading_and_the_winner_knows_it_won(service: Servi
     waits = {"429": [WAIT_S], "500-before": [0.5], "conflict": [0.5], "drop-before": [0.5] * (not service.repeats)}
     if service.kind != "drive-newest":  # where one append is two writes, and both met it
         assert slept == waits.get(fault, []), "an answer that was only lost costs no wait"
+
+
+def test_a_download_goes_on_through_broken_answers(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.transfer.CHUNK", 10_000)
+    source = tmp_path / "source"
+    source.write_bytes(bytes(range(256)) * 400)
+    ref = service.store().put("data", source)
+    service.fault("cut", "read", times=5, chance=0.5)
+    patient = RetryStore(service.store(), sleep=lambda _: None, jitter=lambda: 0.0, attempts=20)
+    download(patient, [Wanted(ref, "copy", *file_digest(source))], tmp_path)
+    assert (tmp_path / "copy").read_bytes() == source.read_bytes()
+    assert service.met() == 5
 
 
 def test_the_wait_that_is_asked_for_is_kept(service: Service) -> None:

@@ -1,5 +1,7 @@
-"""Sends what the real SDK and Google's auth library say to googleapis.com to the fake one on this machine instead;
-changes nothing else. `httplib2` carries the SDK, `requests` and `urllib` whatever else asks for a token."""
+"""Sends what the real SDKs of Drive and Dropbox say to their services to the fakes on this machine instead.
+
+`httplib2` carries Google's SDK, `requests` Dropbox's, `requests` and `urllib` whatever else asks Google for a token.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ import httplib2
 from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
-PORT = "FAKE_DRIVE_PORT"
-"""The environment variable that says where the fake listens; empty: the real service is meant after all."""
+DRIVE, DROPBOX = "FAKE_DRIVE_PORT", "FAKE_DROPBOX_PORT"
+"""The environment variables that say where a fake listens; empty: the real service is meant after all."""
+HOSTS = {"googleapis.com": DRIVE, "dropboxapi.com": DROPBOX}
 _before: list[Callable[..., Any]] = []
 
 
@@ -30,8 +33,8 @@ def install() -> None:
 def elsewhere(url: str) -> tuple[str, SplitResult]:
     """Where a URL leads, and what it was."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    if (host == "googleapis.com" or host.endswith(".googleapis.com")) and (port := os.environ[PORT]):
+    domain = ".".join((parts.hostname or "").split(".")[-2:])
+    if domain in HOSTS and (port := os.environ[HOSTS[domain]]):
         url = parts._replace(scheme="http", netloc=f"127.0.0.1:{port}").geturl()
     return url, parts
 
@@ -41,8 +44,7 @@ def request(
 ) -> Any:
     """httplib2.Http.request, with the host replaced; the Host header keeps the name that was meant."""
     url, meant = elsewhere(uri)
-    if url != uri:
-        headers = {**(headers or {}), "host": meant.netloc}
+    headers = {**(headers or {}), "host": meant.netloc} if url != uri else headers
     return _before[0](self, url, method, body, headers, *args, **kwargs)
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from relay.core.errors import BadConfig, PolicyRefused
 from relay.people.account import Account, confirmed
-from relay.people.accounts import Accounts
+from relay.people.accounts import Accounts, Listed
 from relay.people.policy import Provider, Providers
-from relay.people.roster import Listed
 
 NOTEBOOKS = ("colab", "kaggle")
 """Machines that are always somebody's account at that provider."""

@@ -7,23 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import relay
-from relay.core.checkpoint.outbox import claimed_outbox
+from relay.core.checkpoint.local import claimed_outbox
 from relay.core.checkpoint.packing import Facts
-from relay.core.lease.samehost import HostLocks
-from relay.core.ledger.mark import mark_of
+from relay.core.lease.host import HostLocks
 from relay.core.ledger.sessionreport import Left
 from relay.core.ledger.state import RunState
-from relay.core.runs.identity import Opened, Pair
-from relay.core.runs.pinned import config_hash
+from relay.core.ledger.verified import mark_of
+from relay.core.runs.opening import Opened, Pair, config_hash
 from relay.core.runs.registered import Standing, other_runs
 from relay.core.session.context import Context, Desk, Plan
 from relay.core.workload import Workload
 from relay.people.accounts import Accounts
 from relay.people.admission import Visit, enter
-from relay.people.crew import Crew
-from relay.people.standing import rows
+from relay.people.participants import Crew
 from relay.people.status import AccountRow, View
 from relay.people.turns import first_after
+from relay.people.usage import rows
 from storage.base import Store
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from relay.app.messages import endings
 from relay.app.messages.events import line
 from relay.core.budget import Limits
-from relay.core.checkpoint.outbox import outbox_of
+from relay.core.checkpoint.local import outbox_of
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.passedover import guard
 from relay.core.events import SessionEvent

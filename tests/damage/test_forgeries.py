@@ -12,9 +12,9 @@ from relay.core.ledger import chain
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import By, Rewind
 from relay.core.ledger.histories import walk
-from relay.core.ledger.mark import FileMark, RolledBack
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import RunState, Usage
+from relay.core.ledger.verified import FileMark, RolledBack
 from storage.memory import MemoryStore
 from tests.core.making import Client, follower, forged, genesis, id_of, overwrite, raw
 from tests.damage.ledgers import entry, passing, reader, worked

@@ -14,7 +14,7 @@ import pytest
 from relay.core.errors import Exit
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.entry import PASSING
-from relay.core.runs import repairing
+from relay.core.runs import repair
 from storage.base import open_store
 from tests.app.cli import Desk
 from tests.app.repairs import another_machine, told_command
@@ -216,7 +216,7 @@ def test_an_unknown_choice_is_refused(here: Callable[[str], Healed]) -> None:
 def test_who_writes_first_wins_over_the_choice(here: Callable[[str], Healed], monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else appends between the look and the choice: nothing is decided on what is not there any more."""
     run = here("before anybody went on")
-    look = repairing.look
+    look = repair.look
 
     def slow(*args: Any, **more: Any) -> Any:
         found = look(*args, **more)
@@ -235,7 +235,7 @@ def test_slots_that_do_not_read_the_same_twice_are_not_chosen_from(
     here: Callable[[str], Healed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = here("before anybody went on")
-    look = repairing.look
+    look = repair.look
 
     def flickering(*args: Any, **more: Any) -> Any:
         found = look(*args, **more)

@@ -9,11 +9,11 @@ import pytest
 from relay.core.errors import Exit, StorageUnreachable
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.entry import NewerFormat, decode
+from relay.core.ledger.fields import Kept
 from relay.core.ledger.frozen import MAX_KEPT, NOT_KEPT, PASSING, STEP_BACK, not_kept
 from relay.core.ledger.ledger import MACHINE, RunLedger
-from relay.core.ledger.mark import FileMark
-from relay.core.ledger.passed import Kept
 from relay.core.ledger.passing import Look
+from relay.core.ledger.verified import FileMark
 from storage.base import Ref
 from tests.core.lab import PROJECT, RUN, Lab, Session
 from tests.core.making import NAMES, Client, forged, overwrite, raw

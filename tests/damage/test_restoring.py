@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relay.app.checks.verify import verify
+from relay.core.checkpoint.local import Outbox
 from relay.core.checkpoint.manifest import MAX_FILES
-from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.restore import Damaged, Route, read_manifest, restore
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.ledger import RunLedger

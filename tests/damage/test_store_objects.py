@@ -10,7 +10,7 @@ import pytest
 from relay.core.errors import BadData
 from relay.core.lease.heartbeat import read_stop_request
 from relay.core.ledger import rules
-from relay.core.runs.storeid import read_identity
+from relay.core.runs.opening import read_identity
 from storage.memory import MemoryStore
 from tests.app.cli import Desk
 from tests.damage.harms import HARMS, HOSTILE_JSON, PICKLE, Harm

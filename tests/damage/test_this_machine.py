@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import Outbox
 from relay.core.errors import Exit
-from relay.core.ledger.mark import FileMark, Judged
+from relay.core.ledger.verified import FileMark, Judged
 from tests.core.lab import Lab, down, said
 from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS, HOSTILE_JSON, PICKLE, Harm, flipped

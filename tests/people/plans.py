@@ -8,7 +8,7 @@ from relay.app.providers import shipped
 from relay.app.views.planned import Plan, plan_of
 from relay.app.views.plantext import Look
 from relay.core.ledger.state import Link
-from relay.people.crew import Wish
+from relay.people.participants import Wish
 from relay.people.plan import Forecast, forecast
 from relay.people.presets import PRESETS
 from relay.people.quota import Quota

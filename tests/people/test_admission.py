@@ -13,8 +13,8 @@ from relay.app.providers import shipped
 from relay.core.errors import PolicyRefused
 from relay.core.ledger.registry import Row
 from relay.people.account import Account, confirmed
+from relay.people.accounts import Listed
 from relay.people.admission import AccountRetired, NotInTeam, Visit, admit
-from relay.people.roster import Listed
 
 KAGGLE = shipped().named("kaggle")
 VISIT = Visit("account_3", "kaggle", "sudoku", run_id="a" * 32)

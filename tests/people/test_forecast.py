@@ -10,7 +10,7 @@ import pytest
 
 from relay.app.providers import shipped
 from relay.app.views.plantext import Look, draw
-from relay.people.crew import Assumed, Crew, Note, Wish
+from relay.people.participants import Assumed, Crew, Note, Wish
 from relay.people.periods import WEEK_S, Periods
 from relay.people.plan import Interval, Range, finish_range, forecast, spread
 from relay.people.status import AccountRow

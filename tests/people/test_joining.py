@@ -9,7 +9,7 @@ import pytest
 
 from relay.app.providers import shipped
 from relay.core.errors import Exit
-from relay.core.runs.identity import Opened, Pair, begin_run
+from relay.core.runs.opening import Opened, Pair, begin_run
 from relay.core.session.context import Context, Outcome, Plan
 from relay.core.session.session import run_session
 from relay.people.accounts import Accounts

@@ -15,10 +15,9 @@ from relay.app.providers import shipped
 from relay.app.views.planned import note_text, reason
 from relay.app.views.plantext import Look, draw
 from relay.core.ledger.state import Holder
-from relay.people.crew import Assumed, Crew, Note, Wish
-from relay.people.periods import WEEK_S, Periods
+from relay.people.participants import Assumed, Crew, Note, Wish
+from relay.people.periods import WEEK_S, Periods, parse_reset
 from relay.people.quota import Quota
-from relay.people.reset import parse_reset
 from relay.people.status import View
 from relay.people.team import OpenSession
 from tests.people.plans import DAY, HOUR, KAGGLE, NOW, OWN, link, of, planned, view

@@ -14,10 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.people.availability import Windows, parse
-from relay.people.chance import Chance
-from relay.people.periods import WEEK_S, Periods
-from relay.people.reset import Reset
-from relay.people.simulate import HORIZON_S, failure_rate, simulate
+from relay.people.periods import WEEK_S, Periods, Reset
+from relay.people.simulate import HORIZON_S, Chance, failure_rate, simulate
 from relay.people.team import Course, Member, OpenSession, Speeds
 from tests.people.minutes import DAYS, Minutes, World, any_world
 

@@ -12,9 +12,9 @@ from relay.core.ledger.registry import Row
 from relay.core.ledger.state import RunState, Usage
 from relay.core.runs.registered import Standing
 from relay.people.account import Account, confirmed
-from relay.people.roster import Listed
-from relay.people.standing import rows
+from relay.people.accounts import Listed
 from relay.people.status import AccountRow
+from relay.people.usage import rows
 from tests.people.views import holder, state
 
 NOW = datetime(2025, 1, 15, 14, 30, tzinfo=UTC).timestamp()

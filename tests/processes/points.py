@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import Outbox
 from storage import files
 from storage.base import Ref, Stat, Store
 from storage.wrapper import Wrapper

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.local import Outbox, Packed
 from relay.core.errors import Exit
 from storage.base import Denied, QuotaExceeded, StoreError, Throttled, Unavailable
 from tests.app.cli import Desk

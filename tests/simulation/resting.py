@@ -7,9 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from relay.core.ledger.frozen import WAIT_S
-from relay.core.runs import archiving
-from relay.core.runs.clearing import clear, judge
-from relay.core.runs.identity import Opened
+from relay.core.runs import archive as archiving
+from relay.core.runs.archive import clear, judge
+from relay.core.runs.opening import Opened
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Command, Fleet

@@ -12,10 +12,10 @@ from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.resting import told
 from relay.app.messages.wording import counted, duration
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import Outbox
 from relay.core.errors import BadData, Exit
+from relay.core.ledger.atrest import stopped
 from relay.core.ledger.reader import Damage
-from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import RunState
 from relay.core.runs.fork import only_here
 from relay.people.policy import Providers

@@ -14,8 +14,7 @@ from relay.app.messages.wording import counted, size
 from relay.core.checkpoint.retention import Keep
 from relay.core.ledger.state import RunState
 from relay.core.names import FRAGMENT
-from relay.core.runs.identity import Opened
-from relay.core.runs.whereabouts import folder_of
+from relay.core.runs.opening import Opened, folder_of
 from relay.core.settings.config import Resolved
 from storage.base import Store, StoreError
 from storage.capabilities import free

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from relay.app.messages.advice import command
 from relay.core.ledger.ledger import UnknownRun
 from relay.core.names import nearest
-from relay.core.runs.identity import Opened
+from relay.core.runs.opening import Opened
 
 SHOWN = 10
 """Names of runs that are listed, the newest ones."""

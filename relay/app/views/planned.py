@@ -10,7 +10,7 @@ from relay.app.messages.resting import rest_of
 from relay.app.messages.wording import duration, iso, printable
 from relay.app.views.plantext import Look, draw
 from relay.people.availability import Unsure
-from relay.people.crew import GAP_S, SESSION_S, STARTUP_S, Assumed, Crew, LeftOut, Note, Reason, Wish
+from relay.people.participants import GAP_S, SESSION_S, STARTUP_S, Assumed, Crew, LeftOut, Note, Reason, Wish
 from relay.people.plan import Forecast, Interval, Week, forecast
 from relay.people.policy import Providers
 from relay.people.presets import Preset

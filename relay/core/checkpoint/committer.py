@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.local import Packed
 from relay.core.clock import Event, Runtime, Task
 from relay.core.errors import RelayError, StorageUnreachable, UploadFailed
 from relay.core.events import SessionEvent, Trouble
 from relay.core.ledger.chain import Intent
 from relay.core.ledger.passing import Blocked
-from relay.core.ledger.samples import Row
+from relay.core.ledger.sessionreport import Row
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.workload import Snapshot, StepDigest
 from storage.base import StoreError
@@ -77,7 +77,7 @@ class CommitterDied(RelayError):
 
 
 class Pipeline(Protocol):
-    """What makes one item durable (relay/core/checkpoint/checkpoint.py)."""
+    """What makes one item durable (relay/core/checkpoint/commit.py)."""
 
     def commit(self, item: Item) -> None:
         """Do what is left to do. Raises StoreError, OSError and StorageUnreachable (worth a retry), Abandoned, or

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from relay.core.checkpoint.committer import Item, Told
-from relay.core.checkpoint.lending import Lending, local
+from relay.core.checkpoint.local import LocalFile, Outbox, Packed, fsync_folder, hashed
 from relay.core.checkpoint.manifest import FileEntry, Manifest, encode
-from relay.core.checkpoint.outbox import Outbox, fsync_folder, hashed
-from relay.core.checkpoint.packed import LocalFile, Packed
+from relay.core.checkpoint.sharedfiles import Lending, local
 from relay.core.errors import BadConfig
 from relay.core.lease.lease import Lease
 from relay.core.ledger.canonical import digest
-from relay.core.ledger.samples import finite, on_clock, table
+from relay.core.ledger.sessionreport import finite, on_clock, table
 from relay.core.ledger.state import Checkpoint, NextDigest
 from relay.core.names import Names
 from relay.core.workload import StepDigest

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.core.checkpoint.local import LocalFile, Outbox, Packed
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, Manifest, decode
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.packed import LocalFile, Packed
 from relay.core.errors import BadData, NoRoomHere, store_errors
 from relay.core.events import Transfer, unseen
+from relay.core.ledger.atrest import refuse_deleted
 from relay.core.ledger.changes import Key
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.resting import refuse_deleted
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import Names
 from relay.core.workload import Workload
@@ -23,6 +22,47 @@ from storage.base import Corrupt, Missing, QuotaExceeded, Ref, Store, TooLong
 from storage.evidence import Arrived, settled
 from storage.oserrors import os_errors
 from storage.transfer import Wanted, download
+
+# --- Which retained checkpoint is meant, and what it is to its run --------------------------------------------------
+
+
+class NoCheckpoint(BadData):
+    """The run has not committed yet."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"Run {run} has no checkpoint yet.")
+        self.run = run
+
+
+class NotRetained(BadData):
+    """The run retains other checkpoints than the one that was asked for."""
+
+    def __init__(self, run: str, step: int | None, epoch: int | None, retained: tuple[int, ...]) -> None:
+        steps = ", ".join(f"{one:,}" for one in retained)
+        of = ([f"step {step:,}"] if step is not None else []) + ([f"epoch {epoch}"] if epoch is not None else [])
+        super().__init__(f"Run {run} retains no checkpoint of {' and '.join(of)}; it retains {steps}.")
+        self.run, self.step, self.epoch, self.retained = run, step, epoch, retained
+
+
+def choose(state: RunState, step: int | None, epoch: int | None = None) -> Checkpoint:
+    """The head, or the newest undamaged retained checkpoint of a step, or that of an epoch. Raises BadData naming the
+    steps there are."""
+    refuse_deleted(state)
+    if state.head is None:
+        raise NoCheckpoint(state.run)
+    if step is None and epoch is None:
+        return state.head
+    found = [c for c in state.undamaged if step in (None, c.step) and epoch in (None, c.epoch)]
+    if not found:
+        raise NotRetained(state.run, step, epoch, tuple(c.step for c in state.undamaged))
+    return found[-1]
+
+
+def role(state: RunState, checkpoint: Checkpoint) -> str:
+    """Which checkpoint of the run this is: the final one, the best on validation, or another retained one."""
+    if state.head and checkpoint.key == state.head.key:
+        return "newest checkpoint"
+    return "best on validation" if checkpoint.key == state.best else "retained checkpoint"
 
 
 class Damaged(Exception):

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from relay.core.clock import Runtime
 from relay.core.errors import Fenced, LeaseHeld, RelayError, store_errors
+from relay.core.lease.blockers import Held, obstacle_of, vacant
 from relay.core.lease.heartbeat import place_of_beats
-from relay.core.lease.samehost import HostLocks
-from relay.core.lease.vacancy import Held, obstacle_of, vacant
+from relay.core.lease.host import HostLocks
 from relay.core.ledger import changes
+from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.chain import Change, Intent
 from relay.core.ledger.ledger import RunLedger, View, check_fence
 from relay.core.ledger.overlooked import refuse_overlooked
-from relay.core.ledger.resting import refuse_halted
 from relay.core.ledger.state import RunState
 
 

@@ -14,11 +14,11 @@ from relay.core.errors import StorageUnreachable, UploadFailed, store_errors
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.entry import Entry, NotAnEntry, encode
+from relay.core.ledger.fields import Passed
 from relay.core.ledger.frozen import PASSING
-from relay.core.ledger.mark import Judged, Mark, NoMark, RolledBack
-from relay.core.ledger.passed import Passed
 from relay.core.ledger.passing import Prover
 from relay.core.ledger.reader import Damage, Machine, NoValidEntry, Point, Reader, S, Slot, SlotEmpty
+from relay.core.ledger.verified import Judged, Mark, NoMark, RolledBack
 from storage.base import OutcomeUnknown, Store, StoreError
 from storage.log import Log, Won
 

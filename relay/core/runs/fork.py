@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.core.checkpoint.committer import Told
-from relay.core.checkpoint.kept import checkpoint_of
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.packed import LocalFile, Packed
+from relay.core.checkpoint.local import LocalFile, Outbox, Packed
 from relay.core.checkpoint.packing import put_manifest
+from relay.core.checkpoint.passedover import checkpoint_of
 from relay.core.checkpoint.restore import Damaged, DamagedCheckpoint, as_packed, fetch_unheld
 from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.events import Transfer, unseen
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Key
 from relay.core.ledger.entry import encode
+from relay.core.ledger.fields import Kept
 from relay.core.ledger.ledger import RunLedger, View
-from relay.core.ledger.passed import Kept
 from relay.core.ledger.state import Checkpoint, Origin, RunState
 from relay.core.names import TOKEN, Names
 from relay.core.workload import Refit, Saved, StepDigest

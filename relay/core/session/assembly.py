@@ -8,11 +8,11 @@ from functools import partial
 
 from relay.core.budget import BELIEVED, Budget, Measured
 from relay.core.checkpoint.certify import Verdict
-from relay.core.checkpoint.checkpoint import Writer
 from relay.core.checkpoint.collect import Housekeeper
+from relay.core.checkpoint.commit import Writer
 from relay.core.checkpoint.committer import Committer
-from relay.core.checkpoint.lending import Lending
-from relay.core.checkpoint.warm import forget_all
+from relay.core.checkpoint.compilecache import forget_all
+from relay.core.checkpoint.sharedfiles import Lending
 from relay.core.errors import RelayError
 from relay.core.events import Committed
 from relay.core.lease.heartbeat import Heartbeat

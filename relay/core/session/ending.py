@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.core.budget import Budget
-from relay.core.checkpoint.checkpoint import Writer
+from relay.core.checkpoint.commit import Writer
 from relay.core.checkpoint.committer import Committer, Item
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import Outbox
 from relay.core.clock import Runtime
 from relay.core.errors import UploadFailed
 from relay.core.events import Activity, OutOfTime, Trouble

@@ -12,20 +12,19 @@ from typing import Literal
 from relay.core.checkpoint.committer import CommitterDied
 from relay.core.errors import BadData, Exit, RelayError
 from relay.core.gpus import gpu_name
-from relay.core.lease.interrupts import heed
+from relay.core.lease.blockers import Taken, refuse_second_lease
 from relay.core.lease.lease import Lease, Wish, acquire
-from relay.core.lease.onelease import Taken, refuse_second_lease
+from relay.core.lease.signals import heed
 from relay.core.ledger import frozen
-from relay.core.ledger.resting import refuse_halted
+from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.state import RunState
 from relay.core.session import ends
 from relay.core.session.assembly import Parts, assemble
 from relay.core.session.context import Context, Idle, Outcome
 from relay.core.session.ending import NotSent
-from relay.core.session.entrance import EndedEarly, push_unsent, warm_up
-from relay.core.session.giveback import give_back
-from relay.core.session.incidents import record_crash, record_non_finite
-from relay.core.session.recording import leave_report
+from relay.core.session.ends import give_back
+from relay.core.session.report import leave_report, record_crash, record_non_finite
+from relay.core.session.starting import EndedEarly, push_unsent, warm_up
 from relay.core.session.training import NonFinite
 
 Work = Callable[[Parts], tuple[Exit, str]]

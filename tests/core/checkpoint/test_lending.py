@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from relay.app.checks.verify import verify
-from relay.core.checkpoint.lending import LENT
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import Outbox
 from relay.core.checkpoint.restore import Route, fetch, read_manifest
 from relay.core.checkpoint.retention import GRACE_S, Keep
+from relay.core.checkpoint.sharedfiles import LENT
 from relay.core.errors import Exit
 from relay.core.ledger.frozen import SHARING, USUAL
 from relay.core.ledger.ledger import RunLedger

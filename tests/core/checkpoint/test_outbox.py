@@ -8,8 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from relay.core.checkpoint.outbox import FolderRefused, Outbox, claimed_outbox, hashed, outbox_of
-from relay.core.checkpoint.packed import LocalFile, Packed
+from relay.core.checkpoint.local import FolderRefused, LocalFile, Outbox, Packed, claimed_outbox, hashed, outbox_of
 from relay.core.ledger.state import RunState
 from tests.app.cli import Desk
 from tests.core.story import HASH, Story

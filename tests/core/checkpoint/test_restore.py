@@ -13,7 +13,7 @@ import pytest
 
 from relay.app.checks.verify import verify
 from relay.core.checkpoint import restore as restoring
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import Outbox
 from relay.core.checkpoint.restore import Damaged, fetch_unheld, read_manifest
 from relay.core.errors import Exit, StorageUnreachable
 from relay.core.ledger.ledger import RunLedger

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from relay.core.errors import Exit, Fenced
+from relay.core.lease.blockers import Held, Watch
 from relay.core.lease.heartbeat import request_stop
 from relay.core.lease.lease import Lease, Wish
-from relay.core.lease.vacancy import Held, Watch
 from relay.core.ledger.state import Holder
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import run_session

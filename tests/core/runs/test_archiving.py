@@ -10,15 +10,15 @@ import pytest
 
 from relay.core.errors import Exit, Fenced, LeaseHeld, PolicyRefused
 from relay.core.lease import lease
+from relay.core.ledger.atrest import RunArchived, RunDeleted
 from relay.core.ledger.chain import Chain
 from relay.core.ledger.changes import Archive, By, Delete, Noted, Refused, TookOver, Unarchive
 from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.frozen import WAIT_S
 from relay.core.ledger.ledger import MACHINE, RunLedger
-from relay.core.ledger.resting import RunArchived, RunDeleted
 from relay.core.ledger.rules import apply, succeeds
 from relay.core.ledger.state import RunState
-from relay.core.runs.archiving import TooEarly, archive, mark_deleted, unarchive
+from relay.core.runs.archive import TooEarly, archive, mark_deleted, unarchive
 from relay.core.session.session import push
 from storage.base import Store
 from storage.memory import MemoryStore

@@ -15,7 +15,7 @@ from relay.app.dashboard.data import Seen
 from relay.app.dashboard.panels import incident_rows
 from relay.app.dashboard.sessions import kind_of_end
 from relay.app.views.report import report_document
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import Outbox
 from relay.core.ledger.frozen import GONE
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import Incident, Link, RunState
@@ -153,7 +153,7 @@ def test_why_nobody_knows_how_many_sessions_fit_is_not_invented(desk: Desk, monk
 
 def test_what_a_session_left_behind_is_told_as_the_run_stands_now(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """It told whom to send a command that is refused, and that a deleted report was never left."""
-    monkeypatch.setattr("relay.core.ledger.resting.WAIT_S", 0.0)
+    monkeypatch.setattr("relay.core.ledger.atrest.WAIT_S", 0.0)
     desk.train(3)
     real = inspecting.read_report
 

@@ -16,7 +16,7 @@ from relay.core.ledger.frozen import DEAD, LATE, SILENT, WAIT_S
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Failure, RunState
 from relay.core.names import Names
-from relay.core.runs.archiving import archive, mark_deleted, unarchive
+from relay.core.runs.archive import archive, mark_deleted, unarchive
 from storage.base import Denied
 from tests.core.fake_runtime import Process
 from tests.core.lab import PROJECT, RUN, Lab, NoLocks, Session, said

@@ -8,7 +8,7 @@ from relay.core.errors import BadData, Exit
 from relay.core.session import ends, session
 from relay.core.session.assembly import Parts
 from relay.core.session.ending import NotSent
-from relay.core.session.entrance import push_unsent
+from relay.core.session.starting import push_unsent
 from tests.simulation.fleet import Fleet
 from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.stage import Broken, calm_world, start

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from relay.core.checkpoint import packing, restore
-from relay.core.checkpoint.checkpoint import Writer
+from relay.core.checkpoint.commit import Writer
 from relay.core.checkpoint.committer import Told
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.local import Outbox, Packed
 from relay.core.checkpoint.packing import put_manifest
 from relay.core.checkpoint.restore import Damaged
 from relay.core.errors import BadData
@@ -19,7 +18,7 @@ from relay.core.ledger import keeping
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import Names
 from relay.core.runs import fork
-from relay.core.session import entrance
+from relay.core.session import starting
 from storage import transfer
 from storage.base import Ref, Store, Unavailable
 from storage.memory import MemoryStore
@@ -227,8 +226,8 @@ def _restart_at_0() -> Patches:
             parts.ctx.workload.start()
             return None
 
-    real = entrance.bring_up
-    return [patch(entrance, "bring_up", begin_again)]
+    real = starting.bring_up
+    return [patch(starting, "bring_up", begin_again)]
 
 
 @mutation("restart-at-0-committed", "I6: the same, and the rules let it", "I6: ", scene=all_damaged)

@@ -7,7 +7,7 @@ from typing import Any
 from relay.core.checkpoint.certify import Verdict
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.session import session, training
-from relay.core.session.incidents import Recorded, _outlook
+from relay.core.session.report import Recorded, _outlook
 from relay.core.session.training import Trainer
 from tests.core.toy import ToySnapshot
 from tests.simulation.mutations.base import Patches, mutation, patch

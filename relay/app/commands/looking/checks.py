@@ -46,20 +46,18 @@ from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import columns
 from relay.app.terminal.transfers import showing
 from relay.app.trackers.choose import described
-from relay.core.checkpoint.outbox import Outbox, outbox_of
+from relay.core.checkpoint.local import Outbox, outbox_of
 from relay.core.checkpoint.restore import Route, fetch
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.mark import RolledBack, mark_of
 from relay.core.ledger.overlooked import overlooked
 from relay.core.ledger.state import Checkpoint, RunState
+from relay.core.ledger.verified import RolledBack, mark_of
 from relay.core.names import FRAGMENT
-from relay.core.runs.endpoint import record
-from relay.core.runs.identity import Opened, Pair, open_run, salvaged_run
-from relay.core.runs.repairing import rolled_back
+from relay.core.runs.opening import Opened, Pair, absent, beside, open_run, record, salvaged_run
+from relay.core.runs.repair import rolled_back
 from relay.core.runs.salvage import can_fork, pinned_config
-from relay.core.runs.whereabouts import absent, beside
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.status import View

@@ -29,7 +29,7 @@ from relay.app.views.planned import plan_of, plan_of_preset
 from relay.app.views.plantext import Look
 from relay.core.errors import UsageError
 from relay.core.settings.config import Resolved
-from relay.people.crew import Wish
+from relay.people.participants import Wish
 from relay.people.presets import preset as named_preset
 from relay.people.status import View
 from relay.people.zones import is_zone, reader

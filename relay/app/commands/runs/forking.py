@@ -17,16 +17,22 @@ from relay.app.commands.stores import open_stores
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.terminal.transfers import showing
-from relay.core.checkpoint.choosing import choose
-from relay.core.checkpoint.outbox import Outbox, outbox_of
-from relay.core.checkpoint.packed import Packed
-from relay.core.checkpoint.restore import NotStored
+from relay.core.checkpoint.local import Outbox, Packed, outbox_of
+from relay.core.checkpoint.restore import NotStored, choose
 from relay.core.errors import BadData
 from relay.core.ledger.state import Checkpoint, Origin, RunState
 from relay.core.names import Names
 from relay.core.runs.fork import Branch, Refitted, copy_checkpoint, copy_kept, copy_unsent, only_here
-from relay.core.runs.identity import Opened, Pair, begin_run, require_run, salvaged_run, taking_name
-from relay.core.runs.pinned import config_hash, difference
+from relay.core.runs.opening import (
+    Opened,
+    Pair,
+    begin_run,
+    config_hash,
+    difference,
+    require_run,
+    salvaged_run,
+    taking_name,
+)
 from relay.core.runs.salvage import pinned_config
 from relay.core.settings.config import Resolved, leaves
 from storage.base import Store

@@ -25,13 +25,13 @@ from relay.app.commands.stores import open_stores, require
 from relay.app.messages.wording import duration
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.repairtext import choices, document, done, text_of
-from relay.core.checkpoint.outbox import outbox_of
+from relay.core.checkpoint.local import outbox_of
 from relay.core.errors import BadData, Exit
-from relay.core.lease.samehost import FileHostLocks, default_folder
-from relay.core.lease.vacancy import Held
-from relay.core.ledger.mark import mark_of
-from relay.core.runs.identity import Opened, Pair, salvaged_run
-from relay.core.runs.repairing import Situation, choose, look
+from relay.core.lease.blockers import Held
+from relay.core.lease.host import FileHostLocks, default_folder
+from relay.core.ledger.verified import mark_of
+from relay.core.runs.opening import Opened, Pair, salvaged_run
+from relay.core.runs.repair import Situation, choose, look
 from relay.core.settings.config import Resolved
 
 

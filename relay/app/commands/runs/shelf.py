@@ -19,16 +19,14 @@ from relay.app.views.runstable import document, table
 from relay.core.checkpoint.collect import Surveyor, sweep_signs
 from relay.core.checkpoint.retention import FileVerdict, going
 from relay.core.errors import PolicyRefused, UsageError, store_errors
-from relay.core.lease.samehost import FileHostLocks, default_folder
-from relay.core.lease.vacancy import Held
-from relay.core.ledger.resting import deletable_at
-from relay.core.runs.archiving import archive as archive_run
-from relay.core.runs.archiving import as_deleted, mark_deleted, refuse_early, shown_at, sweep_reports
-from relay.core.runs.archiving import unarchive as unarchive_run
-from relay.core.runs.clearing import clear, judge
-from relay.core.runs.identity import Opened, Pair, check_expected
+from relay.core.lease.blockers import Held
+from relay.core.lease.host import FileHostLocks, default_folder
+from relay.core.ledger.atrest import deletable_at
+from relay.core.runs.archive import archive as archive_run
+from relay.core.runs.archive import as_deleted, clear, judge, mark_deleted, refuse_early, shown_at, sweep_reports
+from relay.core.runs.archive import unarchive as unarchive_run
+from relay.core.runs.opening import Opened, Pair, check_expected, read_identity
 from relay.core.runs.registered import lines_of
-from relay.core.runs.storeid import read_identity
 from relay.core.settings.config import Resolved
 from relay.people.zones import local
 

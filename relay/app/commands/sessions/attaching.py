@@ -9,11 +9,11 @@ from relay.app.machine.mirror import Onlooker
 from relay.app.messages.advice import command
 from relay.app.messages.wording import duration
 from relay.core.errors import Exit, LeaseHeld, RelayError, UsageError
-from relay.core.lease.earlier import Earlier
-from relay.core.lease.interrupts import Interrupted, heed
+from relay.core.lease.host import Earlier
+from relay.core.lease.signals import Interrupted, heed
 from relay.core.ledger import frozen
 from relay.core.ledger.state import RunState
-from relay.core.runs.identity import open_run
+from relay.core.runs.opening import open_run
 from relay.core.session.context import Outcome
 from relay.core.session.ends import ENDS, FAILURES
 

@@ -14,8 +14,7 @@ from relay.app.terminal.progress import Display
 from relay.app.terminal.terminal import moves
 from relay.app.terminal.waiting import Countdown, bar_of
 from relay.core.errors import RelayError
-from relay.core.lease.earlier import Earlier, Neighbours, training_id
-from relay.core.lease.samehost import FileHostLocks, default_folder
+from relay.core.lease.host import Earlier, FileHostLocks, Neighbours, default_folder, training_id
 from relay.core.session.context import Listener
 from relay.core.settings.config import Settings
 from relay.core.workload import Progress
@@ -32,7 +31,7 @@ class Here:
     app: App
     settings: Settings
     training: str
-    """Of which run in which store (relay/core/lease/earlier.py)."""
+    """Of which run in which store (relay/core/lease/host.py)."""
     locks: FileHostLocks
     mirror: Mirror = field(init=False)
 

@@ -27,14 +27,13 @@ from relay.app.commands.sessions.opening import Opening, without_training
 from relay.app.messages.advice import command
 from relay.app.messages.whereabouts import new_run
 from relay.app.terminal.transfers import showing
-from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.local import Packed
 from relay.core.errors import BadConfig
 from relay.core.ledger.frozen import WEIGHTS_ONLY
 from relay.core.ledger.state import Checkpoint, Origin
 from relay.core.names import Names
 from relay.core.runs.fork import Branch, first_of, put_weights
-from relay.core.runs.identity import Opened, begin_run, check_similar, open_run, taking_name
-from relay.core.runs.pinned import config_hash
+from relay.core.runs.opening import Opened, begin_run, check_similar, config_hash, open_run, taking_name
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from storage.transfer import file_digest

@@ -26,17 +26,15 @@ from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import through
 from relay.app.trackers.follow import Trackers
 from relay.core.budget import Limits
-from relay.core.checkpoint.warm import WarmStart
+from relay.core.checkpoint.compilecache import WarmStart
 from relay.core.events import Activity, Committed, SessionEvent
 from relay.core.gpus import gpu_name
 from relay.core.lease.signals import StopSignal
 from relay.core.ledger.state import RunState
 from relay.core.names import nearest
-from relay.core.runs.identity import Opened, Pair, begin_run
-from relay.core.runs.pinned import check_config
-from relay.core.runs.storeid import begins_by_itself, parse_address
+from relay.core.runs.opening import Opened, Pair, begin_run, begins_by_itself, check_config, parse_address
 from relay.core.session.context import Context, Listener, Plan
-from relay.core.session.startup import Startup
+from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.accounts import Accounts

@@ -52,16 +52,14 @@ from relay.app.messages.webhook import address_of
 from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import explain, tell
 from relay.app.terminal.progress import Display, Lines, display
-from relay.core.checkpoint.warm import secret_of
+from relay.core.checkpoint.compilecache import secret_of
 from relay.core.clock import exit_now
 from relay.core.errors import Exit, RelayError
 from relay.core.events import SessionEvent
-from relay.core.lease.interrupts import heed, listening
-from relay.core.lease.signals import StopSignal
-from relay.core.ledger.resting import refuse_halted
+from relay.core.lease.signals import StopSignal, heed, listening
+from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.state import RunState
-from relay.core.runs.identity import open_run, require_run
-from relay.core.runs.storeid import begins_by_itself
+from relay.core.runs.opening import begins_by_itself, open_run, require_run
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push as push_session
 from relay.core.session.session import run_session

@@ -13,13 +13,12 @@ import typer
 from relay.app.commands.common import App, say
 from relay.app.commands.stores import require
 from relay.app.terminal.transfers import showing
-from relay.core.checkpoint.choosing import choose, role
+from relay.core.checkpoint.local import Outbox
 from relay.core.checkpoint.manifest import Manifest
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.restore import Damaged, Unfit, fetch_unheld, load
+from relay.core.checkpoint.restore import Damaged, Unfit, choose, fetch_unheld, load, role
 from relay.core.errors import BadData
 from relay.core.ledger.state import Checkpoint
-from relay.core.runs.identity import Opened, Pair
+from relay.core.runs.opening import Opened, Pair
 from relay.core.workload import Workload
 
 StepOption = Annotated[

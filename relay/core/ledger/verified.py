@@ -14,6 +14,8 @@ from relay.core.ledger.fields import Digest, Epoch, Strict
 from relay.core.wholefile import write_whole
 from relay.core.workload import Step
 
+# --- Remembers on this machine how far a log has been judged, so that the next session need not begin at its genesis
+
 MAX_BYTES = 1_000
 
 

@@ -13,12 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relay.core.checkpoint.local import LocalFile, Outbox, fsync_folder, link_or_copy
 from relay.core.checkpoint.manifest import FileEntry
-from relay.core.checkpoint.outbox import Outbox, fsync_folder, link_or_copy
-from relay.core.checkpoint.packed import LocalFile
 from relay.core.errors import BadConfig
 from relay.core.lease.lease import Lease
 from relay.core.workload import Borrower, Saved, Workload
+
+# --- Which files of committed checkpoints the next snapshot may name instead of writing them again ------------------
 
 LENT = "lent"
 """Folder in a run's `sync/` folder."""

@@ -3,27 +3,230 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from pydantic import ValidationError
 
 from relay.core.checkpoint.passedover import guard
 from relay.core.clock import Runtime
-from relay.core.errors import BadConfig, RelayError
+from relay.core.errors import BadConfig, BadData, RelayError, store_errors
+from relay.core.lease.heartbeat import find
+from relay.core.ledger.canonical import NotCanonical, digest, dumps, loads
 from relay.core.ledger.chain import Chain
 from relay.core.ledger.changes import Genesis
+from relay.core.ledger.fields import Id, Strict
 from relay.core.ledger.ledger import RunLedger, UnknownRun, View
 from relay.core.ledger.passing import Look
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import Checkpoint, Origin
-from relay.core.names import FRAGMENT, Names, one_edit_apart
-from relay.core.runs.endpoint import ensure_tested
-from relay.core.runs.pinned import config_hash
+from relay.core.names import FRAGMENT, IDENTITY, Names, one_edit_apart
 from relay.core.runs.salvage import salvage
-from relay.core.runs.storeid import begin_store, begins_by_itself, read_identity
-from relay.core.runs.whereabouts import absent, folder_of
-from storage.base import Store, StoreError
+from storage.base import Exists, Missing, Store, StoreError, TooLong
 from storage.mounts import evaporates
+from storage.oserrors import os_errors
+from storage.selftest import self_test
+
+# --- Makes sure, once for each address a store is reached at, that it keeps the promises the log rests on (P1) ------
+
+
+def ensure_tested(store: Store, runtime: Runtime) -> None:
+    """Before a first append: run the self-test unless the store says that it passed at this address; one look-up then.
+
+    Raises BadAddress, naming the server, if the store must not hold a run; else what the store raises.
+    """
+    if find(store, passed(store)) is None:
+        self_test(store, token=runtime.token, sleep=runtime.sleep)
+        record(store)
+
+
+def record(store: Store) -> None:
+    """Note in the store that the self-test passed at this address."""
+    store.put(passed(store), dumps({"format": 1}))
+
+
+def passed(store: Store) -> str:
+    """Name of the note. It holds a digest: the same bucket behind another server is tested anew, no address is kept."""
+    return f"selftest/passed.{digest(store.address.encode())[:32]}.json"
+
+
+# --- Which store this is: addresses that name an identity, and the object in a store that says it (P3) --------------
+
+LIMIT = 1000
+
+
+class StoreIdentity(Strict):
+    """The object that says which store this is."""
+
+    format: Literal[1] = 1
+    id: Id
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a store is and, if the address says so, which one it must be."""
+
+    url: str
+    id: str | None = None
+
+    def __str__(self) -> str:
+        return self.url + (FRAGMENT + self.id if self.id else "")
+
+
+class BadIdentity(BadConfig):
+    """What an address says of the store's identity cannot be one."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}: what follows {FRAGMENT} must be 32 hexadecimal digits.")
+        self.text = text
+
+
+class IdentityDamaged(BadData):
+    """The object that says which store this is cannot be read as one."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address}: {IDENTITY} is damaged, so nobody can tell which store this is.")
+        self.address = address
+
+
+def parse_address(text: str) -> Address:
+    """Split `file:///x#id=<32 hex>`. Raises BadIdentity (78)."""
+    url, mark, identity = text.partition(FRAGMENT)
+    if not mark:
+        return Address(text)
+    if len(identity) != 32 or set(identity) - set("0123456789abcdef"):
+        raise BadIdentity(text)
+    return Address(url, identity)
+
+
+def read_identity(store: Store) -> str | None:
+    """The store's identity, or None if nothing was begun in it. Raises IdentityDamaged (65)."""
+    with store_errors(store):
+        try:
+            data = store.get(store.ref(IDENTITY), limit=LIMIT)
+        except Missing:
+            return None
+        except TooLong:
+            data = b""
+    try:
+        loads(data, LIMIT)
+        return StoreIdentity.model_validate_json(data).id
+    except (NotCanonical, ValidationError) as error:
+        raise IdentityDamaged(store.address) from error
+
+
+def begin_store(store: Store, runtime: Runtime) -> str:
+    """The store's identity, given to it now if it has none."""
+    found = read_identity(store)
+    if found:
+        return found
+    with store_errors(store), suppress(Exists):  # somebody else's, or our own re-sent: the stored one counts
+        store.put_if_absent(IDENTITY, dumps(StoreIdentity(id=runtime.token()).model_dump(mode="json")))
+    found = read_identity(store)
+    if found is None:
+        raise BadData(f"{store.address}: {IDENTITY} was written and is not there. The storage loses files.")
+    return found
+
+
+def begins_by_itself(store: Store) -> bool:
+    """Whether a run may begin without `init`: only where nobody else can have meant another store."""
+    return urlsplit(store.address).scheme in ("file", "memory", "")
+
+
+# --- Stores that are folders: where they are, whether anybody has made them yet -------------------------------------
+
+
+def folder_of(address: str) -> Path | None:
+    """The folder that is a store, None for other kinds."""
+    parts = urlsplit(address)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def absent(address: str) -> bool:
+    """Whether the store is a folder that nobody has made yet."""
+    folder = folder_of(address)
+    return folder is not None and not folder.exists()
+
+
+@contextmanager
+def beside(address: str) -> Iterator[Path]:
+    """A passing folder on the disk where an absent store would be. Raises Denied where no folder can be made."""
+    folder = folder_of(address)
+    assert folder is not None
+    there = next(path for path in folder.parents if path.exists())
+    with ExitStack() as stack:
+        with os_errors(folder, reading=False):
+            scratch = stack.enter_context(TemporaryDirectory(prefix=".trm-relay-", dir=there))
+        yield Path(scratch)
+
+
+# --- Compares a configuration with the one a run pinned when it began (P3) ------------------------------------------
+
+ABSENT = "(absent)"
+CONTENT = "sha256:"
+"""How a pinned value begins that names data by its content; nobody can ask for it."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One setting that differs, as texts."""
+
+    key: str
+    pinned: str
+    mine: str
+
+
+class ConfigDiffers(BadConfig):
+    """The run pinned other settings when it began."""
+
+    def __init__(self, run: str, changed: Sequence[Changed], overrides: Sequence[str]) -> None:
+        """`overrides`: `key=value` for each setting that was asked for, as a new run would be given them."""
+        listed = "; ".join(f"{c.key}: the run has {c.pinned}, you asked for {c.mine}" for c in changed)
+        super().__init__(f"Run {run} pinned another configuration when it began: {listed}.")
+        self.run, self.changed, self.overrides = run, tuple(changed), tuple(overrides)
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON of a pinned configuration."""
+    return digest(dumps(dict(config)))
+
+
+def check_config(ledger: RunLedger, view: View, config: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Raises ConfigDiffers (78) if `config` is not what the run pinned (P3).
+
+    `asked` are the settings that `config` was made from: where a run pins data by its content, they name its source.
+    """
+    if view.state.config_hash == config_hash(config):
+        return
+    changed = difference(ledger.genesis().config, config)
+    wishes = dict(_flat(asked))
+    mine = {c.key: wishes[c.key] if c.mine.startswith(CONTENT) else c.mine for c in changed if c.mine != ABSENT}
+    raise ConfigDiffers(ledger.names.run, changed, [f"{key}={value}" for key, value in mine.items()])
+
+
+def difference(pinned: Mapping[str, Any], mine: Mapping[str, Any]) -> tuple[Changed, ...]:
+    """The settings that differ, by dotted key in alphabetical order."""
+    ours, theirs = dict(_flat(mine)), dict(_flat(pinned))
+    return tuple(
+        Changed(key, theirs.get(key, ABSENT), ours.get(key, ABSENT))
+        for key in sorted({*ours, *theirs})
+        if theirs.get(key, ABSENT) != ours.get(key, ABSENT)
+    )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value if isinstance(value, str) else dumps(value).decode()
+
+
+# --- Which run this is: opening one in the stores that it was begun in, and beginning one (P3) ----------------------
 
 
 @dataclass(frozen=True)

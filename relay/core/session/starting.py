@@ -6,9 +6,9 @@ Where the head is damaged in the store and this machine has an intact copy, that
 from __future__ import annotations
 
 from relay.core.checkpoint.committer import Item
-from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.compilecache import WAIT_S
+from relay.core.checkpoint.local import Packed
 from relay.core.checkpoint.restore import Restored, Route, restore
-from relay.core.checkpoint.warm import WAIT_S
 from relay.core.errors import store_errors
 from relay.core.events import Activity, Committed, Continuing, LeftAlone, WentBack
 from relay.core.ledger.changes import Rewind
@@ -18,6 +18,8 @@ from relay.core.session.assembly import Parts
 from relay.core.session.training import End
 from relay.core.workload import StepDigest
 from storage.oserrors import os_errors
+
+# --- The way into a session: an unsent checkpoint of this machine first, else the newest sound one, else step 0 -----
 
 RESTORE_S = 3600.0
 """Longest restore that counts as a sign of life."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from relay.core.ledger.state import RunState
 from relay.core.ledger.usage import Interval, given, seconds_within
 from relay.core.runs.registered import Standing
+from relay.people.accounts import Listed
 from relay.people.accountstate import effective
 from relay.people.policy import Providers
 from relay.people.quota import hours_of, left, reset_of
-from relay.people.roster import Listed
 from relay.people.status import AccountRow
+
+# --- What accounts have given over all registered runs, and which of them train right now (P12) ---------------------
 
 
 def rows(

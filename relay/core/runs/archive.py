@@ -1,22 +1,29 @@
-"""Archives, brings back and deletes a run (decisions/0013): the order of entries and files; speaks to nobody."""
+"""Which stored files of a run nobody needs, and deleting them: anybody may, for no lease is needed (P8)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
+from relay.core.checkpoint.collect import Surveyor, delete, sweep_parts
+from relay.core.checkpoint.retention import FileVerdict, going
 from relay.core.clock import Runtime
 from relay.core.errors import PolicyRefused, store_errors
-from relay.core.lease.samehost import HostLocks
-from relay.core.lease.vacancy import Held, obstacle_of, vacant
+from relay.core.lease.blockers import Held, obstacle_of, vacant
+from relay.core.lease.host import HostLocks
+from relay.core.ledger.atrest import deletable_at, refuse_deleted
 from relay.core.ledger.changes import Archive, Delete, Unarchive
 from relay.core.ledger.frozen import WAIT_S
 from relay.core.ledger.ledger import RunLedger, View
-from relay.core.ledger.resting import deletable_at, refuse_deleted
+from relay.core.ledger.overlooked import refuse_overlooked
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
-from storage.base import Store, StoreError
+from relay.core.runs.opening import Opened, Pair
+from storage.base import QuotaExceeded, Stat, Store, StoreError
+
+# --- Archives, brings back and deletes a run (decisions/0013): the order of entries and files -----------------------
 
 
 class NotArchived(PolicyRefused):
@@ -164,3 +171,53 @@ def sweep_reports(store: Store, names: Names) -> None:
 
 class _MovedOn(Exception):
     """The run is not what it was when it was looked at."""
+
+
+# --- Which stored files of a run nobody needs, and deleting them: anybody may, for no lease is needed (P8) ----------
+
+
+class StoreFull(QuotaExceeded):
+    """The store's clock cannot be asked: a store without one of its own has to take a small file for that."""
+
+    def __init__(self, run: str, said: str) -> None:
+        super().__init__(said)
+        self.run = run
+
+
+def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[FileVerdict]]:
+    """Every listed checkpoint file, and the state it was judged by.
+
+    That state's slots were judged, as those of `opened.view` were not: a forged entry must not free a file.
+
+    What such a view lets go, it lets go for ever, so no lease is needed (P8). Raises BadData (65) for a lost entry or a
+    commit that was passed over and is not kept, PolicyRefused (77) for a run that is called deleted though it was not
+    archived for a day.
+    """
+    opened.ledger.judge()
+    view = opened.ledger.check_epochs(stores.checkpoints)
+    refuse_overlooked(opened.ledger, view)
+    state = view.state
+    if state.deleted is not None:
+        refuse_unseen(opened.ledger, view)
+    with store_errors(stores.checkpoints, "Nobody can tell which files are needed"):
+        try:
+            found = Surveyor(stores.checkpoints, stores.ledger, opened.names)(state, short_of_space=full)
+        except QuotaExceeded as error:  # of the probe that tells the store's clock
+            raise StoreFull(opened.names.run, str(error)) from error
+    return state, found.judged
+
+
+def clear(judged: list[FileVerdict], names: Names, stores: Pair, epoch: int) -> list[FileVerdict]:
+    """Delete what may go, manifests last, and parts of killed uploads of epochs below `epoch`; raises nothing.
+
+    What could not go is said to stay.
+    """
+    gone: set[Stat] = set()
+    delete(going(judged), stores.checkpoints, names, lambda: True, gone.add)
+    sweep_parts(stores.checkpoints, names, epoch)
+
+    def after(file: FileVerdict) -> FileVerdict:
+        stuck = file.goes and file.stat not in gone
+        return replace(file, goes=False, rule="stuck") if stuck else file
+
+    return [after(file) for file in judged]

@@ -21,6 +21,8 @@ from relay.core.names import CACHES
 from relay.core.workload import Kernels
 from storage.base import Missing, Stat, Store, StoreError, TooLong
 
+# --- Carries compiled code between sessions through the store, signed with this team's key (P11) --------------------
+
 MAX_BYTES = 64_000_000
 """Of one object in the store."""
 KEPT = 8

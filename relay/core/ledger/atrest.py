@@ -6,6 +6,8 @@ from relay.core.errors import BadData, PolicyRefused
 from relay.core.ledger.frozen import WAIT_S
 from relay.core.ledger.state import RunState
 
+# --- Runs that nobody may train: why, and when an archived one may be deleted ---------------------------------------
+
 
 class RunDeleted(PolicyRefused):
     """The run was deleted: its ledger stays, and its name stays taken."""

@@ -14,6 +14,8 @@ from relay.core.ledger.histories import Walked
 from relay.core.ledger.reader import Slot
 from relay.core.ledger.state import Checkpoint, RunState
 
+# --- A run's histories, where its ledger holds more than one, and what they contradict each other in ----------------
+
 
 @dataclass(frozen=True)
 class Committed:

@@ -9,11 +9,12 @@ from enum import StrEnum
 from relay.people.accountstate import ENDLESS
 from relay.people.availability import Unsure, Windows, open_part, read
 from relay.people.history import History, history, speeds
-from relay.people.periods import NEVER, WEEK_S, Periods
+from relay.people.periods import NEVER, WEEK_S, Periods, Reset
 from relay.people.policy import Provider, Providers
-from relay.people.reset import Reset
 from relay.people.status import AccountRow, View
 from relay.people.team import Course, Member, OpenSession, Speeds
+
+# --- Turns a view of a run into what can be planned: who, how fast, how long, when ----------------------------------
 
 GAP_S = 600.0
 ENOUGH_GAPS = 3

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Verdict
 from relay.core.checkpoint.committer import Abandoned, Item, Told
-from relay.core.checkpoint.lending import Lending
+from relay.core.checkpoint.local import Outbox, Packed
 from relay.core.checkpoint.manifest import FileEntry
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.packing import Facts, entries, pack, put_manifest
+from relay.core.checkpoint.sharedfiles import Lending
 from relay.core.clock import Runtime
 from relay.core.errors import OfStore, StorageUnreachable
 from relay.core.events import Transfer, unseen
@@ -22,13 +21,14 @@ from relay.core.lease.lease import Lease
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import Commit, Noted
 from relay.core.ledger.frozen import RECOMPUTED
-from relay.core.ledger.samples import MAX_STATE, Samples, finite, on_clock, table, untimed
-from relay.core.ledger.sessionreport import MAX_CHECKPOINTS
+from relay.core.ledger.sessionreport import MAX_CHECKPOINTS, MAX_STATE, Samples, finite, on_clock, table, untimed
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import TOKEN, Names
 from relay.core.workload import StepDigest
 from storage.base import Exists, Missing, QuotaExceeded, Ref, Store
 from storage.transfer import Uploaded, upload
+
+# --- One snapshot made durable: folder, files, manifest, then the ledger's `commit` (P6) ----------------------------
 
 READY_S, HURRIED_S = 600.0, 3.0
 """Longest wait of an append for metrics and the next step's digest; the second once a signal ends the session."""

@@ -9,28 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.local import Outbox, Packed
 from relay.core.checkpoint.passedover import keeping
 from relay.core.clock import Runtime
 from relay.core.errors import BadData, UsageError, store_errors
-from relay.core.lease.samehost import HostLocks
-from relay.core.lease.vacancy import Held, HeldBy, obstacle_of
+from relay.core.lease.blockers import Held, HeldBy, obstacle_of
+from relay.core.lease.host import HostLocks
 from relay.core.ledger import changes
+from relay.core.ledger.atrest import refuse_deleted
 from relay.core.ledger.changes import MAX_OTHERS, By, Choose, Other
-from relay.core.ledger.choosing import highest_epoch
 from relay.core.ledger.entry import Entry
+from relay.core.ledger.fields import Kept, Passed
 from relay.core.ledger.frozen import MAX_DIGESTS, MAX_KEPT
 from relay.core.ledger.histories import Walked, walk
 from relay.core.ledger.ledger import RunLedger, View
-from relay.core.ledger.mark import Judged, MarkDiffers, RolledBack
-from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.passing import SlotsDiffer
 from relay.core.ledger.reader import Point, Reader, SlotEmpty
-from relay.core.ledger.resting import refuse_deleted
+from relay.core.ledger.rules import highest_epoch
 from relay.core.ledger.state import Checkpoint, RunState
-from relay.core.runs.parted import Conflict, Part, chosen, conflict, parted
+from relay.core.ledger.verified import Judged, MarkDiffers, RolledBack
+from relay.core.runs.histories import Conflict, Part, chosen, conflict, parted
 from storage.base import Store
+
+# --- Repairs a run whose ledger holds several histories, or less than this machine has seen of it -------------------
 
 STORE = "store"
 """What people choose where the ledger holds one history, and less than was seen of it."""

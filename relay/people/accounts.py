@@ -106,7 +106,7 @@ def claim_of(store: str, provider: str, owner: str) -> Claim:
 
 
 @dataclass(frozen=True)
-class Listed:
+class AccountEntry:
     """An account as the registry knows it. `account` is None if it was forgotten or its object cannot be read."""
 
     id: str
@@ -179,7 +179,7 @@ class Accounts:
         with store_errors(self.store):
             return self.store.now()
 
-    def all(self) -> dict[str, Listed]:
+    def all(self) -> dict[str, AccountEntry]:
         """Every account by id, forgotten ones too; one read each that was not read before."""
         found = self._listed()
         if any(one.account is None and one.row.state != "forgotten" for one in found.values()):
@@ -191,12 +191,12 @@ class Accounts:
         state = self.registry.read()
         return [key for key, row in state.accounts.items() if row.state != "forgotten"] if state else []
 
-    def find(self, account: str) -> Listed | None:
+    def find(self, account: str) -> AccountEntry | None:
         """One account, forgotten or not; None if nobody ever registered it."""
         state = self.registry.read()
         row = state.accounts.get(account) if state else None
         with store_errors(self.store):
-            return Listed(account, row, self.objects.load(account, row)) if row else None
+            return AccountEntry(account, row, self.objects.load(account, row)) if row else None
 
     def label_of(self, account: str) -> str:
         """What to call it; its id for an account that nobody registered."""
@@ -323,11 +323,11 @@ class Accounts:
             self.registry.append("forget", build)
         self.objects.clear(account)
 
-    def _listed(self) -> dict[str, Listed]:
+    def _listed(self) -> dict[str, AccountEntry]:
         state = self.registry.read()
         rows = state.accounts if state else {}
         with store_errors(self.store):
-            return {key: Listed(key, row, self.objects.load(key, row)) for key, row in rows.items()}
+            return {key: AccountEntry(key, row, self.objects.load(key, row)) for key, row in rows.items()}
 
     def _claim(self, state: RegistryState, account: Account) -> Claim | None:
         """None where a provider does not limit accounts: then nothing need be remembered."""

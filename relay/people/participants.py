@@ -12,7 +12,7 @@ from relay.people.history import History, history, speeds
 from relay.people.periods import NEVER, WEEK_S, Periods, Reset
 from relay.people.policy import Provider, Providers
 from relay.people.status import AccountRow, View
-from relay.people.team import Course, Member, OpenSession, Speeds
+from relay.people.team import Member, OpenSession, Scenario, Speeds
 
 # --- Turns a view of a run into what can be planned: who, how fast, how long, when ----------------------------------
 
@@ -72,7 +72,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Assumptions:
     """What the person who plans assumes or sets."""
 
     steps_per_hour: float | None = None
@@ -88,7 +88,7 @@ class Crew:
 
     view: View
     providers: Providers
-    wish: Wish = field(default_factory=Wish)
+    wish: Assumptions = field(default_factory=Assumptions)
     members: list[Member] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Crew:
                 self.left_out.append(LeftOut(row, why))
         self._sum_up()
 
-    def course(self) -> Course:
+    def course(self) -> Scenario:
         """The run as planning sees it."""
         view, wish, gaps = self.view, self.wish, self._gaps()
         if self.assumes_gaps:
@@ -118,7 +118,7 @@ class Crew:
             self.notes.append(Note(Assumed.STARTUP))
         if wish.failure_rate is None and self.past.died + self.past.lived == 0:
             self.notes.append(Note(Assumed.FAILURES))
-        return Course(
+        return Scenario(
             now=view.now,
             step=view.step,
             target=view.target,

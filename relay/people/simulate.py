@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 from relay.people.availability import Windows
 from relay.people.periods import Periods
-from relay.people.team import DAY_S, Course, Member
+from relay.people.team import DAY_S, Member, Scenario
 
 # --- Chance for planning: numbers that follow from a seed alone -----------------------------------------------------
 
@@ -121,14 +121,14 @@ class Group:
         return self.saving is None or self.saving.after(t) - t > DAY_S, self.ready[0]
 
 
-def failure_rate(course: Course, chance: Chance) -> float:
+def failure_rate(course: Scenario, chance: Chance) -> float:
     """Share of sessions that die: as set, else one draw of what measured sessions and the prior leave possible."""
     if course.failure_rate is not None:
         return course.failure_rate
     return chance.beta(course.died + PRIOR_DIED, course.lived + PRIOR_LIVED)
 
 
-def simulate(course: Course, seed: int, keep: bool = False, most: float = math.inf) -> Calendar:
+def simulate(course: Scenario, seed: int, keep: bool = False, most: float = math.inf) -> Calendar:
     """One calendar, the same for the same seed; `keep` its sessions. After `most` sessions it is given up."""
     return Simulation(course, Chance(seed), keep).run(most)
 
@@ -136,7 +136,7 @@ def simulate(course: Course, seed: int, keep: bool = False, most: float = math.i
 class Simulation:
     """The state of one simulation. Each account is in its group's `ready`, in `waiting`, or training."""
 
-    def __init__(self, course: Course, chance: Chance, keep: bool) -> None:
+    def __init__(self, course: Scenario, chance: Chance, keep: bool) -> None:
         self.course, self.keep, self.calendar = course, keep, Calendar()
         self.members = sorted(course.members, key=lambda member: member.id)
         self.fails = failure_rate(course, chance)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from relay.core.ledger.state import RunState
 from relay.core.ledger.usage import Interval, given, seconds_within
 from relay.core.runs.registered import Standing
-from relay.people.accounts import Listed
+from relay.people.accounts import AccountEntry
 from relay.people.accountstate import effective
 from relay.people.policy import Providers
 from relay.people.quota import hours_of, left, reset_of
@@ -18,7 +18,7 @@ from relay.people.status import AccountRow
 
 
 def rows(
-    listed: Mapping[str, Listed],
+    listed: Mapping[str, AccountEntry],
     runs: Sequence[Standing],
     providers: Providers,
     now: float,
@@ -32,15 +32,15 @@ def rows(
     names = dict.fromkeys([*known, *(name for run in runs for name in run.state.usage)])
     active = {run.training(now) for run in runs}
     return [
-        _row(known[name], Work(name, runs, now), providers, name in active, run_id)
+        _row(known[name], UsageSummary(name, runs, now), providers, name in active, run_id)
         if name in known
-        else Work(name, runs, now).row
+        else UsageSummary(name, runs, now).row
         for name in names
     ]
 
 
 @dataclass(frozen=True)
-class Work:
+class UsageSummary:
     """What one account has given to all runs, the open session included."""
 
     account: str
@@ -68,7 +68,9 @@ class Work:
         return [session for run in self.runs if (session := run.open_session(self.account, self.now))]
 
 
-def _row(listed: Listed, work: Work, providers: Providers, training: bool, run_id: str | None) -> AccountRow:
+def _row(
+    listed: AccountEntry, work: UsageSummary, providers: Providers, training: bool, run_id: str | None
+) -> AccountRow:
     """A registered account; of one whose object cannot be read, what the registry and the ledgers tell."""
     account, blank, now = listed.account, work.row, work.now
     if account is None:

@@ -325,7 +325,7 @@ def test_a_strangers_file_in_the_next_slot_ends_the_session_after_a_leases_time(
     outcome = lab.run(session)
     assert (outcome.exit_code, outcome.durable_step) == (Exit.UPLOAD_FAILED, 200) and outcome.unsent
     assert TTL <= outcome.train_s < TTL + 300, "neither at once nor hours later"
-    made = max(packed.step for packed in session.ctx.outbox.all())
+    made = max(packed.step for packed in session.ctx.local_folder.all())
     after = lab.session(machine="A", target_steps=made, wait_s=900)
     assert lab.run(after).exit_code == Exit.OK and lab.state().step == made
     assert f"{made:,}" in after.told[0], "the checkpoint that the session before left here"

@@ -11,7 +11,7 @@ from typing import Any
 from relay.app.checks import verify
 from relay.app.providers import shipped
 from relay.core.budget import Limits
-from relay.core.checkpoint.local import outbox_of
+from relay.core.checkpoint.local import local_folder_of
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import RelayError
@@ -299,7 +299,7 @@ class Command:
             session=self.process.token(),
             account=self.order.account,
             plan=chosen,
-            outbox=outbox_of(home, run_id),
+            local_folder=local_folder_of(home, run_id),
             locks=self.machine.locks.of(self.process),
             signal=self.signal,
             other_runs=self._other_runs,

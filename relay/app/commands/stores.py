@@ -12,8 +12,8 @@ from relay.core.ledger.state import RunState
 from relay.core.ledger.verified import mark_of
 from relay.core.runs.opening import (
     Address,
-    Opened,
     Pair,
+    RunHandle,
     begin_store,
     begins_by_itself,
     ensure_tested,
@@ -58,7 +58,7 @@ class _Waiting:
             )
 
 
-def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[Opened, Pair]:
+def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[RunHandle, Pair]:
     """The run, its identity checked, and its stores. Raises BadConfig (78) if it has not begun.
 
     Who writes is refused (65) where this machine has read more of the run than the store now holds.

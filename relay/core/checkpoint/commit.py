@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Verdict
-from relay.core.checkpoint.committer import Abandoned, Item, Told
-from relay.core.checkpoint.local import Outbox, Packed
+from relay.core.checkpoint.committer import Abandoned, CommitRecord, Item
+from relay.core.checkpoint.local import LocalCheckpoint, LocalFolder
 from relay.core.checkpoint.manifest import FileEntry
 from relay.core.checkpoint.packing import Facts, entries, pack, put_manifest
-from relay.core.checkpoint.sharedfiles import Lending
+from relay.core.checkpoint.sharedfiles import SharedFiles
 from relay.core.clock import Runtime
 from relay.core.errors import OfStore, StorageUnreachable
 from relay.core.events import Transfer, unseen
@@ -41,12 +41,12 @@ class Writer:
     runtime: Runtime
     store: Store
     names: Names
-    outbox: Outbox
+    local_folder: LocalFolder
     lease: Lease
     budget: Budget
     facts: Facts
     verdict: Verdict
-    lending: Lending
+    lending: SharedFiles
     housekeeping: Callable[[bool], None]
     """Runs after each commit, and with True when the store is full; raises nothing."""
     workers: int = 4
@@ -80,7 +80,7 @@ class Writer:
                 self.housekeeping(True)
             raise
 
-    def _commit(self, item: Item, packed: Packed) -> None:
+    def _commit(self, item: Item, packed: LocalCheckpoint) -> None:
         if item.checkpoint is None:
             packed = item.packed = self._still_borrowed(packed, item.told)
             item.checkpoint = self._stored_free(item, packed)
@@ -90,7 +90,7 @@ class Writer:
         self._append(item, item.checkpoint)
         self.budget.measured.add("append", self.runtime.monotonic() - began)
 
-    def _stored_free(self, item: Item, packed: Packed) -> Checkpoint:
+    def _stored_free(self, item: Item, packed: LocalCheckpoint) -> Checkpoint:
         """Stored in a folder that holds nothing else: the plain one, or one with this session's token, though no other
         session may have sent this key (P5)."""
         token = self.lease.session[:TOKEN]
@@ -104,13 +104,13 @@ class Writer:
         item.token = token
         return self._store(item, packed)
 
-    def _store(self, item: Item, packed: Packed) -> Checkpoint:
+    def _store(self, item: Item, packed: LocalCheckpoint) -> Checkpoint:
         """Files, then the manifest. Raises Exists if their folder holds something else under one of these names."""
         files = self._upload(item, packed)
         told = item.told = item.told or self._tell(item, packed)
         return put_manifest(self.store, self.names, told, files, self.facts.code_version, item.token)
 
-    def _is_taken(self, packed: Packed) -> bool:
+    def _is_taken(self, packed: LocalCheckpoint) -> bool:
         """Whether another checkpoint lies where this one, of which nothing was sent, would go."""
         if not self.store.unique_names:
             return False
@@ -120,7 +120,7 @@ class Writer:
             return False
         return True
 
-    def _still_borrowed(self, packed: Packed, told: Told | None) -> Packed:
+    def _still_borrowed(self, packed: LocalCheckpoint, told: CommitRecord | None) -> LocalCheckpoint:
         """P6: a commit names only its own files and those of retained checkpoints that are there and of the right size;
         else it sends all, for all are here. So it does where the second lender that was on its way never came.
 
@@ -141,11 +141,11 @@ class Writer:
     def committed(self, item: Item) -> None:
         """The older backup goes, then retention's turn."""
         if item.packed and self.backup and self.backup != item.packed.key:
-            self.outbox.remove(self.backup)
+            self.local_folder.remove(self.backup)
         self.backup = item.packed.key if item.packed else self.backup
         if item.packed is not None:
             with suppress(OSError):  # a disk that refuses costs no commit
-                self.outbox.settle(item.packed)
+                self.local_folder.settle(item.packed)
         self.housekeeping(False)
 
     def _measure(self, item: Item) -> None:
@@ -157,29 +157,29 @@ class Writer:
     def forget(self, item: Item) -> None:
         """Remove what an unneeded item left on this machine."""
         if item.packed is not None:
-            self.outbox.remove(item.packed.key)
+            self.local_folder.remove(item.packed.key)
         self.lending.sending = None
 
-    def keep(self, item: Item) -> Packed:
+    def keep(self, item: Item) -> LocalCheckpoint:
         """Save the snapshot into its folder on this machine, once, and let the snapshot go. Raises OSError."""
         with self._saving:
             if item.packed is None:
                 began = self.runtime.monotonic()
-                item.packed = pack(item, self.lease, self.outbox, self.facts, self.lending)
+                item.packed = pack(item, self.lease, self.local_folder, self.facts, self.lending)
                 item.snapshot = None
                 self.budget.measured.add("save", self.runtime.monotonic() - began)
                 self.budget.size = self._next_bytes(item.packed)
             return item.packed
 
-    def _next_bytes(self, packed: Packed) -> int:
+    def _next_bytes(self, packed: LocalCheckpoint) -> int:
         """About what the last snapshot will send: not what this one lends, where that can be borrowed."""
         return packed.unlent_bytes if self.lending.can_borrow else packed.sent_bytes
 
-    def _upload(self, item: Item, packed: Packed) -> list[Uploaded]:
+    def _upload(self, item: Item, packed: LocalCheckpoint) -> list[Uploaded]:
         """Files first, each verified; what an earlier attempt brought is not sent again."""
         began, prefix = self.runtime.monotonic(), self.names.checkpoint(*packed.key, item.token)
         keys = {file.name: prefix + file.name for file in packed.own}
-        folder = self.outbox.folder(packed.key)
+        folder = self.local_folder.folder(packed.key)
         sent, self.budget.sending = self.show("sending", packed.step, packed.sent_bytes), packed.sent_bytes
         files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item), sent=sent)
         share = packed.unlent_bytes / max(1, packed.sent_bytes)  # what is lent is not what the end must reckon with
@@ -188,10 +188,10 @@ class Writer:
         self._stored = packed.key, entries(files)
         return files
 
-    def _tell(self, item: Item, packed: Packed) -> Told:
+    def _tell(self, item: Item, packed: LocalCheckpoint) -> CommitRecord:
         """What is known once the evaluation and the next step are over, or have taken too long."""
         self._await_ready(item)
-        return Told(packed.model_copy(update={"metrics": finite(item.metrics)}), _read(item.next), item.metric)
+        return CommitRecord(packed.model_copy(update={"metrics": finite(item.metrics)}), _read(item.next), item.metric)
 
     def _await_ready(self, item: Item) -> None:
         """Evaluation and next step run beside the upload and are worth waiting for, but never the commit itself."""
@@ -239,7 +239,7 @@ class Writer:
         packed, self.lending.sending = item.packed, None
         if packed is not None and packed.lent and self._stored[0] == packed.key:
             lent = tuple(file for file in self._stored[1] if file.name in packed.lent)
-            self.lending.add(packed.key, lent, self.outbox.folder(packed.key))
+            self.lending.add(packed.key, lent, self.local_folder.folder(packed.key))
             self.budget.size = self._next_bytes(packed)
 
     def _compare_recomputed(self, state: RunState, new: Checkpoint) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from relay.core.checkpoint.local import Packed
+from relay.core.checkpoint.local import LocalCheckpoint
 from relay.core.clock import Event, Runtime, Task
 from relay.core.errors import RelayError, StorageUnreachable, UploadFailed
 from relay.core.events import SessionEvent, Trouble
@@ -26,11 +26,11 @@ FIRST_WAIT_S, LONGEST_WAIT_S, FINISHING_WAIT_S = 1.0, 60.0, 5.0
 
 
 @dataclass(frozen=True)
-class Told:
+class CommitRecord:
     """What the manifest says beside the files. Fixed when it is first sent: an attempt whose answer was lost may land
     after the commit, and other bytes would then damage a retained checkpoint."""
 
-    packed: Packed
+    packed: LocalCheckpoint
     next: StepDigest | None
     metric: float | None
 
@@ -51,8 +51,8 @@ class Item:
     next: StepDigest | None = None
     ready: Event | None = None
     """The append waits for it: metrics and the next step's digest are there, or never will be."""
-    packed: Packed | None = None
-    told: Told | None = None
+    packed: LocalCheckpoint | None = None
+    told: CommitRecord | None = None
     token: str = ""
     """Of the folder in the store that it goes to; '' for the plain one."""
     checkpoint: Checkpoint | None = None

@@ -41,7 +41,7 @@ class LocalFile(Strict):
     sha256: Digest
 
 
-class Packed(Sparing):
+class LocalCheckpoint(Sparing):
     """A checkpoint on this machine's disk, complete and hashed."""
 
     added: ClassVar[tuple[str, ...]] = ("samples", "base", "borrowed", "lends", "committed")
@@ -101,7 +101,7 @@ class Packed(Sparing):
         """Size of those of its own files that each checkpoint has to send anew."""
         return sum(file.size for file in self.own if file.name not in self.lends)
 
-    def alone(self) -> Packed:
+    def alone(self) -> LocalCheckpoint:
         """The same with nothing borrowed: all its files are sent, and lends those that it borrowed."""
         if not self.borrowed:
             return self
@@ -109,7 +109,7 @@ class Packed(Sparing):
             update={"base": self.key, "borrowed": (), "lends": tuple(file.name for file in self.borrowed)}
         )
 
-    def renamed(self, epoch: int, parent: tuple[int, int] | None) -> Packed:
+    def renamed(self, epoch: int, parent: tuple[int, int] | None) -> LocalCheckpoint:
         """The same under another epoch."""
         base = (self.step, epoch) if self.base == self.key else self.base
         return self.model_copy(update={"epoch": epoch, "parent": parent, "base": base, "committed": None})
@@ -135,7 +135,7 @@ class FolderRefused(BadConfig):
 
 
 @dataclass(frozen=True)
-class Outbox:
+class LocalFolder:
     """The folder of one run on this machine."""
 
     root: Path
@@ -187,13 +187,13 @@ class Outbox:
             with suppress(Timeout, OSError), FileLock(place / LOCK, timeout=0):
                 shutil.rmtree(place, ignore_errors=True)
 
-    def arrived(self, packed: Packed, folder: Path) -> None:
+    def arrived(self, packed: LocalCheckpoint, folder: Path) -> None:
         """The download is complete and verified: it takes the place of this machine's copy. Raises OSError."""
         self.remove(packed.key)
         folder.rename(self.folder(packed.key))
         self.seal(packed)
 
-    def seal(self, packed: Packed) -> None:
+    def seal(self, packed: LocalCheckpoint) -> None:
         """Write the description durably: from now on the checkpoint counts as complete. Raises OSError."""
         path = self._description(packed.key)
         temporary = path.with_suffix(".tmp")
@@ -208,7 +208,7 @@ class Outbox:
         """Whether a checkpoint is here and complete, going by its description."""
         return self._description(key).is_file()
 
-    def all(self) -> list[Packed]:
+    def all(self) -> list[LocalCheckpoint]:
         """Complete checkpoints, by step and epoch; what is not readable is skipped."""
         found = (self._read(key) for key in self._keys())
         return sorted((packed for packed in found if packed), key=lambda packed: packed.key)
@@ -224,7 +224,7 @@ class Outbox:
     def tidy(self, state: RunState) -> None:
         """Remove what older epochs left but the head's backup and the newest few that were never committed.
 
-        What another run has here stays (`outbox_of`).
+        What another run has here stays (`local_folder_of`).
         """
         known = {c.key for c in state.retained} | {r.key for r in state.retired}
         here = self.all()
@@ -237,11 +237,11 @@ class Outbox:
                 self.remove(key)
 
     @property
-    def aside(self) -> Outbox:
+    def aside(self) -> LocalFolder:
         """Checkpoints that the run was continued without, by a person's choice; for `fork`."""
-        return Outbox(self.root / ASIDE)
+        return LocalFolder(self.root / ASIDE)
 
-    def set_aside(self, packed: Packed) -> None:
+    def set_aside(self, packed: LocalCheckpoint) -> None:
         """Move a checkpoint where no session removes it; the newest KEPT_UNSENT stay there. Raises OSError."""
         aside = self.aside
         folder = aside.fresh(packed.key)
@@ -258,7 +258,7 @@ class Outbox:
         found = (path.stat() for path in self.root.rglob("*") if path.is_file() and not path.is_symlink())
         return sum({(stat.st_dev, stat.st_ino): stat.st_size for stat in found}.values())
 
-    def pushable(self, state: RunState) -> Packed | None:
+    def pushable(self, state: RunState) -> LocalCheckpoint | None:
         """The newest intact checkpoint that was trained from the run's present head and never committed.
 
         Also where the head is an earlier step of the session that made it, whose append landed after that session
@@ -273,11 +273,11 @@ class Outbox:
                 return packed
         return None
 
-    def settle(self, packed: Packed) -> None:
+    def settle(self, packed: LocalCheckpoint) -> None:
         """Remember that the ledger has named a checkpoint: a store without it was rolled back. Raises OSError."""
         self.seal(packed.model_copy(update={"committed": True}))
 
-    def refuse_rolled_back(self, known: Iterable[Packed], state: RunState) -> None:
+    def refuse_rolled_back(self, known: Iterable[LocalCheckpoint], state: RunState) -> None:
         """Raises RolledBack (65) if a checkpoint on this machine shows that the store was newer once.
 
         `known` was read before `state`: what was committed or begun by then is in it. What was passed over was not
@@ -297,14 +297,14 @@ class Outbox:
                     epoch=packed.epoch,
                 )
 
-    def copy_of(self, checkpoint: Checkpoint, state: RunState) -> Packed | None:
+    def copy_of(self, checkpoint: Checkpoint, state: RunState) -> LocalCheckpoint | None:
         """This machine's intact copy of a committed checkpoint, None without one."""
         packed = self._read(checkpoint.key)
         if packed is None or packed.state_hash != checkpoint.state_hash or not self.intact(packed):
             return None
         return packed if (packed.run_id, packed.config_hash) == (state.run_id, state.config_hash) else None
 
-    def adopt(self, packed: Packed, epoch: int, parent: tuple[int, int] | None) -> Packed:
+    def adopt(self, packed: LocalCheckpoint, epoch: int, parent: tuple[int, int] | None) -> LocalCheckpoint:
         """Give a checkpoint the present session's epoch: (step, epoch) is sent at most once. Raises OSError."""
         adopted = packed.renamed(epoch, parent)
         if adopted.key == packed.key:  # a ledger that lost a lease gives its epoch again: never empty what is here
@@ -318,7 +318,7 @@ class Outbox:
         self.remove(packed.key)
         return adopted
 
-    def intact(self, packed: Packed) -> bool:
+    def intact(self, packed: LocalCheckpoint) -> bool:
         """Whether every file still has its size and hash."""
         folder = self.folder(packed.key)
         return all(hashed(folder / file.name) == (file.size, file.sha256) for file in packed.files)
@@ -331,35 +331,35 @@ class Outbox:
         found = (_FOLDER.fullmatch(name) for name in names)
         return sorted({(int(match[1]), int(match[2])) for match in found if match})
 
-    def _read(self, key: tuple[int, int]) -> Packed | None:
+    def _read(self, key: tuple[int, int]) -> LocalCheckpoint | None:
         try:
             data = self._description(key).read_bytes()
-            packed = Packed.model_validate_json(data) if len(data) <= MAX_BYTES else None
+            packed = LocalCheckpoint.model_validate_json(data) if len(data) <= MAX_BYTES else None
         except (OSError, ValidationError):
             return None
         return packed if packed and packed.key == key else None
 
 
-def outbox_of(home: Path, run_id: str) -> Outbox:
+def local_folder_of(home: Path, run_id: str) -> LocalFolder:
     """The run's own folder: `home` if it is this run's or nobody's, else one inside it. Writes nothing.
 
     Runs of one name in different stores meet in one `home`; what one of them could not send yet is touched by nobody
     but itself.
     """
-    return Outbox(home if _owner(home, run_id) in (None, run_id) else home / run_id[:8])
+    return LocalFolder(home if _owner(home, run_id) in (None, run_id) else home / run_id[:8])
 
 
-def claimed_outbox(home: Path, run_id: str) -> Outbox:
-    """`outbox_of`, from now on this run's: of several that begin at once one gets `home`.
+def claimed_folder_of(home: Path, run_id: str) -> LocalFolder:
+    """`local_folder_of`, from now on this run's: of several that begin at once one gets `home`.
 
-    A disk that refuses is no error here: `Outbox.probe` tells.
+    A disk that refuses is no error here: `LocalFolder.probe` tells.
     """
     if _owner(home, run_id) is None:
         with suppress(OSError):
             home.mkdir(parents=True, exist_ok=True)
             with (home / OWNER).open("x", encoding="ascii") as file:
                 file.write(run_id)
-    return outbox_of(home, run_id)
+    return local_folder_of(home, run_id)
 
 
 def _owner(home: Path, run_id: str) -> str | None:
@@ -367,7 +367,7 @@ def _owner(home: Path, run_id: str) -> str | None:
     try:
         return (home / OWNER).read_text(encoding="ascii", errors="replace")[:100].strip()
     except FileNotFoundError:  # or it was begun before owners were named
-        others = {packed.run_id for packed in Outbox(home).all()} - {run_id}
+        others = {packed.run_id for packed in LocalFolder(home).all()} - {run_id}
         return min(others, default="" if (home / run_id[:8]).exists() else None)
     except OSError:
         return None

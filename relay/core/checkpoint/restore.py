@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.core.checkpoint.local import LocalFile, Outbox, Packed
+from relay.core.checkpoint.local import LocalCheckpoint, LocalFile, LocalFolder
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.core.errors import BadData, NoRoomHere, store_errors
 from relay.core.events import Transfer, unseen
@@ -142,7 +142,7 @@ class Route:
 
     store: Store
     names: Names
-    outbox: Outbox
+    local_folder: LocalFolder
     workers: int = 4
     """Parallel transfers."""
     go_on: Callable[[], None] = lambda: None
@@ -165,7 +165,7 @@ def restore(state: RunState, route: Route, workload: Workload) -> Restored:
             try:
                 route.go_on()
                 manifest = fetch(checkpoint, state, route, bad)
-                load(state.run, workload, route.outbox.folder(checkpoint.key), checkpoint)
+                load(state.run, workload, route.local_folder.folder(checkpoint.key), checkpoint)
             except Damaged as evidence:
                 found.append((checkpoint.key, f"{name}: {evidence}"))
                 bad |= {evidence.file: str(evidence)} if evidence.file else {}
@@ -182,7 +182,7 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
     later. A copy that is here stays until the store's has arrived. bad: keys of files found damaged just now, which
     checkpoints may share, and what was found. Raises Damaged, or StoreError where nothing is proved.
     """
-    store, outbox = route.store, route.outbox
+    store, local_folder = route.store, route.local_folder
     manifest = read_manifest(checkpoint, state, store, route.names)
     for file in manifest.files:
         if bad and file.key in bad:
@@ -195,13 +195,13 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
         route.go_on()
 
     wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
-    root = outbox.root
-    with _measuring_room(root, needed), os_errors(root, reading=False, here=True), outbox.incoming() as incoming:
+    root = local_folder.root
+    with _measuring_room(root, needed), os_errors(root, reading=False, here=True), local_folder.incoming() as incoming:
         try:
             download(store, wanted, incoming, workers=route.workers, progress=piece)
         except (Missing, Corrupt) as error:
             raise _damaged(manifest, error) from error
-        outbox.arrived(as_packed(state, manifest, checkpoint.base), incoming)
+        local_folder.arrived(as_packed(state, manifest, checkpoint.base), incoming)
     return manifest
 
 
@@ -220,7 +220,12 @@ def _measuring_room(folder: Path, needed: int) -> Iterator[None]:
 
 
 def fetch_unheld(
-    checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Transfer = unseen
+    checkpoint: Checkpoint,
+    ledger: RunLedger,
+    state: RunState,
+    store: Store,
+    local_folder: LocalFolder,
+    show: Transfer = unseen,
 ) -> Manifest:
     """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
 
@@ -230,7 +235,7 @@ def fetch_unheld(
     what = f"Step {checkpoint.step:,} of run {state.run}"
     try:
         with store_errors(store, f"{what} could not be read"):
-            return fetch(checkpoint, state, Route(store, ledger.names, outbox, show=show))
+            return fetch(checkpoint, state, Route(store, ledger.names, local_folder, show=show))
     except Damaged as evidence:
         if retained(ledger, checkpoint):
             others = tuple(c.step for c in state.undamaged if c.key != checkpoint.key)
@@ -333,9 +338,9 @@ def own_ref(store: Store, key: str, ref: str) -> Ref:
     return Ref(ref)
 
 
-def as_packed(state: RunState, manifest: Manifest, base: Key | None) -> Packed:
+def as_packed(state: RunState, manifest: Manifest, base: Key | None) -> LocalCheckpoint:
     """The checkpoint as this machine's backup describes it."""
-    return Packed(
+    return LocalCheckpoint(
         project=state.project,
         run=state.run,
         run_id=state.run_id,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relay.core.checkpoint.local import LocalFile, Outbox, fsync_folder, link_or_copy
+from relay.core.checkpoint.local import LocalFile, LocalFolder, fsync_folder, link_or_copy
 from relay.core.checkpoint.manifest import FileEntry
 from relay.core.errors import BadConfig
 from relay.core.lease.lease import Lease
@@ -42,10 +42,10 @@ class Lender:
 
 
 @dataclass
-class Lending:
+class SharedFiles:
     """What one session may borrow."""
 
-    outbox: Outbox
+    local_folder: LocalFolder
     sending: Key | None = None
     """A checkpoint on its way that will lend files once it is committed."""
     ending: bool = False
@@ -59,7 +59,7 @@ class Lending:
 
     def clear(self) -> None:
         """Remove what earlier sessions kept."""
-        shutil.rmtree(self.outbox.root / LENT, ignore_errors=True)
+        shutil.rmtree(self.local_folder.root / LENT, ignore_errors=True)
 
     def offer(self, workload: Workload, lease: Lease, last: bool) -> None:
         """Before a snapshot. last: of the session, when there may be no time to send more than the newest changes."""
@@ -92,7 +92,7 @@ class Lending:
         raise BadConfig(f"The training loop borrows {saved.borrows}, which were not offered: it breaks its contract.")
 
     def _folder(self, key: Key) -> Path:
-        return self.outbox.root / LENT / f"step_{key[0]}.e{key[1]}"
+        return self.local_folder.root / LENT / f"step_{key[0]}.e{key[1]}"
 
     def _copy(self, files: tuple[FileEntry, ...], source: Path, target: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)

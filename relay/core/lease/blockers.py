@@ -76,7 +76,7 @@ class Watch:
         return Held(holder, max(silent, 0.0), max(left, 0.0), confirming)
 
 
-def obstacle_of(
+def blocked_by(
     ledger: RunLedger, runtime: Runtime, locks: HostLocks
 ) -> Callable[[RunState], Held | changes.TookOver | None]:
     """What `vacant` asks of each state, for somebody who wants no lease."""

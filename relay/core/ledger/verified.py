@@ -19,7 +19,7 @@ from relay.core.workload import Step
 MAX_BYTES = 1_000
 
 
-class Judged(Strict):
+class VerifiedUpTo(Strict):
     """A valid entry: every slot up to it was judged. Its digest ties it to the log it was read from."""
 
     seq: Step
@@ -35,7 +35,7 @@ class Judged(Strict):
         """Whether no bit of it has changed since: only then it proves that a log was rolled back."""
         return self.check == self._sum()
 
-    def checked(self) -> Judged:
+    def checked(self) -> VerifiedUpTo:
         """The same with `check`."""
         return self.model_copy(update={"check": self._sum()})
 
@@ -46,7 +46,7 @@ class Judged(Strict):
 class RolledBack(BadData):
     """The store shows less than this machine has seen there (65)."""
 
-    def __init__(self, message: str, *, run: str, step: int, epoch: int, known: Judged | None = None) -> None:
+    def __init__(self, message: str, *, run: str, step: int, epoch: int, known: VerifiedUpTo | None = None) -> None:
         super().__init__(message)
         self.run = run
         self.step, self.epoch = step, epoch
@@ -58,7 +58,7 @@ class RolledBack(BadData):
 class MarkDiffers(RolledBack):
     """The entry of this machine's mark is not in the store: found by a look that goes no further."""
 
-    def __init__(self, run: str, known: Judged, tail: int, step: int) -> None:
+    def __init__(self, run: str, known: VerifiedUpTo, tail: int, step: int) -> None:
         """`tail` and `step`: where the store ends."""
         super().__init__(
             f"the store was rolled back: this machine has read slot {known.seq} (step {known.step:,}), but the store "
@@ -70,23 +70,23 @@ class MarkDiffers(RolledBack):
         )
 
 
-class Mark(Protocol):
+class VerifiedMark(Protocol):
     """Where a judged entry is kept."""
 
-    def recall(self) -> Judged | None:
+    def recall(self) -> VerifiedUpTo | None:
         """The newest one kept, if any."""
 
-    def keep(self, judged: Judged) -> None:
+    def keep(self, judged: VerifiedUpTo) -> None:
         """Keep it, or fail silently: without it a session only reads more."""
 
 
 class NoMark:
     """Keeps nothing: every session judges the log from its genesis."""
 
-    def recall(self) -> Judged | None:
+    def recall(self) -> VerifiedUpTo | None:
         return None
 
-    def keep(self, judged: Judged) -> None:
+    def keep(self, judged: VerifiedUpTo) -> None:
         return None
 
 
@@ -96,15 +96,15 @@ class FileMark:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def recall(self) -> Judged | None:
+    def recall(self) -> VerifiedUpTo | None:
         """None also if the file is not what `keep` writes."""
         try:
             with self._path.open("rb") as file:
-                return Judged.model_validate_json(file.read(MAX_BYTES))
+                return VerifiedUpTo.model_validate_json(file.read(MAX_BYTES))
         except (OSError, ValidationError):
             return None
 
-    def keep(self, judged: Judged) -> None:
+    def keep(self, judged: VerifiedUpTo) -> None:
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self._path, dumps(judged.checked().model_dump(mode="json")))

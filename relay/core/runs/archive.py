@@ -11,7 +11,7 @@ from relay.core.checkpoint.collect import Surveyor, delete, sweep_parts
 from relay.core.checkpoint.retention import FileVerdict, going
 from relay.core.clock import Runtime
 from relay.core.errors import PolicyRefused, store_errors
-from relay.core.lease.blockers import Held, obstacle_of, vacant
+from relay.core.lease.blockers import Held, blocked_by, vacant
 from relay.core.lease.host import HostLocks
 from relay.core.ledger.atrest import deletable_at, refuse_deleted
 from relay.core.ledger.changes import Archive, Delete, Unarchive
@@ -20,7 +20,7 @@ from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.overlooked import refuse_overlooked
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
-from relay.core.runs.opening import Opened, Pair
+from relay.core.runs.opening import Pair, RunHandle
 from storage.base import QuotaExceeded, Stat, Store, StoreError
 
 # --- Archives, brings back and deletes a run (decisions/0013): the order of entries and files -----------------------
@@ -63,7 +63,7 @@ def archive(
 
     Raises LeaseHeld (73) while somebody trains it, PolicyRefused (77) if it was deleted, and what the ledger raises.
     """
-    free = obstacle_of(ledger, runtime, locks)
+    free = blocked_by(ledger, runtime, locks)
     while True:
         state, gone = vacant(ledger, runtime, free, runtime.monotonic(), notice, lambda: None)
         refuse_deleted(state)
@@ -184,7 +184,7 @@ class StoreFull(QuotaExceeded):
         self.run = run
 
 
-def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[FileVerdict]]:
+def judge(opened: RunHandle, stores: Pair, full: bool) -> tuple[RunState, list[FileVerdict]]:
     """Every listed checkpoint file, and the state it was judged by.
 
     That state's slots were judged, as those of `opened.view` were not: a forged entry must not free a file.

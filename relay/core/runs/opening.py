@@ -230,7 +230,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 
 
 @dataclass(frozen=True)
-class Opened:
+class RunHandle:
     """A run whose identity was checked."""
 
     ledger: RunLedger
@@ -339,7 +339,7 @@ class Pair:
             ensure_tested(store, self.runtime)
 
 
-def open_run(stores: Pair, project: str, run: str) -> Opened | None:
+def open_run(stores: Pair, project: str, run: str) -> RunHandle | None:
     """The run, or None if it (or the store) has not begun; writes nothing.
 
     Raises BadConfig (78) if the store or the run is another one than expected, and what the ledger raises.
@@ -353,10 +353,10 @@ def open_run(stores: Pair, project: str, run: str) -> Opened | None:
             check_expected(stores.checkpoints, expected, read_identity(stores.checkpoints))
         return None
     _check_stores(stores, view, identity)
-    return Opened(ledger, stores.registry(), view)
+    return RunHandle(ledger, stores.registry(), view)
 
 
-def require_run(stores: Pair, project: str, run: str) -> Opened:
+def require_run(stores: Pair, project: str, run: str) -> RunHandle:
     """The run. Raises UnknownRun (78) with the runs there are, if it has not begun."""
     found = open_run(stores, project, run)
     if found is None:
@@ -390,7 +390,7 @@ def _is_begun(stores: Pair, project: str, run: str) -> bool:
         return False
 
 
-def salvaged_run(stores: Pair, project: str, run: str) -> Opened | None:
+def salvaged_run(stores: Pair, project: str, run: str) -> RunHandle | None:
     """A run whose ledger has lost an entry, as far as it can still be read: to look at and to fork from.
 
     None if nothing of it can be. Raises as `open_run` does, but for the hole.
@@ -402,7 +402,7 @@ def salvaged_run(stores: Pair, project: str, run: str) -> Opened | None:
     if view is None:
         return None
     _check_stores(stores, view, identity)
-    return Opened(ledger, stores.registry(), view)
+    return RunHandle(ledger, stores.registry(), view)
 
 
 def begin_run(
@@ -416,7 +416,7 @@ def begin_run(
     init: bool = False,
     origin: Origin | None = None,
     head: Checkpoint | None = None,
-) -> Opened:
+) -> RunHandle:
     """The run, begun now if it has not: store identities, then the registry, then the genesis (P3).
 
     `config` is pinned as it is, plain values. `init` allows a store that does not begin by itself, `new` a name one
@@ -442,9 +442,9 @@ def begin_run(
     stores.ensure_tested()
     view, begun = _write(stores, registry, ledger, config, origin, head)
     if not begun:
-        return Opened(ledger, registry, view)
+        return RunHandle(ledger, registry, view)
     others = tuple(other for other in known[-10:] if other != (project, run))
-    return Opened(ledger, registry, view, begun, others, passing)
+    return RunHandle(ledger, registry, view, begun, others, passing)
 
 
 def _write(

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from relay.core.checkpoint.local import Outbox, Packed
+from relay.core.checkpoint.local import LocalCheckpoint, LocalFolder
 from relay.core.checkpoint.passedover import keeping
 from relay.core.clock import Runtime
 from relay.core.errors import BadData, UsageError, store_errors
-from relay.core.lease.blockers import Held, HeldBy, obstacle_of
+from relay.core.lease.blockers import Held, HeldBy, blocked_by
 from relay.core.lease.host import HostLocks
 from relay.core.ledger import changes
 from relay.core.ledger.atrest import refuse_deleted
@@ -27,7 +27,7 @@ from relay.core.ledger.passing import SlotsDiffer
 from relay.core.ledger.reader import Point, Reader, SlotEmpty
 from relay.core.ledger.rules import highest_epoch
 from relay.core.ledger.state import Checkpoint, RunState
-from relay.core.ledger.verified import Judged, MarkDiffers, RolledBack
+from relay.core.ledger.verified import MarkDiffers, RolledBack, VerifiedUpTo
 from relay.core.runs.histories import Conflict, Part, chosen, conflict, parted
 from storage.base import Store
 
@@ -86,9 +86,9 @@ class History:
 class Beyond:
     """What shows that the store once held more of the run than it does now."""
 
-    mark: Judged | None = None
+    mark: VerifiedUpTo | None = None
     """The newest entry that this machine has read; None if the store still has it."""
-    local: tuple[Packed, ...] = ()
+    local: tuple[LocalCheckpoint, ...] = ()
     """This machine's intact checkpoints that the ledger has named, or that are of a later epoch than it knows."""
     epoch: int = 0
     """A stored file's, if it is later than every history's; else 0."""
@@ -146,8 +146,8 @@ class Situation:
 def look(
     ledger: RunLedger,
     checkpoints: Store,
-    outbox: Outbox,
-    mark: Judged | None,
+    local_folder: LocalFolder,
+    mark: VerifiedUpTo | None,
     intact: Callable[[Checkpoint, RunState], bool],
     tell: Tell = lambda _: None,
 ) -> Situation:
@@ -177,13 +177,15 @@ def look(
         return seen[which]
 
     found = Situation(walked, tuple(_history(part, parts[0], loads) for part in parts), Beyond())
-    return replace(found, beyond=_beyond(ledger, checkpoints, outbox, mark, hint.seq if hint else None, found))
+    return replace(found, beyond=_beyond(ledger, checkpoints, local_folder, mark, hint.seq if hint else None, found))
 
 
-def rolled_back(ledger: RunLedger, view: View, outbox: Outbox, mark: Judged | None) -> RolledBack | None:
+def rolled_back(
+    ledger: RunLedger, view: View, local_folder: LocalFolder, mark: VerifiedUpTo | None
+) -> RolledBack | None:
     """What this machine knows that the store no longer holds, by one reading; None if there is nothing such."""
     try:
-        outbox.refuse_rolled_back(outbox.all(), view.state)
+        local_folder.refuse_rolled_back(local_folder.all(), view.state)
     except RolledBack as found:
         return found
     with store_errors(ledger.store):
@@ -197,7 +199,7 @@ def choose(
     wanted: History,
     ledger: RunLedger,
     checkpoints: Store,
-    outbox: Outbox,
+    local_folder: LocalFolder,
     locks: HostLocks,
     *,
     session: str,
@@ -215,7 +217,7 @@ def choose(
         raise NothingLoads(wanted.part.name)
     gone = {one.part.name: _gone(one.part.state, ledger, locks, notice) for one in situation.histories}
     _read_again(ledger, situation)
-    epoch = _highest_epoch(situation, wanted, outbox)
+    epoch = _highest_epoch(situation, wanted, local_folder)
     without = [one for one in situation.histories if one is not wanted]
     kept = _kept(wanted, without, situation, ledger, checkpoints, epoch)
     change = Choose(
@@ -236,7 +238,7 @@ def choose(
         with store_errors(ledger.store, "The choice is recorded, but the hint beside the ledger could not be replaced"):
             ledger.chain.log.publish_hint(view.seq, view.digest)
     for packed in situation.beyond.local:
-        outbox.set_aside(packed)
+        local_folder.set_aside(packed)
     return view
 
 
@@ -255,7 +257,7 @@ def _history(part: Part, own: Part, loads: Callable[[Checkpoint, RunState], bool
     return History(part, tuple(good), tuple(bad), conflict(own, part), chosen(own, part))
 
 
-def _is_lost(mark: Judged, tail: int, reader: Reader[RunState]) -> bool:
+def _is_lost(mark: VerifiedUpTo, tail: int, reader: Reader[RunState]) -> bool:
     """Whether the entry that this machine has read is no longer in its slot: another one is, or none. A slot that is
     merely unreadable may hold it still."""
     if not mark.sure or mark.seq > tail:
@@ -265,7 +267,12 @@ def _is_lost(mark: Judged, tail: int, reader: Reader[RunState]) -> bool:
 
 
 def _beyond(
-    ledger: RunLedger, checkpoints: Store, outbox: Outbox, mark: Judged | None, hint: int | None, found: Situation
+    ledger: RunLedger,
+    checkpoints: Store,
+    local_folder: LocalFolder,
+    mark: VerifiedUpTo | None,
+    hint: int | None,
+    found: Situation,
 ) -> Beyond:
     """What shows that the store held more of the run than any history in it does now."""
     states = [one.part.state for one in found.histories]
@@ -274,21 +281,21 @@ def _beyond(
     later = epoch > known
     return Beyond(
         mark if mark and _is_lost(mark, found.tail, ledger.chain.reader) else None,
-        tuple(_local(outbox, states)),
+        tuple(_local(local_folder, states)),
         epoch if later else 0,
         file if later else "",
         hint if hint is not None and hint > found.tail else None,
     )
 
 
-def _local(outbox: Outbox, states: Sequence[RunState]) -> Iterable[Packed]:
+def _local(local_folder: LocalFolder, states: Sequence[RunState]) -> Iterable[LocalCheckpoint]:
     """This machine's intact checkpoints that the run should hold and that none of its histories does."""
     own, held = states[0], {key for state in states for key in _held(state)}
     later = max(state.next_epoch for state in states)
-    for packed in outbox.all():
+    for packed in local_folder.all():
         missing = packed.run_id == own.run_id and packed.key not in held
         proves = packed.epoch >= later or (packed.committed and packed.step > own.step)
-        if missing and proves and outbox.intact(packed):
+        if missing and proves and local_folder.intact(packed):
             yield packed
 
 
@@ -303,7 +310,7 @@ def _gone(
 ) -> changes.TookOver | None:
     """How the session that holds a history's lease was found to be gone; None without one. Raises LeaseHeld (73)."""
     runtime: Runtime = ledger.chain.runtime
-    free = obstacle_of(ledger, runtime, locks)
+    free = blocked_by(ledger, runtime, locks)
     while isinstance(found := free(state), Held):
         if not found.confirming:
             raise HeldBy(state, found)
@@ -324,13 +331,16 @@ def _read_again(ledger: RunLedger, situation: Situation) -> None:
             raise SlotsDiffer(ledger.chain.log, range(seq, seq + 1))
 
 
-def _highest_epoch(situation: Situation, wanted: History, outbox: Outbox) -> int:
+def _highest_epoch(situation: Situation, wanted: History, local_folder: LocalFolder) -> int:
     """The highest epoch that the run is known to have used, as far as a choice may raise it.
 
     Raises ImpossibleEpoch (65) if a file is of an epoch that no session can have begun.
     """
     beyond, limit = situation.beyond, highest_epoch(wanted.part.state)
-    for epoch, file in ((beyond.epoch, beyond.file), *((one.epoch, outbox.folder(one.key)) for one in beyond.local)):
+    for epoch, file in (
+        (beyond.epoch, beyond.file),
+        *((one.epoch, local_folder.folder(one.key)) for one in beyond.local),
+    ):
         if epoch > limit:
             raise ImpossibleEpoch(str(file), epoch)
     begun = [one.part.state.next_epoch - 1 for one in situation.histories]

@@ -8,7 +8,7 @@ from relay.core.events import Trouble
 from relay.core.lease.lease import Lease
 from relay.core.ledger import frozen
 from relay.core.ledger.changes import Release
-from relay.core.session.assembly import Parts
+from relay.core.session.assembly import SessionParts
 from relay.core.session.context import Context, Outcome
 from relay.core.session.ending import NotSent
 from relay.core.session.report import Recorded
@@ -34,7 +34,7 @@ FAILURES: dict[Exit, str] = {
 }
 
 
-def reached(parts: Parts, end: End) -> tuple[Exit, str]:
+def reached(parts: SessionParts, end: End) -> tuple[Exit, str]:
     """Exit code and reason; a notice says itself who gave it and what time was left. Raises Fenced."""
     if end == "fenced":
         assert parts.lease.lost is not None, "what asks for this end has seen why"
@@ -52,7 +52,7 @@ def meant(lease: Lease, error: RelayError) -> RelayError:
     return lease.lost if lease.lost and theirs else error
 
 
-def exit_code(parts: Parts, error: RelayError) -> Exit:
+def exit_code(parts: SessionParts, error: RelayError) -> Exit:
     """The loss of the lease (P5) decides it, and so does a signal whether or not the last commit came through (P6)."""
     reason = "fenced" if parts.lease.lost else parts.ctx.signal.reason
     if isinstance(error, UploadFailed) and reason in ("notice", "sigterm", "sigint", "fenced"):
@@ -71,7 +71,7 @@ def why(ctx: Context, error: BaseException | None) -> str:
     return FAILURES.get(error.exit_code, frozen.FAILED) if isinstance(error, RelayError) else frozen.BROKEN_OFF
 
 
-def outcome(parts: Parts, code: Exit, end: str, failure: RelayError | None = None) -> Outcome:
+def outcome(parts: SessionParts, code: Exit, end: str, failure: RelayError | None = None) -> Outcome:
     """The session as it stands now, with how it ended."""
     ctx, lease, writer = parts.ctx, parts.lease, parts.writer
     return Outcome(
@@ -115,7 +115,7 @@ RELEASE_S = 15.0
 """Longest wait for the release."""
 
 
-def give_back(parts: Parts, reason: str) -> bool:
+def give_back(parts: SessionParts, reason: str) -> bool:
     """Give the lease back, within the time that is left; False if that is not known to be so: it runs out by itself."""
     ctx, lease = parts.ctx, parts.lease
     done, landed = ctx.runtime.event(), ctx.runtime.event()

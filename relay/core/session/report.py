@@ -28,7 +28,7 @@ from relay.core.ledger.sessionreport import (
     per_hour,
 )
 from relay.core.ledger.state import Failure, Incident, RunState
-from relay.core.session.assembly import Parts
+from relay.core.session.assembly import SessionParts
 from relay.core.session.context import Outcome
 from relay.core.session.timing import phases
 from relay.core.session.training import NonFinite
@@ -87,7 +87,7 @@ WAIT_S, HURRIED_S = 5.0, 1.0
 _FILE = re.compile(r"session_e(0|[1-9][0-9]{0,15})\.(md|json)")
 
 
-def leave_report(parts: Parts, outcome: Outcome) -> None:
+def leave_report(parts: SessionParts, outcome: Outcome) -> None:
     """Write the report; wait for the store no longer than is left. A second Ctrl-C leaves none.
 
     A session that has lost its lease writes nothing to the store any more (P5): its report stays on this machine.
@@ -100,12 +100,12 @@ def leave_report(parts: Parts, outcome: Outcome) -> None:
     def body() -> None:
         try:
             report = report_of(parts, outcome)
-            keep(ctx.outbox.root / FOLDER, report, desk.words(report))
+            keep(ctx.local_folder.root / FOLDER, report, desk.words(report))
             if fenced:
                 return
             told = with_quota(report, desk.quota(parts.lease.state))
             if told != report:
-                keep(ctx.outbox.root / FOLDER, told, desk.words(told))
+                keep(ctx.local_folder.root / FOLDER, told, desk.words(told))
             ctx.ledger_store.put(ctx.names.session(report.epoch), encode(told))
         except (StoreError, RelayError, OSError, ValueError) as error:
             LOG.info("the session's report could not be stored: %s", error)
@@ -117,7 +117,7 @@ def leave_report(parts: Parts, outcome: Outcome) -> None:
     done.wait(max(0.0, min(HURRIED_S if ctx.signal.hurry else WAIT_S, left)))
 
 
-def report_of(parts: Parts, outcome: Outcome) -> SessionReport:
+def report_of(parts: SessionParts, outcome: Outcome) -> SessionReport:
     """All but the quota, of what this session has seen."""
     ctx, lease, state = parts.ctx, parts.lease, parts.lease.state
     link = state.link_of(lease.epoch)

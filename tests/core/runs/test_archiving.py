@@ -93,7 +93,7 @@ def test_who_is_about_to_take_the_lease_is_told_of_an_archive_that_came_first(mo
         return real(*args)
 
     monkeypatch.setattr(lease, "_take", meanwhile)
-    wish = lease.Wish(late.session, late.account, 180.0, 100)
+    wish = lease.LeaseRequest(late.session, late.account, 180.0, 100)
     with pytest.raises(RunArchived):
         lease.acquire(late.ledger, late.runtime, locks, wish)
 

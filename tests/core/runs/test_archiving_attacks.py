@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relay.core.checkpoint.collect import sweep_signs
-from relay.core.checkpoint.local import Outbox
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.restore import fetch_unheld
 from relay.core.errors import BadData, Exit, Fenced, PolicyRefused
 from relay.core.ledger.canonical import digest
@@ -29,7 +29,7 @@ from relay.core.runs.archive import (
     sweep_reports,
     unarchive,
 )
-from relay.core.runs.opening import Opened, Pair
+from relay.core.runs.opening import Pair, RunHandle
 from relay.core.session.session import push, run_session
 from storage.base import Ref, Store
 from storage.local import LocalStore
@@ -172,7 +172,7 @@ def put_off(ledger: RunLedger, runtime: QuietRuntime) -> None:
 def sweep(ledger: RunLedger, pair: Pair) -> RunState:
     """What the command does once it was told the name twice."""
     mark_deleted(ledger, pair.checkpoints, session=DELETER)
-    opened = Opened(ledger, pair.registry(), ledger.read())
+    opened = RunHandle(ledger, pair.registry(), ledger.read())
     state, judged = judge(opened, pair, full=True)
     clear(judged, ledger.names, pair, state.epoch + 1)
     sweep_reports(pair.ledger, ledger.names)
@@ -261,7 +261,7 @@ def test_who_reads_a_checkpoint_while_its_run_is_deleted_is_told_so(tmp_path: Pa
     assert state.head is not None
     sweep(client.ledger, pair_of(store))
     with pytest.raises(PolicyRefused, match="was deleted"):
-        fetch_unheld(state.head, reader, state, store, Outbox(tmp_path))
+        fetch_unheld(state.head, reader, state, store, LocalFolder(tmp_path))
 
 
 def test_a_link_in_a_deleted_runs_folder_leads_to_no_other_runs_files(

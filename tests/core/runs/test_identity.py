@@ -21,8 +21,8 @@ from relay.core.runs.opening import (
     Address,
     AnotherStore,
     ConfigDiffers,
-    Opened,
     PassingDisk,
+    RunHandle,
     RunOfAnotherStore,
     SimilarName,
     begin_run,
@@ -46,7 +46,7 @@ from tests.storage.faulty import FaultyStore
 CONFIG = {"lr": 0.1, "arch": {"hidden": 32, "layers": 2}, "task": "sudoku4"}
 
 
-def begin(store: Store, run: str = "run_a", seed: int = 1, **more: Any) -> Opened:
+def begin(store: Store, run: str = "run_a", seed: int = 1, **more: Any) -> RunHandle:
     pair = more.pop("pair", pair_of(store, seed=seed))
     return begin_run(pair, "proj", run, CONFIG, **more)
 

@@ -21,7 +21,7 @@ from tests.core.toy import ToyWorkload
 
 def on_disk(session: Session, epoch: int = 1) -> SessionReport:
     """What its own machine holds."""
-    return parse(json.loads((session.ctx.outbox.root / FOLDER / f"session_e{epoch}.json").read_text()))
+    return parse(json.loads((session.ctx.local_folder.root / FOLDER / f"session_e{epoch}.json").read_text()))
 
 
 def adds_up(report: SessionReport) -> None:

@@ -25,7 +25,7 @@ Choice = Literal["refuse", "attach", "replace"]
 
 
 @dataclass
-class Here:
+class LocalSessions:
     """This process and its neighbours."""
 
     app: App
@@ -59,15 +59,15 @@ class Here:
         self.locks.drop(self.app.session)
 
 
-def here(app: App, settings: Settings, ledger_url: str) -> Here:
+def here(app: App, settings: Settings, ledger_url: str) -> LocalSessions:
     """For a session of these settings."""
     training = training_id(ledger_url, settings.project, settings.run)
-    return Here(app, settings, training, FileHostLocks(default_folder()))
+    return LocalSessions(app, settings, training, FileHostLocks(default_folder()))
 
 
 def followed(
     listener: Listener,
-    of: Here,
+    of: LocalSessions,
     shown: Display,
     tell: Callable[[str], None],
     known: Accounts,

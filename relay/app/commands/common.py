@@ -24,7 +24,7 @@ from relay.app.terminal.paragraphs import folded_for
 from relay.app.terminal.streams import Streams
 from relay.app.terminal.terminal import utf8
 from relay.core.clock import RealRuntime, Runtime
-from relay.core.lease.host import process_age
+from relay.core.lease.processage import process_age
 from relay.core.ledger.state import RunState
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from relay.core.lease.host import process_age
+from relay.core.lease.processage import process_age
 
 Provider = Literal["colab", "kaggle", "slurm", "local"]
 Cloud = Literal["aws", "gcp", "azure"]

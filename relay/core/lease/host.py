@@ -18,32 +18,7 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-# --- When a process of this machine started, as the kernel tells it -------------------------------------------------
-
-
-def process_age(root: Path = Path("/"), pid: str = "self") -> float | None:
-    """Seconds since a process started, suspended time included; None where /proc does not say."""
-    ticks = start_ticks(root, pid)
-    try:
-        uptime = float((root / "proc" / "uptime").read_text(encoding="utf-8").split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
-    if ticks is None:
-        return None
-    started = ticks / os.sysconf("SC_CLK_TCK")
-    plausible = 0 < started <= uptime or (pid == "1" and started == 0)
-    return uptime - started if plausible else None
-
-
-def start_ticks(root: Path = Path("/"), pid: str = "self") -> int | None:
-    """When a process started, in the kernel's ticks since boot; with its pid no two of a boot share it. None where
-    /proc does not say."""
-    try:
-        stat = (root / "proc" / pid / "stat").read_text(encoding="utf-8", errors="replace")
-        return int(stat.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
-
+from relay.core.lease.processage import process_age, start_ticks
 
 # --- Sessions of this very machine: whether one is dead, by a file lock that it holds -------------------------------
 

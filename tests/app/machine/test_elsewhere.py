@@ -15,7 +15,8 @@ LINUX = re.compile(r"/proc\b|/sys\b|\bsched_\w+|pidfd_\w+|inotify|memfd|O_TMPFIL
 """What only Linux has."""
 KNOWN = {
     "relay/app/machine/env.py": "age of machine and process, firmware",
-    "relay/core/lease/host.py": "boot id, when a process started, one's own earlier session",
+    "relay/core/lease/host.py": "boot id, one's own earlier session",
+    "relay/core/lease/processage.py": "when a process started",
     "storage/mounts.py": "kinds of file systems",
     "relay/torch/fingerprint.py": "version of the driver",
 }

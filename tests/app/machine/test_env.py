@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.machine.env import Machine, detect
-from relay.core.lease.host import process_age
+from relay.core.lease.processage import process_age
 
 HZ = os.sysconf("SC_CLK_TCK")
 

@@ -56,7 +56,7 @@ print(work.digest().path, work.digest().digest, *work.remarks)
 
 
 class Twins:
-    """Two processes as two threads: what trm/peers.py promises, without a network."""
+    """Two processes as two threads: what relay/torch/peers.py promises, without a network."""
 
     def __init__(self) -> None:
         self.sent: dict[int, tuple] = {}

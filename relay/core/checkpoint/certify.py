@@ -1,4 +1,4 @@
-"""P9's judgement of a session's first step: exact, not-exact or unknown, and why; reads nothing."""
+"""Certifies a session's first step (P9): exact, not-exact or unknown, and why. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from relay.core.workload import StepDigest
 
 @dataclass
 class Verdict:
-    """P9's judgement of this session's first step; goes with its first commit."""
+    """The result for this session's first step (P9); the first commit stores it."""
 
     certified: Certified = "unknown"
     why: str = ""
 
 
 def judge(verdict: Verdict, restored: Restored | None, mine: StepDigest, facts: Facts) -> None:
-    """Compare the first step with what the checkpoint promised and write the result into `verdict`."""
+    """Compare the first step's digest with the one in the checkpoint, and write the result into `verdict`."""
     if restored is None:
         verdict.why = verdict.why or FIRST_SESSION
         return
@@ -40,7 +40,7 @@ def judge(verdict: Verdict, restored: Restored | None, mine: StepDigest, facts: 
 
 
 def difference(then: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What changed between two fingerprints, in one line."""
+    """The differences between two fingerprints in one line."""
     changed = [
         f"{name} {then.get(name, 'absent')} -> {now.get(name, 'absent')}"
         for name in sorted({*then, *now})

@@ -1,4 +1,4 @@
-"""A checkpoint's list of files, validated as if a stranger wrote it; knows nothing of transfer or of the ledger."""
+"""A checkpoint's list of files, validated as if a stranger wrote it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Place = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,400}$")]
 
 
 class BadManifest(ValueError):
-    """The bytes are not a manifest of this checkpoint; one line saying why."""
+    """The bytes are not a manifest of this checkpoint; `str(e)` is one line with the reason."""
 
 
 class FileEntry(Strict):
@@ -37,7 +37,7 @@ class FileEntry(Strict):
 
 
 class Manifest(Strict):
-    """Everything a reader needs to fetch and check a checkpoint (P6, P11)."""
+    """All that a reader needs to fetch and check a checkpoint (P6, P11)."""
 
     format: Literal[1] = 1
     project: Name
@@ -65,12 +65,12 @@ class Manifest(Strict):
         return self
 
     def owns(self, entry: FileEntry) -> bool:
-        """Whether a file is of this checkpoint; else of an earlier one of this run."""
+        """Whether a file belongs to this checkpoint; otherwise it belongs to an earlier one of this run."""
         place = Names(self.project, self.run).parse_checkpoint(entry.key)
         return place is not None and place[:2] == (self.step, self.epoch)
 
     def borrowed(self) -> tuple[FileEntry, ...]:
-        """Files of an earlier checkpoint."""
+        """The files that belong to an earlier checkpoint."""
         return tuple(entry for entry in self.files if not self.owns(entry))
 
 
@@ -85,10 +85,10 @@ def encode(manifest: Manifest) -> bytes:
 def decode(
     data: bytes, *, project: str, run: str, step: int, epoch: int, folder: str, lender: str | None = None
 ) -> Manifest:
-    """Parse and check that it is the manifest of exactly this checkpoint. Raises BadManifest.
+    """Parse a manifest and check that it is this checkpoint's. Raises BadManifest.
 
-    folder: prefix of the checkpoint's own files, those beside the manifest.
-    lender: that of the checkpoint that it may borrow files from, as the ledger says.
+    folder: prefix of the checkpoint's own files, next to the manifest.
+    lender: prefix of the checkpoint that it may borrow files from, according to the ledger.
     """
     try:
         loads(data, MAX_BYTES)

@@ -308,7 +308,7 @@ class EntryLost(BadData):
     def __init__(self, address: str, file: str, epoch: int, newest: int, names: Names) -> None:
         """`newest`: the ledger's epoch."""
         super().__init__(
-            f"{address}: {file} is of epoch {epoch}, but the ledger ends in epoch {newest}. An entry has been lost, or "
+            f"{address}: {file} is of epoch {epoch}, but the ledger ends in epoch {newest}: an entry has been lost, or "
             f"no session wrote that file."
         )
         self.address, self.file, self.epoch, self.newest = address, file, epoch, newest

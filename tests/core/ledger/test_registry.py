@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.entry import Entry, encode
@@ -21,10 +20,12 @@ from relay.core.ledger.registry import (
     RegistryState,
     Row,
     SetStatus,
+    StoreNotBegun,
     apply,
 )
 from storage.memory import MemoryStore
 from tests.core.making import QuietRuntime, id_of
+from tests.facts import raising
 
 BY = By(id_of(1), None, 0, 1.7e9)
 
@@ -130,7 +131,7 @@ def test_a_registry_begins_once_and_lists_runs_in_order() -> None:
     store = MemoryStore()
     first, second = registry(store, 1), registry(store, 2)
     assert first.read() is None and first.runs() == []
-    with pytest.raises(BadConfig, match="Nothing was ever begun"):
+    with raising(StoreNotBegun, store.address):
         first.enter_run("p", "r", id_of(7))
     assert first.begin(id_of(5)) == second.begin(id_of(6))
     assert first.enter_run("p", "zeta", id_of(7)) == id_of(7)

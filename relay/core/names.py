@@ -183,7 +183,7 @@ def nearest(word: str, options: Iterable[str]) -> str | None:
 
 
 def one_edit_apart(a: str, b: str) -> bool:
-    """Whether one inserted, deleted, changed or swapped neighbouring character turns `a` into `b` (or none)."""
+    """Whether one inserted, deleted, changed or swapped neighboring character turns `a` into `b` (or none)."""
     if len(a) > len(b):
         a, b = b, a
     start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))

@@ -27,7 +27,7 @@ EVERY_S = 600.0
 class Survey:
     """A listing of the store, with the decision for each file by one view."""
 
-    judged: list[FileVerdict]
+    decided: list[FileVerdict]
     now: float
     """Store time, or a little less."""
 
@@ -47,8 +47,8 @@ class Surveyor:
         self._manifests = verified_manifests(state, self.store, self.names, self._manifests)
         listed = list(self.store.list(self.names.checkpoints))
         now = _known_time(state, listed) if short_of_space else self._now()
-        judged = retention.judge_files(state, self.names, listed, self._manifests, now, short_of_space=short_of_space)
-        return Survey(judged, now)
+        decided = retention.decide_files(state, self.names, listed, self._manifests, now, short_of_space=short_of_space)
+        return Survey(decided, now)
 
     def _now(self) -> float:
         """Store time. With two stores the earlier one: one dates the files, the other the entries."""
@@ -119,9 +119,9 @@ class Housekeeper:
     def _collect(self, short_of_space: bool) -> None:
         state = self.lease.refresh()
         found = self._survey(state, short_of_space)
-        gone = delete(going(found.judged), self.store, self.names, self._may_delete)
+        gone = delete(going(found.decided), self.store, self.names, self._may_delete)
         self._collected |= gone & {r.key for r in state.retired}  # another folder of a retained key may go before it
-        shown = {place[:2] for file in found.judged if (place := self.names.parse_checkpoint(file.stat.name))}
+        shown = {place[:2] for file in found.decided if (place := self.names.parse_checkpoint(file.stat.name))}
         self._collected |= {r.key for r in state.retired if r.key not in shown and found.now - r.at >= GRACE_S}
 
     def _may_delete(self) -> bool:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from relay.core.budget import Budget
-from relay.core.checkpoint.certify import Verdict
+from relay.core.checkpoint.certify import Certificate
 from relay.core.checkpoint.committer import Abandoned, CommitRecord, Item
 from relay.core.checkpoint.local import LocalCheckpoint, LocalFolder
 from relay.core.checkpoint.manifest import FileEntry
@@ -43,7 +43,7 @@ class Writer:
     lease: Lease
     budget: Budget
     facts: Facts
-    verdict: Verdict
+    certificate: Certificate
     lending: SharedFiles
     housekeeping: Callable[[bool], None]
     """Called after each commit, and with True if the store is full; raises nothing."""
@@ -89,9 +89,10 @@ class Writer:
         self.budget.measured.add("append", self.runtime.monotonic() - began)
 
     def _stored_free(self, item: Item, packed: LocalCheckpoint) -> Checkpoint:
-        """Store the checkpoint in a folder that holds nothing else: the plain one, or one with this session's token.
+        """Store the checkpoint in a folder of its own: the plain one, or if that is taken one with a token.
 
-        No other session should have sent this key (P5), but the folder may be taken all the same."""
+        No other session should have sent this key (P5), but the store may hold such a folder.
+        """
         token = self.lease.session[:TOKEN]
         if item.record is None and self._is_taken(packed):
             item.token = token
@@ -212,11 +213,11 @@ class Writer:
         def build(state: RunState) -> Commit:
             if state.checkpoint(checkpoint.key) is not None:
                 raise _AlreadyThere
-            verdict = self.verdict
+            certificate = self.certificate
             return Commit(
                 checkpoint=checkpoint,
-                certified=verdict.certified,
-                why=verdict.why[:200],
+                certified=certificate.certified,
+                why=certificate.why[:200],
                 seconds=self.lease.seconds,
                 metrics=metrics,
                 samples=self._samples(item, state),

@@ -17,7 +17,7 @@ from relay.core.errors import RelayError, StorageUnreachable, UploadFailed
 from relay.core.events import SessionEvent, Trouble
 from relay.core.ledger.chain import Intent
 from relay.core.ledger.passing import Blocked
-from relay.core.ledger.sessionreport import Row
+from relay.core.ledger.sessionreport import MetricsRow
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.workload import Snapshot, StepDigest
 from storage.base import StoreError
@@ -45,7 +45,7 @@ class Item:
     taken_at: float = 0.0
     """Monotonic time of the snapshot."""
     metrics: dict[str, float] = field(default_factory=dict)
-    rows: tuple[Row, ...] = ()
+    rows: tuple[MetricsRow, ...] = ()
     """The metrics of training since the newest commit; monotonic seconds."""
     metric: float | None = None
     next: StepDigest | None = None

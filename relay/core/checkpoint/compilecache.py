@@ -67,7 +67,7 @@ def signature(secret: bytes, key: str, payload: bytes) -> bytes:
     return hmac.digest(secret, f"{_PURPOSE}\n{key}\n".encode() + payload, _MAC)
 
 
-class Unfit(Exception):
+class CacheRefused(Exception):
     """The stored code is not loaded; `str(e)` is one line with the reason."""
 
 
@@ -155,7 +155,7 @@ class WarmStart:
             found = CompileCache("hit", files=files, bytes=len(payload), seconds=spent)
         except Missing:
             found = CompileCache("miss")
-        except (Unfit, ValueError) as error:
+        except (CacheRefused, ValueError) as error:
             self._refused = True
             found = CompileCache("refused", str(error))
         except (StoreError, OSError) as error:
@@ -171,10 +171,10 @@ class WarmStart:
         try:
             data = self._store.get(found.ref, limit=MAX_BYTES)
         except TooLong as error:
-            raise Unfit(f"longer than {_mb(MAX_BYTES)}") from error
+            raise CacheRefused(f"longer than {_mb(MAX_BYTES)}") from error
         mac, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
         if not hmac.compare_digest(mac, signature(self._secret, self._kernels.key, payload)):
-            raise Unfit(f"its signature is not one by this {VARIABLE} for this key")
+            raise CacheRefused(f"its signature is not one by this {VARIABLE} for this key")
         return payload
 
     def _send(self) -> None:

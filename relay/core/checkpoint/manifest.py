@@ -16,7 +16,7 @@ MAX_BYTES = 1_000_000
 MAX_FILES = 1_000
 
 FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
-Place = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,400}$")]
+StoreText = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,400}$")]
 """A key or a Ref: never changed, refused if it is too long or not printable ASCII."""
 
 
@@ -28,9 +28,9 @@ class FileEntry(Strict):
     """One file of a checkpoint."""
 
     name: FileName
-    ref: Place
+    ref: StoreText
     """The store's Ref."""
-    key: Place
+    key: StoreText
     """Full name in the store."""
     size: Annotated[int, Field(ge=0, lt=2**50)]
     sha256: Digest

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relay.core.checkpoint.manifest import Manifest
+from relay.core.ledger.changes import Key
 from relay.core.ledger.frozen import MAX_RETAINED
 from relay.core.ledger.state import Checkpoint, Retired, RunState
 from relay.core.names import MANIFEST, Names
 from storage.base import Stat
 
-Key = tuple[int, int]
 GRACE_S = 3600.0
 """Store time between `retire` and deletion: readers hold no lock."""
 ROOM = MAX_RETAINED - 8
@@ -113,13 +113,13 @@ class FileVerdict:
     (infinite: the next entry decides)."""
 
 
-def going(judged: Iterable[FileVerdict]) -> list[Stat]:
+def going(decided: Iterable[FileVerdict]) -> list[Stat]:
     """Files that may be deleted, in the order of deletion: manifests last."""
-    found = (file.stat for file in judged if file.goes)
+    found = (file.stat for file in decided if file.goes)
     return sorted(found, key=lambda stat: (stat.name.endswith("/" + MANIFEST), stat.name))
 
 
-def judge_files(
+def decide_files(
     state: RunState,
     names: Names,
     listed: Iterable[Stat],

@@ -17,14 +17,13 @@ from relay.core.checkpoint.local import LocalFile, LocalFolder, fsync_folder, li
 from relay.core.checkpoint.manifest import FileEntry
 from relay.core.errors import BadConfig
 from relay.core.lease.lease import Lease
+from relay.core.ledger.changes import Key
 from relay.core.workload import Borrower, Saved, Workload
 
 LENT = "lent"
 """Folder of lent files in a run's `sync/` folder."""
 OFFERED, REMEMBERED = 2, 3
 """Numbers of lenders. One more may be committed between a snapshot and its write to disk."""
-
-Key = tuple[int, int]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from relay.core.lease.processage import process_age, start_ticks
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SUFFIXES = ("boot", "lock", "who", "now")
-"""A session's files: its boot, its lock, its description (`Who`), its progress (mirror.py)."""
+"""A session's files: its boot, its lock, its description (`SessionInfo`), its progress (mirror.py)."""
 _SESSION = re.compile(r"[0-9a-f]{32}")
 
 
@@ -132,7 +132,7 @@ MOST_BYTES = 2_000
 """Largest description that is read."""
 
 
-class Who(BaseModel):
+class SessionInfo(BaseModel):
     """Describes a session to later ones on its machine."""
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -151,7 +151,7 @@ class Earlier:
     """A live session of this machine that began before this one."""
 
     session: str
-    who: Who
+    who: SessionInfo
     age_s: float
     """Age of its process."""
     reachable: bool
@@ -164,20 +164,20 @@ def training_id(ledger_url: str, project: str, run: str) -> str:
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class MachineSessions:
     """The sessions of this machine that share a home folder."""
 
     locks: FileHostLocks
     root: Path = Path("/")
     """Root of the file system that holds `proc`."""
 
-    def enrol(self, session: str, training: str, account: str) -> None:
+    def register(self, session: str, training: str, account: str) -> None:
         """Let later sessions find this process. If the folder is not writable, they do not find it."""
         ticks, space = start_ticks(self.root), self._space()
         if ticks is None or not space:
             return
         self.locks.hold(session)
-        who = Who(pid=os.getpid(), ticks=ticks, space=space, training=training, account=account)
+        who = SessionInfo(pid=os.getpid(), ticks=ticks, space=space, training=training, account=account)
         if self.locks.holds(session):
             with suppress(OSError):
                 self.locks.path(session, "who").write_text(who.model_dump_json(), encoding="utf-8")
@@ -239,7 +239,7 @@ class Neighbours:
             pass
         return False
 
-    def _lives(self, session: str, who: Who) -> bool:
+    def _lives(self, session: str, who: SessionInfo) -> bool:
         """By its lock. If its pid is valid here, it must also be the same process of the same user."""
         try:
             if not self.locks.of_this_boot(session) or self.locks.is_dead(session):
@@ -252,10 +252,10 @@ class Neighbours:
             return False
         return start_ticks(self.root, str(who.pid)) == who.ticks
 
-    def _read(self, session: str) -> Who | None:
+    def _read(self, session: str) -> SessionInfo | None:
         try:
             with self.locks.path(session, "who").open("rb") as file:
-                return Who.model_validate_json(file.read(MOST_BYTES))
+                return SessionInfo.model_validate_json(file.read(MOST_BYTES))
         except (OSError, ValidationError):
             return None
 

@@ -14,7 +14,7 @@ from relay.core.lease.heartbeat import place_of_beats
 from relay.core.lease.host import HostLocks
 from relay.core.ledger import changes
 from relay.core.ledger.atrest import refuse_halted
-from relay.core.ledger.chain import Change, Intent
+from relay.core.ledger.chain import AnyChange, Intent
 from relay.core.ledger.ledger import RunLedger, View, check_fence
 from relay.core.ledger.overlooked import refuse_overlooked
 from relay.core.ledger.state import RunState
@@ -37,9 +37,9 @@ class LeaseRequest:
 class Lease:
     """The right to write under one epoch; appends one change at a time."""
 
-    def __init__(self, ledger: RunLedger, runtime: Runtime, wish: LeaseRequest, view: View, taken_at: float) -> None:
-        self.ledger, self.session, self.account = ledger, wish.session, wish.account
-        self.ttl_s, self.epoch, self.taken_at = wish.ttl_s, view.state.epoch, taken_at
+    def __init__(self, ledger: RunLedger, runtime: Runtime, request: LeaseRequest, view: View, taken_at: float) -> None:
+        self.ledger, self.session, self.account = ledger, request.session, request.account
+        self.ttl_s, self.epoch, self.taken_at = request.ttl_s, view.state.epoch, taken_at
         self.append_s = runtime.monotonic() - taken_at
         """Seconds until the lease entry landed; other sessions could not see it before."""
         self.view = view
@@ -61,7 +61,7 @@ class Lease:
     def append(
         self,
         kind: str,
-        build: Callable[[RunState], Change],
+        build: Callable[[RunState], AnyChange],
         intent: Intent[RunState] | None = None,
         give_up: Callable[[], bool] = lambda: False,
     ) -> RunState:
@@ -112,7 +112,7 @@ def acquire(
     ledger: RunLedger,
     runtime: Runtime,
     locks: HostLocks,
-    wish: LeaseRequest,
+    request: LeaseRequest,
     *,
     wait_s: float = 0.0,
     notice: Callable[[Held], None] = lambda held: None,
@@ -126,9 +126,9 @@ def acquire(
     """
     began = runtime.monotonic()
     until, obstacle = began + wait_s, blocked_by(ledger, runtime, locks)
-    end = began + (math.inf if wish.ends_in_s is None else wish.ends_in_s)
+    end = began + (math.inf if request.ends_in_s is None else request.ends_in_s)
     ledger.chain.prover.heed = heed
-    refuse_overlooked(ledger, ledger.judge())
+    refuse_overlooked(ledger, ledger.validate())
 
     def free(state: RunState) -> Held | changes.TookOver | None:
         refuse_halted(state)
@@ -138,7 +138,7 @@ def acquire(
 
     while True:
         state, gone = vacant(ledger, runtime, free, until, notice, heed)
-        lease = _take(ledger, runtime, wish, state, gone, lambda: runtime.monotonic() >= end)
+        lease = _take(ledger, runtime, request, state, gone, lambda: runtime.monotonic() >= end)
         if lease is not None:
             return lease
 
@@ -146,7 +146,7 @@ def acquire(
 def _take(
     ledger: RunLedger,
     runtime: Runtime,
-    wish: LeaseRequest,
+    request: LeaseRequest,
     seen: RunState,
     gone: changes.TookOver | None,
     too_late: Callable[[], bool],
@@ -154,7 +154,7 @@ def _take(
     """Append the lease; None if another session was faster."""
     taken_at, store = runtime.monotonic(), ledger.store
     with store_errors(store, "Cannot read the store's clock"):
-        latest_end = None if wish.ends_in_s is None else store.now() + wish.ends_in_s
+        latest_end = None if request.ends_in_s is None else store.now() + request.ends_in_s
         beat = place_of_beats(store)
 
     def build(state: RunState) -> changes.Lease:
@@ -162,19 +162,19 @@ def _take(
         if state.epoch != seen.epoch or (state.holder is None) != (gone is None):
             raise _Faster
         return changes.Lease(
-            ttl_s=wish.ttl_s,
+            ttl_s=request.ttl_s,
             latest_end=latest_end,
-            target_steps=wish.target_steps,
+            target_steps=request.target_steps,
             took_over=gone,
             beat=beat,
-            gpu=wish.gpu,
+            gpu=request.gpu,
         )
 
     try:
-        view = ledger.append("lease", build, session=wish.session, account=wish.account, give_up=too_late)
+        view = ledger.append("lease", build, session=request.session, account=request.account, give_up=too_late)
     except (_Faster, Fenced, LeaseHeld):
         return None
-    return Lease(ledger, runtime, wish, view, taken_at)
+    return Lease(ledger, runtime, request, view, taken_at)
 
 
 class _Faster(Exception):

@@ -58,7 +58,7 @@ class StopSignal:
 
 # --- Signal handlers; a thread ends the process if the session does not stop in time --------------------------------
 
-MEANING: dict[signal.Signals, Reason] = {
+REASONS: dict[signal.Signals, Reason] = {
     signal.SIGTERM: "sigterm",
     signal.SIGHUP: "sigterm",
     signal.SIGINT: "sigint",
@@ -108,7 +108,7 @@ def heed(stop: StopSignal) -> None:
 def heeded() -> list[signal.Signals]:
     """The signals that end a session; SIGHUP only if it is not ignored."""
     outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return [number for number in MEANING if not (outlives and number == signal.SIGHUP)]
+    return [number for number in REASONS if not (outlives and number == signal.SIGHUP)]
 
 
 def unwind_on_sigterm() -> None:
@@ -139,14 +139,14 @@ def listening(
     """
 
     def heard(number: int, _: FrameType | None) -> None:
-        stop.ask(MEANING[signal.Signals(number)], signal.Signals(number).name)
+        stop.ask(REASONS[signal.Signals(number)], signal.Signals(number).name)
         if stop.at_once:
             raise KeyboardInterrupt
 
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     former = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # works even while the main thread is busy
-    runtime.spawn("signals", _Watch(stop, runtime, leave, event, reader).until_over)
+    runtime.spawn("signals", _SignalThread(stop, runtime, leave, event, reader).until_over)
     before = {number: signal.signal(number, heard) for number in heeded()}
     try:
         yield
@@ -158,7 +158,7 @@ def listening(
 
 
 @dataclass
-class _Watch:
+class _SignalThread:
     """Reads every signal as the system delivers it, and checks the clock from then on."""
 
     stop: StopSignal
@@ -195,7 +195,7 @@ class _Watch:
 
     def _note(self, numbers: bytes) -> None:
         for number in numbers:
-            if number in MEANING:
+            if number in REASONS:
                 self._report(signal.Signals(number))
             if number not in FAST:
                 continue
@@ -210,7 +210,7 @@ class _Watch:
         self.runtime.spawn("signal event", lambda: self.event(received))
 
     def _error(self) -> RelayError:
-        reason, note = MEANING[self.first], self.first.name
+        reason, note = REASONS[self.first], self.first.name
         if not self.stop.under_lease:
             return Interrupted(reason, note)
         return Overdue(reason, note, self.runtime.monotonic() - self.asked)

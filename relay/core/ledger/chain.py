@@ -22,11 +22,11 @@ from relay.core.ledger.verified import NoMark, RolledBack, VerifiedMark, Verifie
 from storage.base import OutcomeUnknown, Store, StoreError
 from storage.log import Log, Won
 
-Change = Mapping[str, Any] | BaseModel
+AnyChange = Mapping[str, Any] | BaseModel
 
 STRIDE = 64
 """Up to this many slots after a remembered view are read one by one; beyond that only the newest are read."""
-JUDGED = 256
+MOST_VALIDATED = 256
 """Most slots that a session validates before it writes (docs/decisions/0002-judgements.md)."""
 REBASES = 1000
 """Slots lost in a row before giving up; each means that another session wrote first."""
@@ -97,9 +97,9 @@ class Chain(Generic[S]):
         self.prover = Prover(self.log, machine, runtime.sleep, runtime.monotonic)
         """Proves that slots cannot be read before an entry passes over them."""
         self.mark: VerifiedMark = NoMark()
-        """The validated position: `judge` starts there, and stores a new one for the next session."""
+        """The validated position: `validate` starts there, and stores a new one for the next session."""
         self._known: Point[S] = Point()
-        self._judged = False
+        self._validated = False
 
     def intent(self) -> Intent[S]:
         """A new intent, for a caller that may have to send it twice."""
@@ -115,29 +115,29 @@ class Chain(Generic[S]):
             point = self._newest()
         return self._remember(point)
 
-    def judge(self) -> None:
-        """Validate every slot from the mark, or without one the newest JUDGED, and every later slot. At most once.
+    def validate(self) -> None:
+        """Validate the slots from the mark, or without one the newest MOST_VALIDATED, and all later ones. Done once.
 
         Forged entries can fit each other, so a cheap read may believe entries that a session which read all slots calls
         invalid. Therefore a session reads further back before it writes. It reads each slot once, so that a lease on a
         long log stays fast. Raises as `read` does.
         """
-        if self._judged:
+        if self._validated:
             return
-        judged = self.mark.recall()  # before the tail: its entry was in the log by then
+        marked = self.mark.recall()  # before the tail: its entry was in the log by then
         with store_errors(self.store):
             tail = self._tail()
-            start = self._marked(judged, tail)
+            start = self._marked(marked, tail)
             self.reader.forget()
             point = self.reader.through(start, tail)
-        self._judged, self._known = True, point
+        self._validated, self._known = True, point
         if point.entry is not None and point.state is not None:
             self._keep_mark(point.entry, point.state)
 
     def append(
         self,
         kind: str,
-        build: Callable[[S | None], Change],
+        build: Callable[[S | None], AnyChange],
         *,
         session: str,
         account: str | None = None,
@@ -173,7 +173,7 @@ class Chain(Generic[S]):
         assert view is not None
         return view
 
-    def append_at(self, point: Point[S], kind: str, change: Change, by: By, passed: Passed | None) -> View[S]:
+    def append_at(self, point: Point[S], kind: str, change: AnyChange, by: By, passed: Passed | None) -> View[S]:
         """Land one change directly after `point`, whose entry the caller chose to build on, or not at all.
 
         The change is not rebased, because a person chose among the entries of that moment. It is always written in
@@ -187,7 +187,7 @@ class Chain(Generic[S]):
             landed = self._attempt(point, entry, intent, lambda: False)
         if not intent.landed:
             raise Refused(f"{self.store.address}: slot {entry.seq} was written by another session first.")
-        self._judged, self._known = True, landed
+        self._validated, self._known = True, landed
         view = self._remember(landed)
         assert view is not None
         return view
@@ -210,7 +210,7 @@ class Chain(Generic[S]):
 
     def _newest(self) -> Point[S]:
         known, tail = self._known, self._tail()
-        if not self._judged and (known.seq < 0 or tail - known.seq > STRIDE):
+        if not self._validated and (known.seq < 0 or tail - known.seq > STRIDE):
             return self.reader.newest(tail) if tail >= 0 else known
         return self.reader.through(known, tail)
 
@@ -223,27 +223,27 @@ class Chain(Generic[S]):
             raise SlotEmpty(self.log, lost[0])
         return tail
 
-    def _marked(self, judged: VerifiedUpTo | None, tail: int) -> Point[S]:
-        """The point to validate from: this machine's mark, or JUDGED slots below the tail.
+    def _marked(self, marked: VerifiedUpTo | None, tail: int) -> Point[S]:
+        """The point to validate from: this machine's mark, or MOST_VALIDATED slots below the tail.
 
         Raises RolledBack (65) if the mark lies beyond the tail, or its slot now holds another entry.
         """
-        point = self.reader.claimed(judged.seq) if judged and judged.seq <= tail else None
-        if judged and judged.sure and (judged.seq > tail or (point and point.digest != judged.digest)):
-            raise self._rolled_back(judged, tail)
-        if judged and point and point.digest == judged.digest and judged.seq >= tail - JUDGED:
+        point = self.reader.claimed(marked.seq) if marked and marked.seq <= tail else None
+        if marked and marked.sure and (marked.seq > tail or (point and point.digest != marked.digest)):
+            raise self._rolled_back(marked, tail)
+        if marked and point and point.digest == marked.digest and marked.seq >= tail - MOST_VALIDATED:
             return point
-        return self.reader.newest(tail - JUDGED) if tail > JUDGED else Point()
+        return self.reader.newest(tail - MOST_VALIDATED) if tail > MOST_VALIDATED else Point()
 
-    def _rolled_back(self, judged: VerifiedUpTo, tail: int) -> RolledBack:
+    def _rolled_back(self, marked: VerifiedUpTo, tail: int) -> RolledBack:
         state = self.reader.newest(tail).state if tail >= 0 else None
         step = self.machine.step_of(state) if state is not None else 0
         run = self.log.prefix.split("/")[-3]  # only a run's log has a mark
         text = (
-            f"{self.store.address}: {self.log.prefix} was rolled back. This machine has read its entry {judged.seq} "
-            f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,})."
+            f"{self.store.address}: {self.log.prefix} was rolled back. This machine has read its entry {marked.seq} "
+            f"(step {marked.step:,}), but the store now ends at entry {tail} (step {step:,})."
         )
-        return RolledBack(text, run=run, step=judged.step, epoch=judged.epoch, known=judged)
+        return RolledBack(text, run=run, step=marked.step, epoch=marked.epoch, known=marked)
 
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
         """Read slot by slot from where the intent was tried, and search for it: it may have landed unnoticed."""
@@ -285,7 +285,9 @@ class Chain(Generic[S]):
                 self.log.publish_hint(entry.seq, digest(data))
         return Point(entry.seq, digest(data), self.machine.parse(entry.state), entry, point.damage)
 
-    def _compose(self, point: Point[S], kind: str, change: Change, by: By, nonce: str, passed: Passed | None) -> Entry:
+    def _compose(
+        self, point: Point[S], kind: str, change: AnyChange, by: By, nonce: str, passed: Passed | None
+    ) -> Entry:
         plain = change.model_dump(mode="json") if isinstance(change, BaseModel) else dict(change)
         voids = range(point.base + 1, point.seq + 1)
         state = self.machine.apply(point.state, kind, plain, by, tuple(voids), passed)

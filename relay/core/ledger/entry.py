@@ -53,20 +53,20 @@ class Entry(Sparing):
     """The slots that this entry passes over; from format 5 on present exactly if the base is not the slot before it."""
 
     @property
-    def voids(self) -> range:
+    def passed_slots(self) -> range:
         """Slots between the base and this entry, in which its writer could not read valid entries."""
         return range(self.base + 1, self.seq)
 
     def check_passing(self) -> None:
         """Raises NotAnEntry unless `passed` is present exactly if the format requires it, and fits the slots."""
-        if (self.passed is not None) != (self.format >= PASSING and bool(self.voids)):
+        if (self.passed is not None) != (self.format >= PASSING and bool(self.passed_slots)):
             raise NotAnEntry("it does not say what it passes over, or passes over nothing")
         if self.passed is None:
             return
         if self.base < 0:
             raise NotAnEntry("a genesis passes over nothing")
         digests = self.passed.digests
-        if len(digests) != min(len(self.voids), MAX_DIGESTS) or digests[-1] != self.parent:
+        if len(digests) != min(len(self.passed_slots), MAX_DIGESTS) or digests[-1] != self.parent:
             raise NotAnEntry("the digests of what it passes over do not fit its slots")
 
 

@@ -38,7 +38,7 @@ Exact = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{0,200}$")]
 Gpu = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,21}$")]
 """A kind of GPU by its short name, or cpu."""
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
-Row = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
+GpuIndex = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
 Whole = Annotated[int, Field(ge=0, lt=2**53)]
 MetricName = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,64}$")]
 Metrics = Annotated[dict[MetricName, float], Field(max_length=32)]

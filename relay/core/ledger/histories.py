@@ -17,7 +17,7 @@ from relay.core.ledger.reader import Point, Reader, S, Slot
 
 
 @dataclass(frozen=True)
-class History(Generic[S]):
+class OtherHistory(Generic[S]):
     """A history other than the log's own."""
 
     after: int
@@ -51,7 +51,7 @@ class Walked(Generic[S]):
 
     point: Point[S]
     """At the newest slot."""
-    others: tuple[History[S], ...] = ()
+    others: tuple[OtherHistory[S], ...] = ()
     own: tuple[Slot, ...] = ()
     """The slots of the log's own history since it first separated from another one."""
     digests: tuple[str, ...] = ()
@@ -70,12 +70,12 @@ class Histories(Generic[S]):
         """The slot of the last valid entry before each intact one, according to the walk."""
         self._last = -1
 
-    def see(self, slot: Slot, judged: Point[S]) -> None:
+    def see(self, slot: Slot, point: Point[S]) -> None:
         """Add the next slot, and the point after it."""
         self._digests.append(slot.digest)
         if slot.entry is not None:
             self._base[slot.seq], self._before[slot.seq] = slot.entry.base, self._last
-        self._last = judged.base
+        self._last = point.base
 
     def walked(self, point: Point[S]) -> Walked[S]:
         """The result of a walk that ended at `point`; reads the slots of other histories again.
@@ -87,7 +87,7 @@ class Histories(Generic[S]):
         own = (self._reader.slot(seq) for seq in sorted(self._own()) if seq > after)
         return Walked(point, tuple(others), tuple(own), tuple(self._digests))
 
-    def _others(self) -> list[History[S]]:
+    def _others(self) -> list[OtherHistory[S]]:
         """The other histories, sorted by their first slots."""
         own = self._own()
         found: dict[int, tuple[Slot, Point[S]]] = {}
@@ -103,7 +103,7 @@ class Histories(Generic[S]):
         ends = sorted(found.keys() - set(came_from.values()))
         return sorted((self._history(end, found, came_from) for end in ends), key=lambda one: one.seqs)
 
-    def _history(self, end: int, found: dict[int, tuple[Slot, Point[S]]], came_from: dict[int, int]) -> History[S]:
+    def _history(self, end: int, found: dict[int, tuple[Slot, Point[S]]], came_from: dict[int, int]) -> OtherHistory[S]:
         slots, seq = [], end
         while seq in found:
             slots.append(found[seq][0])
@@ -111,7 +111,7 @@ class Histories(Generic[S]):
         state = found[end][1].state
         assert state is not None
         parted = self._reader.claimed(seq)
-        return History(seq, tuple(reversed(slots)), state, parted.state if parted else None)
+        return OtherHistory(seq, tuple(reversed(slots)), state, parted.state if parted else None)
 
     def _own(self) -> set[int]:
         """Slots of the newest valid entry and of the intact entries that it builds on."""

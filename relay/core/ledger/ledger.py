@@ -11,7 +11,7 @@ from relay.core.errors import BadConfig, BadData, Fenced, store_errors
 from relay.core.ledger import rules
 from relay.core.ledger.atrest import stopped
 from relay.core.ledger.canonical import digest, dumps
-from relay.core.ledger.chain import AlreadyBegun, Chain, Change, Intent
+from relay.core.ledger.chain import AlreadyBegun, AnyChange, Chain, Intent
 from relay.core.ledger.chain import View as AnyView
 from relay.core.ledger.changes import KINDS, Genesis
 from relay.core.ledger.fields import Strict
@@ -73,7 +73,7 @@ class RunLedger:
     def begin(self, genesis: Genesis, *, session: str) -> tuple[View, bool]:
         """Append the genesis unless the run has begun. Returns the newest view, and whether this call began the run."""
 
-        def build(state: RunState | None) -> Change:
+        def build(state: RunState | None) -> AnyChange:
             if state is not None:
                 raise AlreadyBegun
             return genesis
@@ -86,7 +86,7 @@ class RunLedger:
     def append(
         self,
         kind: str,
-        build: Callable[[RunState], Change],
+        build: Callable[[RunState], AnyChange],
         *,
         session: str,
         account: str | None,
@@ -103,10 +103,10 @@ class RunLedger:
 
         Raises Fenced (76) if the epoch has grown or the holder is another session, Refused (65) if the rules refuse the
         change, Unsettled (74) if the outcome is unknown: pass its `intent` to try the same change again.
-        The first append validates the slots before it (`judge`).
+        The first append validates the slots before it (`validate`).
         """
 
-        def checked(state: RunState | None) -> Change:
+        def checked(state: RunState | None) -> AnyChange:
             if state is None:
                 raise UnknownRun(self.store.address, self.names.project, self.names.run)
             if epoch is not None and kind != "lease":
@@ -119,7 +119,7 @@ class RunLedger:
                 return epoch or 0
             return max(state.next_epoch, passed + 1) if kind == "lease" else state.epoch
 
-        self.chain.judge()
+        self.chain.validate()
         return self.chain.append(
             kind,
             checked,
@@ -131,9 +131,9 @@ class RunLedger:
             held=epoch is not None,
         )
 
-    def judge(self) -> View:
-        """The newest state, after validating the slots that lead to it. Called before a lease. See `Chain.judge`."""
-        self.chain.judge()
+    def validate(self) -> View:
+        """The newest state, after validating the slots that lead to it. Called before a lease. See `Chain.validate`."""
+        self.chain.validate()
         return self.read()
 
     def intent(self) -> Intent[RunState]:
@@ -205,7 +205,7 @@ class RunLedger:
             raise UnknownRun(self.store.address, self.names.project, self.names.run)
         return view
 
-    def _with_history(self, state: RunState, change: Change) -> Change:
+    def _with_history(self, state: RunState, change: AnyChange) -> AnyChange:
         """Store the oldest links if a lease must move them. Every session writes the same bytes."""
         links = rules.links_to_archive(state)
         if not links:

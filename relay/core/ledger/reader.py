@@ -355,7 +355,9 @@ class Reader(Generic[S]):
     def _computed(self, point: Point[S], entry: Entry) -> S:
         by = By(entry.session, entry.account, entry.epoch, entry.at)
         try:
-            state = self.machine.apply(point.state, entry.kind, entry.change, by, tuple(entry.voids), entry.passed)
+            state = self.machine.apply(
+                point.state, entry.kind, entry.change, by, tuple(entry.passed_slots), entry.passed
+            )
         except ValidationError as error:
             raise Refused("its change leads to no state") from error
         if dumps(state.model_dump(mode="json")) != dumps(entry.state):

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 from relay.core.clock import Runtime
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import ZEROS, NotCanonical, dumps
-from relay.core.ledger.chain import AlreadyBegun, Chain, Change, View
+from relay.core.ledger.chain import AlreadyBegun, AnyChange, Chain, View
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.fields import Claim, Digest, Exact, Id, Passed, Sparing, Strict, Time
 from relay.core.ledger.frozen import ADDED, MAX_CLAIMS, MAX_REGISTERED, MAX_RUNS
@@ -226,7 +226,7 @@ class Registry:
     def begin(self, store_id: str) -> RegistryState:
         """Begin the registry unless it has begun."""
 
-        def build(state: RegistryState | None) -> Change:
+        def build(state: RegistryState | None) -> AnyChange:
             if state is not None:
                 raise AlreadyBegun
             return Begin(store=store_id)
@@ -239,7 +239,7 @@ class Registry:
     def enter_run(self, project: str, run: str, run_id: str) -> str:
         """Enter a run before its genesis. Returns its id, which another session may have entered first."""
 
-        def build(state: RegistryState) -> Change:
+        def build(state: RegistryState) -> AnyChange:
             row = state.runs.get(f"{project}/{run}")
             if row:
                 raise AlreadyEntered(row.run_id)
@@ -251,11 +251,11 @@ class Registry:
             return error.run_id
         return run_id
 
-    def append(self, kind: str, build: Callable[[RegistryState], Change]) -> RegistryState:
+    def append(self, kind: str, build: Callable[[RegistryState], AnyChange]) -> RegistryState:
         """Land one change; `build(state)` is called again on every rebase. Raises Unsettled (74) as a ledger does."""
         return self._append(kind, lambda state: build(self._must_exist(state))).state
 
-    def _append(self, kind: str, build: Callable[[RegistryState | None], Change]) -> View[RegistryState]:
+    def _append(self, kind: str, build: Callable[[RegistryState | None], AnyChange]) -> View[RegistryState]:
         return self.chain.append(kind, build, session=self.session)
 
     def _must_exist(self, state: RegistryState | None) -> RegistryState:

@@ -44,10 +44,10 @@ MAX_STATE = 230_000
 
 _ABOUT_ITSELF = re.compile(r".*(_s|_ms|_bytes)|goodput")
 
-Place = Annotated[int, Field(ge=0, le=10**9)]
+WholeSeconds = Annotated[int, Field(ge=0, le=10**9)]
 
 
-class Row(NamedTuple):
+class MetricsRow(NamedTuple):
     """The metrics of one step. `at`: monotonic seconds of the session while the row waits, seconds since the lease once
     it is written."""
 
@@ -60,7 +60,7 @@ class Samples(Strict):
     """Row i holds the metrics of step `steps[i]`; null where a metric is absent at that step."""
 
     steps: Annotated[tuple[Step, ...], Field(min_length=1, max_length=MAX_ROWS)]
-    seconds: Annotated[tuple[Place, ...], Field(max_length=MAX_ROWS)]
+    seconds: Annotated[tuple[WholeSeconds, ...], Field(max_length=MAX_ROWS)]
     """Since the session's lease; all 0 if another session trained these steps."""
     columns: Annotated[
         dict[MetricName, Annotated[tuple[float | None, ...], Field(max_length=MAX_ROWS)]],
@@ -77,18 +77,18 @@ class Samples(Strict):
             raise ValueError("its seconds fall")
         return self
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[MetricsRow]:
         """One row for each step, without the metrics that are absent there."""
         for i, step in enumerate(self.steps):
             values = {name: value for name, column in self.columns.items() if (value := column[i]) is not None}
-            yield Row(step, float(self.seconds[i]), values)
+            yield MetricsRow(step, float(self.seconds[i]), values)
 
 
 class Gathered:
     """The metrics of training since the newest commit. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._rows: list[MetricsRow] = []
 
     def add(self, step: int, at: float, metrics: Mapping[str, float]) -> None:
         """Add the metrics of `step`. They replace rows of this step and later ones: training may repeat a step."""
@@ -96,17 +96,17 @@ class Gathered:
         while self._rows and self._rows[-1].step >= step:
             self._rows.pop()
         if values:
-            self._rows.append(Row(step, at, values))
+            self._rows.append(MetricsRow(step, at, values))
         if len(self._rows) > GATHERED:
             self._rows = list(thinned(self._rows, GATHERED // 2))
 
-    def since(self, committed: int) -> tuple[Row, ...]:
+    def since(self, committed: int) -> tuple[MetricsRow, ...]:
         """Rows after the committed step; earlier ones are dropped."""
         self._rows = [row for row in self._rows if row.step > committed]
         return tuple(self._rows)
 
 
-def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
+def thinned(rows: Sequence[MetricsRow], most: int) -> Sequence[MetricsRow]:
     """At most `most` of the rows: the newest, and those at multiples of the smallest power of two that suffices.
 
     So the choice depends on the steps alone, not on the times of the commits.
@@ -121,17 +121,17 @@ def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
             return [*kept, rows[-1]]
 
 
-def on_clock(rows: Sequence[Row], began: float) -> list[Row]:
+def on_clock(rows: Sequence[MetricsRow], began: float) -> list[MetricsRow]:
     """The rows with `at` since a lease that began at the monotonic second `began`."""
     return [row._replace(at=max(0.0, row.at - began)) for row in rows]
 
 
-def untimed(samples: Samples | None) -> list[Row]:
+def untimed(samples: Samples | None) -> list[MetricsRow]:
     """The rows of a table that another session of this machine kept, without their times: its clock is unknown here."""
     return [row._replace(at=0.0) for row in samples.rows()] if samples else []
 
 
-def table(rows: Sequence[Row], after: int, up_to: int) -> Samples | None:
+def table(rows: Sequence[MetricsRow], after: int, up_to: int) -> Samples | None:
     """Rows of the steps after `after` up to `up_to`, as an entry holds them; None without any."""
     fitting = thinned([row for row in rows if after < row.step <= up_to], MAX_ROWS)
     short = dict.fromkeys(name for row in fitting for name in row.values if len(name) <= MAX_NAME)

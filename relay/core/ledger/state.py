@@ -12,11 +12,11 @@ from relay.core.ledger.fields import (
     Epoch,
     Exact,
     Gpu,
+    GpuIndex,
     Id,
     Kept,
     Line,
     Metrics,
-    Row,
     Seconds,
     Sparing,
     Strict,
@@ -140,7 +140,7 @@ class Usage(Sparing):
     seconds: float = 0.0
     """Lifetime total of ended sessions; readers add the open one (P12)."""
     intervals: tuple[tuple[int, int], ...] = ()
-    by_gpu: tuple[tuple[Row, Whole, Whole], ...] = ()
+    by_gpu: tuple[tuple[GpuIndex, Whole, Whole], ...] = ()
     """(index in the run's `gpus`, seconds of ended sessions, steps) of each kind; the rest of the totals is unknown."""
 
 

@@ -74,7 +74,7 @@ class VerifiedMark(Protocol):
     def recall(self) -> VerifiedUpTo | None:
         """The newest stored entry, if any."""
 
-    def keep(self, judged: VerifiedUpTo) -> None:
+    def keep(self, verified: VerifiedUpTo) -> None:
         """Store it, or fail silently: without it a session only reads more."""
 
 
@@ -84,7 +84,7 @@ class NoMark:
     def recall(self) -> VerifiedUpTo | None:
         return None
 
-    def keep(self, judged: VerifiedUpTo) -> None:
+    def keep(self, verified: VerifiedUpTo) -> None:
         return None
 
 
@@ -102,10 +102,10 @@ class FileMark:
         except (OSError, ValidationError):
             return None
 
-    def keep(self, judged: VerifiedUpTo) -> None:
+    def keep(self, verified: VerifiedUpTo) -> None:
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, dumps(judged.checked().model_dump(mode="json")))
+            write_whole(self._path, dumps(verified.checked().model_dump(mode="json")))
 
 
 def mark_of(home: Path, run_id: str) -> FileMark:

@@ -49,7 +49,7 @@ def registry(store: MemoryStore, number: int) -> Registry:
 def test_an_edit_made_from_an_older_object_is_refused() -> None:
     state = put(begun(), "ana", "a" * 64)
     for replaces in (None, "c" * 64):
-        with pytest.raises(Refused, match="not what this change was made from"):
+        with raising(Refused, "ana"):
             put(state, "ana", "b" * 64, replaces)
     with pytest.raises(Refused):
         put(begun(), "ana", "b" * 64, "a" * 64)
@@ -61,7 +61,7 @@ def test_a_state_is_declared_and_survives_an_edit() -> None:
     state = do(state, "status", SetStatus(id="ana", state="quota_exceeded", until=1.8e9))
     state = put(state, "ana", "b" * 64, "a" * 64)
     assert (state.accounts["ana"].state, state.accounts["ana"].until) == ("quota_exceeded", 1.8e9)
-    with pytest.raises(Refused, match="no account ben"):
+    with raising(Refused, "ben"):
         do(state, "status", SetStatus(id="ben", state="ready"))
 
 
@@ -76,7 +76,7 @@ def test_a_claim_stays_whatever_happens_and_lets_its_holder_back() -> None:
     assert gone.accounts["ana"].claims == ("0" * 16,)
     back = PutAccount(id="ana", sha256="c" * 64, replaces="0" * 64)
     for claim in (None, "1" * 16):
-        with pytest.raises(Refused, match="only who trained as it"):
+        with raising(Refused, "ana"):
             do(gone, "account", back.model_copy(update={"claim": claim}))
     revived = do(gone, "account", back.model_copy(update={"claim": "0" * 16})).accounts["ana"]
     assert (revived.state, revived.sha256, revived.claims) == ("ready", "c" * 64, ("0" * 16,))
@@ -115,7 +115,7 @@ def test_1000_accounts_and_all_runs_fit_into_an_entry() -> None:
     worst = {"claims": ("0" * 16,), "state": "quota_exceeded", "until": 1_712_345_678.25}
     rows = {key: row.model_copy(update=worst) for key, row in state.accounts.items()}
     state = state.model_copy(update={"accounts": rows})
-    with pytest.raises(Refused, match="1000 accounts already; use another store"):
+    with raising(Refused, MAX_REGISTERED):
         put(state, "one_more", "0" * 64)
     runs = {f"sudoku_pretrain_multiaccount/sudoku_rotation_{n:03d}": {"run_id": id_of(n), "begun": 1.7e9 + n / 7}
             for n in range(MAX_RUNS)}  # fmt: skip

@@ -27,9 +27,10 @@ def content(relay: Relay) -> dict[Path, bytes]:
 
 @pytest.fixture(scope="module")
 def before_the_harm(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
-    """A folder with one session's run, and with one that went further unbroken; trained once."""
+    """A folder with a run of three sessions, and with one that went further unbroken; trained once."""
     relay = Relay(tmp_path_factory.mktemp("before"), warm)
-    relay.call(*run_args("hurt", "account_1", 6, 2))
+    for target in (2, 4, 6):  # the end of a session is committed; what comes before may be left out on a slow disk
+        relay.call(*run_args("hurt", "account_1", target, 2))
     relay.call(*run_args("whole", "account_1", 8, 8), anew=True)
     return relay.folder
 

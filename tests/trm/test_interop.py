@@ -48,13 +48,13 @@ def test_what_does_not_fit_is_named(make, tmp_path) -> None:
     path = tmp_path / "w.safetensors"
     weights = {name: value.clone() for name, value in state.model.state_dict().items()}
     save_file(weights | {"inner.more": torch.zeros(1)}, path)
-    with raising(ValueError, path, "inner.more"):
+    with raising(ValueError, "inner.more"):
         import_weights(state, path)
     save_file(weights | {"inner.lm_head.weight": torch.zeros(2, 16)}, path)
     with raising(ValueError, "inner.lm_head.weight", (2, 16)):
         import_weights(state, path)
     path.write_bytes(b"not safetensors at all")
-    with raising(ValueError, path):
+    with raising(ValueError, path.name):
         import_weights(state, path)
 
 

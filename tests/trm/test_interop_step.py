@@ -147,7 +147,7 @@ def test_a_tensor_under_two_names_is_refused(make: Make, tmp_path: Path) -> None
     state = make(0)
     weights = dict(state.model.state_dict())
     torch.save(weights | {"_orig_mod.model.inner.H_init": weights["inner.H_init"]}, tmp_path / "step_1")
-    with raising(ValueError, "inner.H_init"):
+    with raising(ValueError, "step_1"):
         load_step(state.model, tmp_path / "step_1")
 
 
@@ -163,10 +163,10 @@ class Hostile:
 
 def test_a_hostile_file_runs_nothing(make: Make, tmp_path: Path) -> None:
     torch.save({"inner.H_init": Hostile(tmp_path / "pwned")}, tmp_path / "step_1")
-    with raising(ValueError, tmp_path / "step_1"):
+    with raising(ValueError, "step_1"):
         load_step(make(0).model, tmp_path / "step_1")
     torch.save([1, 2], tmp_path / "step_2")
-    with raising(ValueError, tmp_path / "step_2", "list"):
+    with raising(ValueError, "step_2", "list"):
         load_step(make(0).model, tmp_path / "step_2")
     assert not (tmp_path / "pwned").exists()
 
@@ -175,20 +175,20 @@ def test_sizes_are_bounded_before_anything_is_read(make: Make, tmp_path: Path, m
     state, path = make(0), tmp_path / "step_1"
     torch.save(dict(state.model.state_dict()) | {"inner.more": torch.zeros(2**20)}, path)
     monkeypatch.setattr("trm.interop_step.MAX_ROWS", 3)
-    with raising(ValueError, path):
+    with raising(ValueError, path.name, path.stat().st_size):
         load_step(state.model, path)
     monkeypatch.undo()
     plain = zipfile.ZipFile(path).read
     with zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED) as bomb:
         for name in zipfile.ZipFile(path).namelist():
             bomb.writestr(name, plain(name))
-    with raising(ValueError, tmp_path / "bomb"):
+    with raising(ValueError, "bomb"):
         load_step(state.model, tmp_path / "bomb")
     (tmp_path / "old").write_bytes(b"\x80\x02" + bytes(100))
     assert is_step(tmp_path / "old")
-    with raising(ValueError, tmp_path / "old", "torch 1.6"):
+    with raising(ValueError, "old", "torch 1.6"):
         begin_from(state, tmp_path / "old")
-    with raising(ValueError, tmp_path / "none"):
+    with raising(ValueError, "none"):
         begin_from(state, tmp_path / "none")
 
 

@@ -206,5 +206,5 @@ def test_datasets_are_written_verified_and_described(folder: Path, tmp_path: Pat
     again = tasks.load_data(config(tmp_path / "made"), tmp_path)
     assert again.train.content_hash == data.train.content_hash
     with_variants(folder, 2)
-    with raising(presets.TaskError, folder):
+    with raising(presets.TaskError, "data.train"):
         tasks.write_folder("sudoku", tasks.load_data(config(folder), tmp_path), tmp_path / "other")

@@ -11,7 +11,7 @@ from relay.app.commands.invoking import Commands
 from relay.app.models.registry import default_plugin, leading
 from relay.core.clock import end_process
 from relay.core.errors import Exit
-from relay.core.lease.interrupts import unwind_on_sigterm
+from relay.core.lease.signals import unwind_on_sigterm
 
 
 class Relay(Commands):

@@ -7,29 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import relay
-from relay.core.checkpoint.outbox import claimed_outbox
+from relay.core.checkpoint.local import claimed_folder_of
 from relay.core.checkpoint.packing import Facts
-from relay.core.lease.samehost import HostLocks
-from relay.core.ledger.mark import mark_of
+from relay.core.lease.host import HostLocks
 from relay.core.ledger.sessionreport import Left
 from relay.core.ledger.state import RunState
-from relay.core.runs.identity import Opened, Pair
-from relay.core.runs.pinned import config_hash
+from relay.core.ledger.verified import mark_of
+from relay.core.runs.opening import Pair, RunHandle, config_hash
 from relay.core.runs.registered import Standing, other_runs
-from relay.core.session.context import Context, Desk, Plan
+from relay.core.session.context import Context, Handoff, Plan
 from relay.core.workload import Workload
 from relay.people.accounts import Accounts
 from relay.people.admission import Visit, enter
-from relay.people.crew import Crew
-from relay.people.standing import rows
+from relay.people.participants import Crew
 from relay.people.status import AccountRow, View
 from relay.people.turns import first_after
+from relay.people.usage import rows
 from storage.base import Store
 
 
 def session_context(
     stores: Pair,
-    opened: Opened,
+    opened: RunHandle,
     heartbeat_store: Store,
     home: Path,
     locks: HostLocks,
@@ -62,11 +61,11 @@ def session_context(
         session=stores.session,
         account=account,
         plan=plan,
-        outbox=claimed_outbox(home, run_id),
+        local_folder=claimed_folder_of(home, run_id),
         locks=locks,
         other_runs=others,
         successor=lambda state: successor(known, state, account),
-        desk=Desk(visit.machine, quota=lambda state: left_of(known, state, account, others())),
+        desk=Handoff(visit.machine, quota=lambda state: left_of(known, state, account, others())),
     )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import By, Lease, TookOver
 from relay.core.ledger.entry import Entry, decode
+from relay.core.ledger.fields import Passed
 from relay.core.ledger.frozen import MAX_DIGESTS, PASSING
 from relay.core.ledger.ledger import MACHINE, RunLedger
-from relay.core.ledger.passed import Passed
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import RunState
 from storage.memory import MemoryStore

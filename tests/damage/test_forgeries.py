@@ -12,9 +12,9 @@ from relay.core.ledger import chain
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import By, Rewind
 from relay.core.ledger.histories import walk
-from relay.core.ledger.mark import FileMark, RolledBack
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import RunState, Usage
+from relay.core.ledger.verified import FileMark, RolledBack
 from storage.memory import MemoryStore
 from tests.core.making import Client, follower, forged, genesis, id_of, overwrite, raw
 from tests.damage.ledgers import entry, passing, reader, worked
@@ -159,8 +159,10 @@ def test_a_session_judges_only_what_no_session_on_this_machine_has_judged(tmp_pa
     assert judged() > 40 and judged() < 15
     tail = client.ledger.read().seq
     overwrite(store, tail, follower(raw(store, tail - 1), entry(store, tail - 1), reader(store).chain.read().state))
-    with pytest.raises(RolledBack, match=r"has read its entry 40 \(step 390.*ends at entry 40 \(step 380"):
+    with pytest.raises(RolledBack) as caught:
         judged()
+    assert caught.value.known is not None and (caught.value.known.seq, caught.value.step) == (40, 390)
+    assert "380" in str(caught.value), "where the store ends"
     (tmp_path / "new" / "judged.json").write_text("{")
     assert judged() > 40 and judged() < 15
     (tmp_path / "new" / "judged.json").write_text(f'{{"digest":"{"a" * 64}","seq":999}}')
@@ -186,7 +188,7 @@ def test_i1_a_slot_and_a_hint_at_the_last_number_are_damage() -> None:
     last = 2**53 - 1
     overwrite(store, last, b"x")
     client.ledger.chain.log.publish_hint(last, "0" * 64)
-    with pytest.raises(BadData, match="is empty, but later slots are not"):
+    with pytest.raises(BadData, match=f"{4:020d}"):
         reader(store).read()
 
 

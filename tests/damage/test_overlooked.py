@@ -11,10 +11,10 @@ from relay.app.messages.errors import paragraph
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import By, Commit, Lease, Noted, Release
 from relay.core.ledger.entry import Entry, decode
+from relay.core.ledger.fields import Passed
 from relay.core.ledger.frozen import PASSED_OVER
 from relay.core.ledger.ledger import MACHINE
 from relay.core.ledger.overlooked import LOOKED_AT, Overlooked, overlooked, refuse_overlooked
-from relay.core.ledger.passed import Passed
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import RunState
 from storage.base import open_store

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.models import trm as plugin
-from relay.core.runs.pinned import config_hash
+from relay.core.runs.opening import config_hash
 from tests.app.cli import Desk
 from tests.frozen.test_compared import STORED
 from tests.trm.small import small

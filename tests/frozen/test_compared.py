@@ -19,8 +19,8 @@ import pytest
 import torch
 
 from relay.core.gpus import gpu_name
-from relay.core.runs.pinned import config_hash
-from relay.people.claims import claim_of
+from relay.core.runs.opening import config_hash
+from relay.people.accounts import claim_of
 from relay.people.owners import folded
 from relay.torch import caches, rng, snapshot, statefile
 from relay.torch import fingerprint as environment

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from relay.app.machine.spot import Notice
+from relay.core.checkpoint.local import LocalCheckpoint
 from relay.core.checkpoint.manifest import Manifest
-from relay.core.checkpoint.packed import Packed
 from relay.core.ledger import frozen
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import KINDS
@@ -128,7 +128,7 @@ STORED_OBJECTS = {
     "manifest": Manifest,
     "session report": SessionReport,
     "account object": Account,
-    "checkpoint on a machine": Packed,
+    "checkpoint on a machine": LocalCheckpoint,
 }
 
 

@@ -27,7 +27,7 @@ from pydantic import BaseModel
 from relay.app.commands import stores
 from relay.app.messages import advice
 from relay.core.clock import RealRuntime
-from relay.core.lease.samehost import FileHostLocks
+from relay.core.lease.host import FileHostLocks
 from relay.core.ledger.changes import Lease, Release, TookOver
 from relay.core.ledger.entry import decode, encode
 from relay.core.ledger.ledger import MACHINE, RunLedger

@@ -9,9 +9,9 @@ from relay.core.checkpoint import passedover
 from relay.core.checkpoint.manifest import FileEntry, Manifest
 from relay.core.checkpoint.retention import Keep, going, judge_files, to_retire
 from relay.core.ledger.changes import By, Commit, Lease, Refused, Release, Retire, Rewind, TookOver
+from relay.core.ledger.fields import Kept, Passed
 from relay.core.ledger.frozen import PASSED_OVER
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import Checkpoint, Holder, Incident, Link, Retired, RunState
 from relay.core.names import MANIFEST

@@ -9,7 +9,7 @@ import pytest
 
 from relay.app.providers import shipped
 from relay.core.errors import Exit
-from relay.core.runs.identity import Opened, Pair, begin_run
+from relay.core.runs.opening import Pair, RunHandle, begin_run
 from relay.core.session.context import Context, Outcome, Plan
 from relay.core.session.session import run_session
 from relay.people.accounts import Accounts
@@ -39,7 +39,7 @@ class Team:
         def body() -> Outcome:
             stores = Pair(self.store, self.store, process, process.token())
             toy = ToyWorkload(sleep=process.sleep)
-            opened: Opened = begin_run(stores, "p", "r", toy.config(), init=True)
+            opened: RunHandle = begin_run(stores, "p", "r", toy.config(), init=True)
             known = self.known(stores)
             register(known, account, account, login=account)
             home, visit = self.folder / account, Visit(account, "other", "r", opened.view.state.run_id)

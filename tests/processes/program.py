@@ -16,7 +16,7 @@ import typer
 from relay.app.cli import app
 from relay.app.commands import stores
 from relay.app.commands.common import App
-from relay.core.lease import interrupts
+from relay.core.lease import signals
 from storage.base import Store, open_store
 from tests.processes.points import Points, WatchedStore
 from tests.processes.trainee import Notes, Toll, TraineePlugin
@@ -28,8 +28,8 @@ COMMAND = typer.main.get_command(app)
 def main(argv: Sequence[str]) -> None:
     """Run one command and exit with its code."""
     environ = os.environ
-    interrupts.EARLY_S = float(environ.get("TOY_EARLY_S", interrupts.EARLY_S))
-    interrupts.LAST_S = float(environ.get("TOY_LAST_S", interrupts.LAST_S))
+    signals.EARLY_S = float(environ.get("TOY_EARLY_S", signals.EARLY_S))
+    signals.LAST_S = float(environ.get("TOY_LAST_S", signals.LAST_S))
     note = Notes(environ.get("TOY_NOTES", ""))
     points = Points(note, environ)
     points.everywhere()

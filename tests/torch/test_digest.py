@@ -94,9 +94,9 @@ def test_what_is_waited_for_is_the_gpu_that_holds_the_tensors(monkeypatch) -> No
             marks.append(stream)
 
     monkeypatch.setattr(torch.cuda, "Event", Mark)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: f"stream of {device}")
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: ("stream", device))
     queued(torch.device("cuda", 1))
-    assert marks == ["stream of cuda:1"]
+    assert marks == [("stream", torch.device("cuda", 1))]
 
 
 def test_a_states_digest_ignores_halted_rows_and_padding(make) -> None:

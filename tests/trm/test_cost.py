@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.facts import raising
 from trm.config import Arch, TrainConfig
 from trm.cost import CAP, fit, free_bytes, need
 from trm.model import Sizes
@@ -84,12 +85,12 @@ def test_a_batch_is_split_into_the_fewest_parts_that_fit() -> None:
     assert found.parts == 4
     assert 1.05 * needed.session(768 // 4) < 15e9 < 1.05 * needed.session(768 // 3)
     assert found.peak < found.needed < found.unsplit
-    assert "768 needs 45.2 GB and 15.0 GB are free" in str(found.remark)
-    assert "4 parts of 192" in str(found.remark)
+    for fact in ("768", "45.2 GB", "15.0 GB", "4", "192"):
+        assert fact in str(found.remark)
 
 
 def test_a_device_that_holds_no_single_row_is_refused_with_what_is_needed() -> None:
-    with pytest.raises(TaskError, match=r"needs \d\.\d GB of device memory even .* 0\.1 GB are free"):
+    with raising(TaskError, "0.1 GB"):
         fit(preset("sudoku"), SUDOKU, "eager", int(1e8))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.facts import raising
 from trm.checkpoint import Document, TrmSnapshot
 from trm.interop import export_folder, import_weights, plain_name
 from trm.train import TrainState
@@ -46,13 +46,13 @@ def test_what_does_not_fit_is_named(make, tmp_path) -> None:
     path = tmp_path / "w.safetensors"
     weights = {name: value.clone() for name, value in state.model.state_dict().items()}
     save_file(weights | {"inner.more": torch.zeros(1)}, path)
-    with pytest.raises(ValueError, match=r"unknown tensor 'inner\.more'"):
+    with raising(ValueError, "inner.more"):
         import_weights(state, path)
     save_file(weights | {"inner.lm_head.weight": torch.zeros(2, 16)}, path)
-    with pytest.raises(ValueError, match=r"inner\.lm_head\.weight is \(2, 16\)"):
+    with raising(ValueError, "inner.lm_head.weight", (2, 16)):
         import_weights(state, path)
     path.write_bytes(b"not safetensors at all")
-    with pytest.raises(ValueError, match="not a safetensors file"):
+    with raising(ValueError, path.name):
         import_weights(state, path)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from relay.app.dashboard.history import Committed, Event, WentBack
 from relay.app.dashboard.sessions import hours_before
-from relay.core.ledger.samples import about_itself
+from relay.core.ledger.sessionreport import about_itself
 from relay.core.ledger.state import Link
 from relay.core.workload import Headline, Measures
 

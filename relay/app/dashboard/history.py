@@ -15,7 +15,7 @@ from relay.core.ledger.changes import Commit, Refused, Rewind, parse_change
 from relay.core.ledger.entry import Entry
 from relay.core.ledger.frozen import SENT_AGAIN
 from relay.core.ledger.ledger import RunLedger, View
-from relay.core.ledger.samples import Row, Samples
+from relay.core.ledger.sessionreport import Row, Samples
 
 HASH = 16
 """Digits of a state hash that are kept; the whole one is in the ledger."""

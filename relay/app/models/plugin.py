@@ -155,7 +155,7 @@ class TaskPlugin(Protocol):
         ...
 
     def memory(self, config: BaseModel, device: str) -> Memory:
-        """Of a session on 'cpu' or 'cuda'. Reads no data and needs no device."""
+        """Of a session on 'cpu', 'cuda' or 'cuda:N'. Reads no data and needs no device."""
         ...
 
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:

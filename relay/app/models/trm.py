@@ -175,7 +175,7 @@ class Trm:
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            needed = need(found, sizes_of(found.task), "fused" if device == "cuda" else "eager")
+            needed = need(found, sizes_of(found.task), "fused" if device.startswith("cuda") else "eager")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:

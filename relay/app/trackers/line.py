@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.app.dashboard.history import Committed
-from relay.core.ledger.samples import about_itself
+from relay.core.ledger.sessionreport import about_itself
 from relay.core.workload import Measures
 
 STEP = "trainer/step"

@@ -11,7 +11,7 @@ from relay.app.messages.wording import listing
 from relay.app.terminal.cells import drawn
 from relay.app.terminal.cells import table as empty_table
 from relay.core.ledger.state import Checkpoint
-from relay.core.runs.repairing import STORE, Beyond, History, Situation
+from relay.core.runs.repair import STORE, Beyond, History, Situation
 
 COLUMNS = ("", "slots", "epochs", "accounts", "steps", "steps that load")
 SHOWN = 3

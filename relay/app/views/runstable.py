@@ -9,7 +9,7 @@ from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, iso, printable, size
 from relay.app.terminal.cells import drawn
 from relay.app.terminal.cells import table as empty_table
-from relay.core.ledger.resting import deletable_at
+from relay.core.ledger.atrest import deletable_at
 from relay.core.runs.registered import RegisteredRun
 from relay.people.status import View
 

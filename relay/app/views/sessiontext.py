@@ -17,7 +17,7 @@ from relay.core.ledger.frozen import TARGET_REACHED
 from relay.core.ledger.sessionreport import MAX_BYTES, Left, Newer, SessionReport, decode, per_hour
 from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
-from relay.core.session.phases import in_order
+from relay.core.session.timing import in_order
 from relay.core.workload import Headline
 from relay.people.zones import local
 from storage.base import Missing, Store, TooLong

@@ -7,6 +7,7 @@ from typing import cast
 
 from relay.core.ledger import frozen, usage
 from relay.core.ledger.changes import By, Commit, Key, Refused, Retire, Rewind, held, with_incident
+from relay.core.ledger.fields import Kept
 from relay.core.ledger.frozen import (
     KEPT_CHECKPOINTS,
     MAX_KEPT,
@@ -16,7 +17,6 @@ from relay.core.ledger.frozen import (
     REWIND,
     SAMPLES_LATE_S,
 )
-from relay.core.ledger.passed import Kept
 from relay.core.ledger.state import Checkpoint, Retired, RunState
 from relay.core.names import Names
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from relay.core.clock import Runtime
 from relay.core.errors import BadConfig, BadData, Fenced, store_errors
 from relay.core.ledger import rules
+from relay.core.ledger.atrest import stopped
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.chain import AlreadyBegun, Chain, Change, Intent
 from relay.core.ledger.chain import View as AnyView
@@ -16,7 +17,6 @@ from relay.core.ledger.changes import KINDS, Genesis
 from relay.core.ledger.fields import Strict
 from relay.core.ledger.frozen import PASSING, SHARING, USUAL
 from relay.core.ledger.reader import Machine, Point, Slot
-from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import History, Link, RunState
 from relay.core.names import TOKEN, Names
 from storage.base import Exists, Missing, Ref, Store, TooLong

@@ -15,8 +15,8 @@ from typing import Any, Generic
 from relay.core.errors import BadData, StorageUnreachable
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.entry import encode
+from relay.core.ledger.fields import Kept, Passed
 from relay.core.ledger.frozen import MAX_DIGESTS, MAX_ENTRY_BYTES, MAX_KEPT
-from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.reader import LARGEST, Machine, Point, Reader, S
 from storage.base import Missing, Ref, Store, TooLong
 from storage.evidence import Arrived, settled

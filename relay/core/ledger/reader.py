@@ -13,8 +13,8 @@ from relay.core.errors import BadData
 from relay.core.ledger.canonical import ZEROS, digest, dumps
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.entry import Entry, NotAnEntry, decode
+from relay.core.ledger.fields import Passed
 from relay.core.ledger.frozen import MAX_ENTRY_BYTES, PASSING, USUAL, clean
-from relay.core.ledger.passed import Passed
 from storage.base import Missing
 from storage.log import Log
 

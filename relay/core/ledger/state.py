@@ -13,6 +13,7 @@ from relay.core.ledger.fields import (
     Exact,
     Gpu,
     Id,
+    Kept,
     Line,
     Metrics,
     Row,
@@ -24,7 +25,6 @@ from relay.core.ledger.fields import (
     Whole,
 )
 from relay.core.ledger.frozen import ADDED, MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, MAX_KEPT, OPEN, PASSED_OVER
-from relay.core.ledger.passed import Kept
 from relay.core.names import MANIFEST, Name, has_token
 from relay.core.workload import Step
 

@@ -8,11 +8,11 @@ from functools import partial
 
 from relay.core.budget import BELIEVED, Budget, Measured
 from relay.core.checkpoint.certify import Verdict
-from relay.core.checkpoint.checkpoint import Writer
 from relay.core.checkpoint.collect import Housekeeper
+from relay.core.checkpoint.commit import Writer
 from relay.core.checkpoint.committer import Committer
-from relay.core.checkpoint.lending import Lending
-from relay.core.checkpoint.warm import forget_all
+from relay.core.checkpoint.compilecache import forget_all
+from relay.core.checkpoint.sharedfiles import SharedFiles
 from relay.core.errors import RelayError
 from relay.core.events import Committed
 from relay.core.lease.heartbeat import Heartbeat
@@ -28,7 +28,7 @@ END_S, HURRIED_S = 10.0, 1.0
 
 
 @dataclass(frozen=True)
-class Parts:
+class SessionParts:
     """One session's machinery."""
 
     ctx: Context
@@ -82,7 +82,7 @@ class Parts:
             ctx.observer.closed(max(0.0, min(longest, left)))
 
 
-def assemble(ctx: Context, lease: Lease) -> Parts:
+def assemble(ctx: Context, lease: Lease) -> SessionParts:
     """Everything below the session, wired."""
     plan, now = ctx.plan, ctx.runtime.monotonic
     believed_s = BELIEVED * max(0.0, plan.limits.deadline - now())
@@ -99,7 +99,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         still_ours=heartbeat.still_ours,
         event=ctx.listener.event,
     )
-    lending = Lending(ctx.outbox)
+    lending = SharedFiles(ctx.local_folder)
     writer = _writer(ctx, lease, budget, verdict, lending, housekeeper)
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.event)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
@@ -107,7 +107,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         ctx, budget, committer, heartbeat, verdict, evaluated, partial(lending.offer, ctx.workload, lease)
     )
     ending = Ending(ctx, budget, committer, heartbeat, trainer, writer)
-    return Parts(
+    return SessionParts(
         ctx,
         lease,
         budget,
@@ -137,7 +137,7 @@ def _heartbeat(ctx: Context, lease: Lease) -> Heartbeat:
 
 
 def _writer(
-    ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, lending: Lending, housekeeper: Housekeeper
+    ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, lending: SharedFiles, housekeeper: Housekeeper
 ) -> Writer:
     def after_commit(short_of_space: bool) -> None:
         if short_of_space:
@@ -152,7 +152,7 @@ def _writer(
         runtime=ctx.runtime,
         store=ctx.checkpoint_store,
         names=ctx.names,
-        outbox=ctx.outbox,
+        local_folder=ctx.local_folder,
         lease=lease,
         budget=budget,
         facts=ctx.facts,

@@ -14,10 +14,9 @@ from relay.core.checkpoint.restore import Restored
 from relay.core.events import Activity, LinkCertified, Pace, Started
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import Reason
-from relay.core.ledger.samples import Gathered
+from relay.core.ledger.sessionreport import Gathered
 from relay.core.session.context import Context, fraction
-from relay.core.session.phases import Spent
-from relay.core.session.stalls import Stalls
+from relay.core.session.timing import Spent, Stalls
 from relay.core.workload import Progress, Share, Snapshot, StepDigest
 
 End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked"]

@@ -19,7 +19,7 @@ from relay.app.dashboard.page import embedded
 from relay.app.dashboard.panels import ADVICE, incident_rows
 from relay.app.dashboard.sessions import kind_of_end, standing_steps
 from relay.core.ledger.frozen import GONE
-from relay.core.ledger.samples import Samples
+from relay.core.ledger.sessionreport import Samples
 from relay.core.ledger.state import Incident, Link
 from relay.core.session import ends
 from relay.people.plan import Range

@@ -16,7 +16,7 @@ from relay.core.clock import RealRuntime
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Holder
 from relay.people.availability import Windows, parse
-from relay.people.crew import Crew
+from relay.people.participants import Crew
 from relay.people.status import AccountRow
 from relay.people.turns import first_after
 from relay.people.zones import DAYS, wall

@@ -12,8 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from relay.core.checkpoint import manifest
-from relay.core.ledger import changes, entry, passed, registry, samples, sessionreport, state
-from relay.core.runs import storeid
+from relay.core.ledger import changes, entry, fields, registry, sessionreport, state
+from relay.core.runs import opening
 from relay.people import account
 from relay.torch import fingerprint
 from tests.app.cli import Desk
@@ -21,10 +21,10 @@ from trm import checkpoint as statefile
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "privacy.md"
 OBJECTS: dict[str, type[BaseModel]] = {
-    "identity of the store": storeid.StoreIdentity,
+    "identity of the store": opening.StoreIdentity,
     "entry of a log": entry.Entry,
-    "what it passes over": passed.Passed,
-    "a checkpoint kept with it": passed.Kept,
+    "what it passes over": fields.Passed,
+    "a checkpoint kept with it": fields.Kept,
     "registry": registry.RegistryState,
     "a run in it": registry.RunRow,
     "an account in it": registry.Row,
@@ -43,7 +43,7 @@ OBJECTS: dict[str, type[BaseModel]] = {
     "origin of a fork": state.Origin,
     "older sessions": state.History,
     "genesis": changes.Genesis,
-    "samples of training": samples.Samples,
+    "samples of training": sessionreport.Samples,
     "manifest": manifest.Manifest,
     "file of a checkpoint": manifest.FileEntry,
     "state.json": statefile.Document,
@@ -53,7 +53,7 @@ OBJECTS: dict[str, type[BaseModel]] = {
     "its incidents": sessionreport.Happened,
     "its hours left": sessionreport.Left,
 }
-STORED = (account, manifest, passed, samples, sessionreport, state, storeid, statefile)
+STORED = (account, manifest, fields, sessionreport, sessionreport, state, opening, statefile)
 """Modules whose models are written into the store as they are; those of `changes` and `registry` make states."""
 OTHERS = {"sign of life", "request to stop", "environment in a manifest"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.messages.errors import paragraph
-from relay.core.checkpoint.warm import KEPT, WAIT_S, NoCacheKey, secret_of, sweep
+from relay.core.checkpoint.compilecache import KEPT, WAIT_S, NoCacheKey, secret_of, sweep
 from relay.core.errors import Exit
 from relay.core.lease.signals import StopSignal
 from relay.core.names import CACHES

@@ -12,10 +12,10 @@ from relay.core.ledger import entry as entries
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.changes import By, Choose, Noted, Other, Refused
 from relay.core.ledger.entry import PASSING, Entry, decode
+from relay.core.ledger.fields import Kept, Passed
 from relay.core.ledger.frozen import MAX_KEPT, NOT_KEPT, not_kept
 from relay.core.ledger.histories import Walked, walk
 from relay.core.ledger.ledger import MACHINE, RunLedger
-from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.reader import Point
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import RunState

@@ -13,8 +13,8 @@ from relay.core.checkpoint.retention import Keep
 from relay.core.ledger import chain, rules
 from relay.core.ledger.changes import Refused
 from relay.core.ledger.entry import Entry
+from relay.core.ledger.fields import Passed
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.passed import Passed
 from relay.core.ledger.passing import Prover
 from relay.core.ledger.reader import Point, Reader
 from relay.core.ledger.state import RunState

@@ -6,9 +6,8 @@ from typing import Any
 
 from relay.core.checkpoint.certify import Verdict
 from relay.core.checkpoint.committer import Committer, Item
-from relay.core.errors import BadData
 from relay.core.session import session, training
-from relay.core.session.incidents import _outlook
+from relay.core.session.report import Recorded, _outlook
 from relay.core.session.training import Trainer
 from tests.core.toy import ToySnapshot
 from tests.simulation.mutations.base import Patches, mutation, patch
@@ -104,7 +103,7 @@ def _crash_unrecorded() -> Patches:
 
 @mutation("nan-unrecorded", "P10: a loss that is not finite leaves no incident", "P10: nothing is recorded", pinned=3)
 def _nan_unrecorded() -> Patches:
-    def record(lease: Any, facts: Any, found: training.NonFinite) -> BadData:
-        return BadData(f"At step {found.step} {found.reason}. {_outlook(lease.state)}")
+    def record(lease: Any, facts: Any, found: training.NonFinite) -> Recorded:
+        return Recorded(f"At step {found.step} {found.reason}. {_outlook(lease.state)}")
 
     return [patch(session, "record_non_finite", record)]

@@ -46,20 +46,18 @@ from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import columns
 from relay.app.terminal.transfers import showing
 from relay.app.trackers.choose import described
-from relay.core.checkpoint.outbox import Outbox, outbox_of
+from relay.core.checkpoint.local import LocalFolder, local_folder_of
 from relay.core.checkpoint.restore import Route, fetch
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.mark import RolledBack, mark_of
 from relay.core.ledger.overlooked import overlooked
 from relay.core.ledger.state import Checkpoint, RunState
+from relay.core.ledger.verified import RolledBack, mark_of
 from relay.core.names import FRAGMENT
-from relay.core.runs.endpoint import record
-from relay.core.runs.identity import Opened, Pair, open_run, salvaged_run
-from relay.core.runs.repairing import rolled_back
+from relay.core.runs.opening import Pair, RunHandle, absent, beside, open_run, record, salvaged_run
+from relay.core.runs.repair import rolled_back
 from relay.core.runs.salvage import can_fork, pinned_config
-from relay.core.runs.whereabouts import absent, beside
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.status import View
@@ -80,7 +78,7 @@ def verify(
     """Re-read every entry and every retained file; exit 0 if all is as it was written, else 65."""
     app = surroundings(context)
 
-    def loader(opened: Opened, stores: Pair) -> Deep:
+    def loader(opened: RunHandle, stores: Pair) -> Deep:
         return loading(app, opened, stores, workload_for(app, overrides, config, run, opened))
 
     found = verification(app, app.settle(overrides, config, {"run": run}), loader if deep else None)
@@ -92,7 +90,7 @@ def verify(
 
 
 def verification(
-    app: App, resolved: Resolved[BaseModel], loader: Callable[[Opened, Pair], Deep] | None = None
+    app: App, resolved: Resolved[BaseModel], loader: Callable[[RunHandle, Pair], Deep] | None = None
 ) -> Verification:
     """Everything that can be read, though the ledger has lost an entry."""
     try:
@@ -109,15 +107,15 @@ def verification(
     return found
 
 
-def of_this_machine(resolved: Resolved[BaseModel], opened: Opened) -> RolledBack | None:
+def of_this_machine(resolved: Resolved[BaseModel], opened: RunHandle) -> RolledBack | None:
     """What this machine has seen of the run and the store no longer holds."""
     run_id = opened.view.state.run_id
-    outbox, mark = outbox_of(resolved.home, run_id), mark_of(resolved.home, run_id)
-    return rolled_back(opened.ledger, opened.view, outbox, mark.recall())
+    local_folder, mark = local_folder_of(resolved.home, run_id), mark_of(resolved.home, run_id)
+    return rolled_back(opened.ledger, opened.view, local_folder, mark.recall())
 
 
 def workload_for(
-    app: App, overrides: Sequence[str] | None, config: Path | None, run: str | None, opened: Opened
+    app: App, overrides: Sequence[str] | None, config: Path | None, run: str | None, opened: RunHandle
 ) -> Workload:
     """What `--deep` loads checkpoints into. Raises BadConfig, BadData: what is missing here, and what works without."""
     try:
@@ -130,19 +128,19 @@ def workload_for(
         ) from error
 
 
-def loading(app: App, opened: Opened, stores: Pair, workload: Workload) -> Deep:
+def loading(app: App, opened: RunHandle, stores: Pair, workload: Workload) -> Deep:
     """Fetches a checkpoint into a passing folder, loads it, and compares."""
 
     def load(checkpoint: Checkpoint, state: RunState) -> None:
         with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-            outbox = Outbox(Path(scratch))
-            fetch(checkpoint, state, Route(stores.checkpoints, opened.names, outbox, show=show))
-            fill(workload, outbox.folder(checkpoint.key), checkpoint, opened.names.run)
+            local_folder = LocalFolder(Path(scratch))
+            fetch(checkpoint, state, Route(stores.checkpoints, opened.names, local_folder, show=show))
+            fill(workload, local_folder.folder(checkpoint.key), checkpoint, opened.names.run)
 
     return load
 
 
-def salvaged(app: App, resolved: Resolved[BaseModel]) -> Opened | None:
+def salvaged(app: App, resolved: Resolved[BaseModel]) -> RunHandle | None:
     """The run, by what its damaged ledger still says."""
     stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
     return salvaged_run(stores, settings.project, settings.run)
@@ -178,7 +176,7 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found.look("disk", lambda: of_disks(resolved, state))
     if state:
         found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
-        found.look("sync", lambda: checkup.unsent(outbox_of(resolved.home, state.run_id), state))
+        found.look("sync", lambda: checkup.unsent(local_folder_of(resolved.home, state.run_id), state))
     found.stores, found.table = [document(one) for one in stores], table(stores, columns(), speaks_utf8())
     return found
 

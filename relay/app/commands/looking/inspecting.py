@@ -16,11 +16,11 @@ from relay.app.views.accountstatus import Told, account_document, account_text
 from relay.app.views.sessionstable import session, sessions_document, sessions_text
 from relay.app.views.sessiontext import agrees, markdown, of_link, plain, read_report
 from relay.core.errors import BadConfig, store_errors
+from relay.core.ledger.atrest import stopped
 from relay.core.ledger.frozen import OPEN
-from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import Link, RunState
 from relay.core.settings.config import Resolved
-from relay.people.roster import row_of
+from relay.people.accounts import row_of
 
 
 def show_account(app: App, resolved: Resolved[Any], account: str, redacted: bool, as_json: bool) -> None:

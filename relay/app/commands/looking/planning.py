@@ -29,7 +29,7 @@ from relay.app.views.planned import plan_of, plan_of_preset
 from relay.app.views.plantext import Look
 from relay.core.errors import UsageError
 from relay.core.settings.config import Resolved
-from relay.people.crew import Wish
+from relay.people.participants import Assumptions
 from relay.people.presets import preset as named_preset
 from relay.people.status import View
 from relay.people.zones import is_zone, reader
@@ -97,7 +97,7 @@ def plan(
         return
     resolved = app.settle(overrides, config, {"run": run})
     every = resolved.settings.checkpoint
-    wish = Wish(steps_per_hour, startup_s, failure_rate, every.every_steps, every.every_minutes * 60)
+    wish = Assumptions(steps_per_hour, startup_s, failure_rate, every.every_steps, every.every_minutes * 60)
     view = look(app, resolved)
     emit(as_json, *plan_of(view, shipped(), wish, reader_zone(app, view, resolved.said_account, zone), shown))
 

@@ -10,7 +10,7 @@ from relay.app.commands.common import ConfigOption, JsonOption, Overrides, RunOp
 from relay.app.commands.stores import require
 from relay.app.views.clearingtext import document_of, grouped, text_of
 from relay.core.checkpoint.retention import going
-from relay.core.runs.clearing import clear, judge
+from relay.core.runs.archive import clear, judge
 
 
 def gc(

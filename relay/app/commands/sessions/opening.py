@@ -13,7 +13,7 @@ from relay.app.checks.space import warnings
 from relay.app.commands.common import App
 from relay.app.commands.looking.trackers import of_session
 from relay.app.commands.sessions.desk import words_of
-from relay.app.commands.sessions.here import Choice, Here, here
+from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
@@ -26,17 +26,15 @@ from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import through
 from relay.app.trackers.follow import Trackers
 from relay.core.budget import Limits
-from relay.core.checkpoint.warm import WarmStart
+from relay.core.checkpoint.compilecache import WarmStart
 from relay.core.events import Activity, Committed, SessionEvent
 from relay.core.gpus import gpu_name
 from relay.core.lease.signals import StopSignal
 from relay.core.ledger.state import RunState
 from relay.core.names import nearest
-from relay.core.runs.identity import Opened, Pair, begin_run
-from relay.core.runs.pinned import check_config
-from relay.core.runs.storeid import begins_by_itself, parse_address
+from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, check_config, parse_address
 from relay.core.session.context import Context, Listener, Plan
-from relay.core.session.startup import Startup
+from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.accounts import Accounts
@@ -49,7 +47,7 @@ LOG = logging.getLogger("relay.session")
 
 
 @dataclass
-class Opening:
+class SessionSetup:
     """What is known before the lease; each method is one step towards it."""
 
     app: App
@@ -72,7 +70,7 @@ class Opening:
     """Whether it was asked already if the account may train this run."""
     earlier: Choice = "refuse"
     """What is wanted where this machine's own earlier session still runs."""
-    here: Here = field(init=False)
+    here: LocalSessions = field(init=False)
     stores: Pair = field(init=False)
     startup: Startup = field(init=False)
     trackers: Trackers | None = field(init=False)
@@ -111,7 +109,7 @@ class Opening:
         self.shown.phase("starting: reading the run")
         return workload
 
-    def begin(self, config: dict[str, Any], init: bool = False) -> Opened:
+    def begin(self, config: dict[str, Any], init: bool = False) -> RunHandle:
         """The run, begun if it is new; refuses another pinned configuration (78)."""
         settings = self.resolved.settings
         opened = begin_run(
@@ -175,7 +173,7 @@ class Opening:
         return f" No account {name} is registered{f' (did you mean {near}?)' if near else ''}."
 
     def context(
-        self, opened: Opened, known: Accounts, workload: Workload, config: dict[str, Any], target: int
+        self, opened: RunHandle, known: Accounts, workload: Workload, config: dict[str, Any], target: int
     ) -> Context:
         """Everything run_session needs."""
         app, resolved, run_id = self.app, self.resolved, opened.view.state.run_id
@@ -254,6 +252,6 @@ class Opening:
             self.shown.committed(event.step)
 
 
-def without_training(app: App, resolved: Resolved[BaseModel]) -> Opening:
+def without_training(app: App, resolved: Resolved[BaseModel]) -> SessionSetup:
     """For a command that begins a run and trains nothing in it."""
-    return Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)
+    return SessionSetup(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)

@@ -14,9 +14,9 @@ from relay.app.commands.common import App, ConfigOption, JsonOption, Overrides, 
 from relay.app.commands.stores import require
 from relay.app.commands.weights.subject import RawOption, StepOption, bring
 from relay.app.views.modelcard import CARD, Told, card
-from relay.core.checkpoint.choosing import choose, role
+from relay.core.checkpoint.restore import choose, role
 from relay.core.ledger.state import Checkpoint, RunState
-from relay.core.runs.pinned import ABSENT, difference
+from relay.core.runs.opening import ABSENT, difference
 
 
 class Form(Enum):

@@ -13,13 +13,12 @@ import typer
 from relay.app.commands.common import App, say
 from relay.app.commands.stores import require
 from relay.app.terminal.transfers import showing
-from relay.core.checkpoint.choosing import choose, role
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.manifest import Manifest
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.restore import Damaged, Unfit, fetch_unheld, load
+from relay.core.checkpoint.restore import Damaged, Unfit, choose, fetch_unheld, load, role
 from relay.core.errors import BadData
 from relay.core.ledger.state import Checkpoint
-from relay.core.runs.identity import Opened, Pair
+from relay.core.runs.opening import Pair, RunHandle
 from relay.core.workload import Workload
 
 StepOption = Annotated[
@@ -92,9 +91,9 @@ def of_file(app: App, overrides: Sequence[str] | None, config: Path | None, weig
     return Subject(workload, f"{path.name} (weights only)", about)
 
 
-def bring(app: App, checkpoint: Checkpoint, opened: Opened, stores: Pair, scratch: Path) -> tuple[Path, Manifest]:
+def bring(app: App, checkpoint: Checkpoint, opened: RunHandle, stores: Pair, scratch: Path) -> tuple[Path, Manifest]:
     """The checkpoint's files, verified, on this machine. Raises BadData (65), StorageUnreachable (69)."""
-    outbox = Outbox(scratch)
+    local_folder = LocalFolder(scratch)
     with showing(say, app.runtime) as show:
-        manifest = fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, outbox, show)
-    return outbox.folder(checkpoint.key), manifest
+        manifest = fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, local_folder, show)
+    return local_folder.folder(checkpoint.key), manifest

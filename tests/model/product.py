@@ -119,7 +119,7 @@ def retiring(view: View) -> tuple[Key, ...]:
 
 @cache
 def deleting(view: View, files: frozenset[File]) -> tuple[File, ...]:
-    """What `relay.core.checkpoint.retention.judge_files` lets go now, in the order to delete it; no hour is waited
+    """What `relay.core.checkpoint.retention.decide_files` lets go now, in the order to delete it; no hour is waited
     for."""
     listed = [_stat(*file) for file in sorted(files)]
     manifests = {key: manifest(key) for key in view.retained}

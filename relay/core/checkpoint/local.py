@@ -130,7 +130,7 @@ class FolderRefused(BadConfig):
     """The folder for this machine's checkpoints is not writable."""
 
     def __init__(self, folder: Path, why: str) -> None:
-        super().__init__(f"Cannot write checkpoints to {folder}: {why}.")
+        super().__init__(f"Checkpoints cannot be written to {folder}: {why}.")
         self.folder, self.why = folder, why
 
 

@@ -52,9 +52,9 @@ class DriveCredentials:
             from google.oauth2 import service_account
 
             info = {"token_uri": TOKEN_URI, **self.info}
-            make = service_account.DriveCredentials.from_service_account_info
+            make = service_account.Credentials.from_service_account_info
             return make(info, scopes=[WHOLE if self.own else NARROW])  # type: ignore[no-untyped-call]
-        from google.oauth2.credentials import DriveCredentials as User
+        from google.oauth2.credentials import Credentials as User
 
         wanted = {name: self.info[name] for name in _FIELDS["user"]}
         return User(token=None, token_uri=TOKEN_URI, **wanted)  # type: ignore[no-untyped-call]

@@ -44,7 +44,7 @@ class There(Enum):
 
     NO = "not created yet"
     YES = "created"
-    PERHAPS = "perhaps created, by somebody"
+    PERHAPS = "perhaps created, by any client"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.ledger.canonical import digest
-from relay.core.ledger.chain import Change
+from relay.core.ledger.chain import AnyChange
 from relay.core.ledger.fields import Claim
 from relay.core.ledger.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
 from relay.core.names import check_name
@@ -223,7 +223,7 @@ class Accounts:
         blank = Account(id=check_name("account", account), label=account, owner=account, provider=found.provider)
         new = with_fields(blank, {key: value for key, value in fields.items() if value})
 
-        def build(state: RegistryState) -> Change:
+        def build(state: RegistryState) -> AnyChange:
             row = state.accounts.get(account)
             if row and row.state == "forgotten":
                 return self._revived(state, new, row)
@@ -251,7 +251,7 @@ class Accounts:
         """Replace an account's object by what `make` makes of the newest one. Raises as `edit` does."""
         edited: list[tuple[Account, Ref]] = []
 
-        def build(state: RegistryState) -> Change:
+        def build(state: RegistryState) -> AnyChange:
             old, row = self.objects.existing(state, account), state.accounts[account]
             new = make(old).model_copy(update={"revision": old.revision + 1})
             moved = (new.owner, new.provider) != (old.owner, old.provider)
@@ -273,7 +273,7 @@ class Accounts:
         registered while this one's object could not be read.
         """
 
-        def build(state: RegistryState) -> Change:
+        def build(state: RegistryState) -> AnyChange:
             found, row = self.objects.existing(state, account), state.accounts[account]
             claim = self._claim(state, found)
             if claim is None or claim in row.claims:
@@ -291,7 +291,7 @@ class Accounts:
         """
         ends: list[float | None] = []
 
-        def build(current: RegistryState) -> Change:
+        def build(current: RegistryState) -> AnyChange:
             row = row_of(current, account, self.store.address)
             ends.append(self._next_reset(account, row) if state == "quota_exceeded" and until is None else until)
             return SetStatus(id=account, state=state, until=ends[-1])
@@ -314,7 +314,7 @@ class Accounts:
         Repeating it removes what an edit at the same moment may have left. Raises BadConfig (78).
         """
 
-        def build(current: RegistryState) -> Change:
+        def build(current: RegistryState) -> AnyChange:
             row_of(current, account, self.store.address)
             return Forget(id=account)
 

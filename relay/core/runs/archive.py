@@ -83,7 +83,7 @@ def _archive(epoch: int, change: Archive, state: RunState) -> Archive:
 
 def unarchive(ledger: RunLedger, *, session: str) -> RunState:
     """Let the run train again. Nothing changes if it may. Raises PolicyRefused (77) if it was deleted."""
-    state = ledger.judge().state
+    state = ledger.validate().state
     refuse_deleted(state)
     if state.archived is not None:
         with suppress(_MovedOn):
@@ -104,7 +104,7 @@ def mark_deleted(ledger: RunLedger, checkpoints: Store, *, session: str) -> RunS
 
     Raises PolicyRefused (77) for a run that is not archived or not for long enough, BadData (65) for a lost entry.
     """
-    ledger.judge()
+    ledger.validate()
     view = ledger.check_epochs(checkpoints)
     refuse_unseen(ledger, view)
     if view.state.deleted is not None:
@@ -193,7 +193,7 @@ def judge(opened: RunHandle, stores: Pair, full: bool) -> tuple[RunState, list[F
     commit that was passed over and is not kept, PolicyRefused (77) for a run that is called deleted though it was not
     archived for a day.
     """
-    opened.ledger.judge()
+    opened.ledger.validate()
     view = opened.ledger.check_epochs(stores.checkpoints)
     refuse_overlooked(opened.ledger, view)
     state = view.state
@@ -204,7 +204,7 @@ def judge(opened: RunHandle, stores: Pair, full: bool) -> tuple[RunState, list[F
             found = Surveyor(stores.checkpoints, stores.ledger, opened.names)(state, short_of_space=full)
         except QuotaExceeded as error:  # of the probe that tells the store's clock
             raise StoreFull(opened.names.run, str(error)) from error
-    return state, found.judged
+    return state, found.decided
 
 
 def clear(judged: list[FileVerdict], names: Names, stores: Pair, epoch: int) -> list[FileVerdict]:

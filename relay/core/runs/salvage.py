@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relay.core.errors import BadData, store_errors
 from relay.core.ledger.canonical import dumps
-from relay.core.ledger.chain import JUDGED
+from relay.core.ledger.chain import MOST_VALIDATED
 from relay.core.ledger.changes import Genesis
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.reader import Point
@@ -66,9 +66,9 @@ def can_fork(ledger: RunLedger) -> bool:
 
 
 def _oldest_intact(ledger: RunLedger, tail: int) -> Point[RunState] | None:
-    """Downwards from the tail to the first hole, JUDGED slots at most."""
+    """Downwards from the tail to the first hole, MOST_VALIDATED slots at most."""
     found = None
-    for seq in range(tail, max(-1, tail - JUDGED), -1):
+    for seq in range(tail, max(-1, tail - MOST_VALIDATED), -1):
         try:
             found = ledger.chain.reader.claimed(seq) or found
         except BadData:

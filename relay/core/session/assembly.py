@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from relay.core.budget import BELIEVED, Budget, Measured
-from relay.core.checkpoint.certify import Verdict
+from relay.core.checkpoint.certify import Certificate
 from relay.core.checkpoint.collect import Housekeeper
 from relay.core.checkpoint.commit import Writer
 from relay.core.checkpoint.committer import Committer
@@ -34,7 +34,7 @@ class SessionParts:
     ctx: Context
     lease: Lease
     budget: Budget
-    verdict: Verdict
+    certificate: Certificate
     heartbeat: Heartbeat
     housekeeper: Housekeeper
     writer: Writer
@@ -86,7 +86,7 @@ def assemble(ctx: Context, lease: Lease) -> SessionParts:
     """Everything below the session, wired."""
     plan, now = ctx.plan, ctx.runtime.monotonic
     believed_s = BELIEVED * max(0.0, plan.limits.deadline - now())
-    budget, verdict = Budget(plan.limits, Measured(lease.state.metrics, believed_s)), Verdict()
+    budget, certificate = Budget(plan.limits, Measured(lease.state.metrics, believed_s)), Certificate()
     budget.size = lease.state.head.bytes if lease.state.head else 0
     heartbeat = _heartbeat(ctx, lease)
     housekeeper = Housekeeper(
@@ -100,18 +100,18 @@ def assemble(ctx: Context, lease: Lease) -> SessionParts:
         event=ctx.listener.event,
     )
     lending = SharedFiles(ctx.local_folder)
-    writer = _writer(ctx, lease, budget, verdict, lending, housekeeper)
+    writer = _writer(ctx, lease, budget, certificate, lending, housekeeper)
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.event)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
     trainer = Trainer(
-        ctx, budget, committer, heartbeat, verdict, evaluated, partial(lending.offer, ctx.workload, lease)
+        ctx, budget, committer, heartbeat, certificate, evaluated, partial(lending.offer, ctx.workload, lease)
     )
     ending = Ending(ctx, budget, committer, heartbeat, trainer, writer)
     return SessionParts(
         ctx,
         lease,
         budget,
-        verdict,
+        certificate,
         heartbeat,
         housekeeper,
         writer,
@@ -137,7 +137,7 @@ def _heartbeat(ctx: Context, lease: Lease) -> Heartbeat:
 
 
 def _writer(
-    ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, lending: SharedFiles, housekeeper: Housekeeper
+    ctx: Context, lease: Lease, budget: Budget, certificate: Certificate, lending: SharedFiles, housekeeper: Housekeeper
 ) -> Writer:
     def after_commit(short_of_space: bool) -> None:
         if short_of_space:
@@ -156,7 +156,7 @@ def _writer(
         lease=lease,
         budget=budget,
         facts=ctx.facts,
-        verdict=verdict,
+        certificate=certificate,
         lending=lending,
         housekeeping=after_commit,
         workers=ctx.plan.workers,

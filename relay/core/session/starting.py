@@ -107,7 +107,7 @@ def _send(parts: SessionParts, packed: LocalCheckpoint, following: NextDigest | 
     trouble = f"The checkpoint of step {packed.step:,} on this machine cannot be sent; it stays here, run again"
     with store_errors(ctx.checkpoint_store, trouble), os_errors(ctx.local_folder.root, reading=False, here=True):
         packed = ctx.local_folder.adopt(packed, lease.epoch, lease.state.head.key if lease.state.head else None)
-        parts.verdict.why = why
+        parts.certificate.why = why
         item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)
         item.heed = lambda: _heed_sending(parts)
         if following is not None:

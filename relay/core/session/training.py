@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from typing import Literal
 
 from relay.core.budget import Budget
-from relay.core.checkpoint.certify import Verdict, judge
+from relay.core.checkpoint.certify import Certificate, certify
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
 from relay.core.events import Activity, LinkCertified, Pace, Started
@@ -60,14 +60,14 @@ class Trainer:
         budget: Budget,
         committer: Committer,
         heartbeat: Heartbeat,
-        verdict: Verdict,
+        certificate: Certificate,
         evaluated_step: int,
         lend: Callable[[bool], None],
     ) -> None:
         """`evaluated_step`: the newest retained step that was evaluated, 0 for none. `lend` is called before each
         snapshot, with True before the session's last."""
         self._ctx, self._budget, self._committer = ctx, budget, committer
-        self._heartbeat, self._verdict, self._lend = heartbeat, verdict, lend
+        self._heartbeat, self._certificate, self._lend = heartbeat, certificate, lend
         self._workload, self._plan, self._now = ctx.workload, ctx.plan, ctx.runtime.monotonic
         self._metrics: dict[str, float] = {}
         self._told = Gathered()
@@ -146,8 +146,8 @@ class Trainer:
         event(Activity("training"))
         startup.mark("first_step", self._now())
         event(Started(startup.total_s, dict(startup.phases), startup.inside(), startup.counts()))
-        judge(self._verdict, self._restored, digest, ctx.facts)
-        event(LinkCertified(self._verdict.certified, self._verdict.why))
+        certify(self._certificate, self._restored, digest, ctx.facts)
+        event(LinkCertified(self._certificate.certified, self._certificate.why))
         if ctx.warm is not None:
             ctx.warm.offer(self._budget.spare(self._now()))
 

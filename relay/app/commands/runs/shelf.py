@@ -122,12 +122,12 @@ def _waiting(name: str, held: Held) -> None:
 
 def _show(opened: RunHandle, stores: Pair, as_json: bool) -> None:
     """What would go, and what has to come before that."""
-    opened.ledger.judge()
+    opened.ledger.validate()
     state = opened.ledger.check_epochs(stores.checkpoints).state
     with store_errors(stores.checkpoints, "Nobody can tell what would go"):
         now = stores.ledger.now()
         survey = Surveyor(stores.checkpoints, stores.ledger, opened.names)
-        judged = survey(as_deleted(state, now), short_of_space=True).judged
+        judged = survey(as_deleted(state, now), short_of_space=True).decided
     lines = [_told(judged, opened, done=False)]
     lines.append(f"The ledger ({opened.names.ledger}) and the accounts stay. {_first(opened, now)}")
     emit(as_json, _document(judged, opened, done=False), "\n".join(lines))

@@ -1,4 +1,4 @@
-"""After how many sessions a store would be full, by what the run's sessions left so far; pure arithmetic."""
+"""Estimates how many more sessions a store has room for, from the sizes of past sessions."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import math
 from relay.core.checkpoint.retention import ROOM, Keep
 from relay.core.ledger.state import RunState
 
-UNKNOWN_FREE = "the store does not tell how much is free"
+UNKNOWN_FREE = "the store does not report free space"
 DELETED = "the run was deleted"
 UNKNOWN_GROWTH = "no session has committed yet"
 ONLY_LEDGER = "it holds only the ledger, which grows slowly"
 ENTRY = 12_000
-"""Bytes of an entry of the ledger, about."""
+"""Approximate bytes of a ledger entry."""
 
 
 def sessions_until_full(state: RunState, entries: int, free: int | None, keep: Keep) -> tuple[int | None, str]:
-    """Sessions like those before, until `free` bytes are used up; None and why, if nobody can tell.
+    """(sessions like the past ones until `free` bytes are used, ""), or (None, reason) if unknown.
 
-    What a session leaves for good: its ledger entries and, of its checkpoints, every Nth (`keep.every`), of which
-    retention keeps a bounded number. Beside that it needs room for the checkpoints of its last hour, which nobody
-    may delete yet (P8). `entries` is the length of the ledger.
+    A session keeps its ledger entries and every Nth of its checkpoints (`keep.every`), of which retention keeps a
+    bounded number. It also needs space for the checkpoints of its last hour, which may not be deleted yet (P8).
+    `entries` is the length of the ledger.
     """
     if free is None:
         return None, UNKNOWN_FREE
@@ -39,12 +39,12 @@ def sessions_until_full(state: RunState, entries: int, free: int | None, keep: K
 
 
 def _size(state: RunState) -> int:
-    """Bytes of a checkpoint; the mean where some hold what others share."""
+    """Bytes of a checkpoint; the mean if some share files."""
     assert state.head is not None, "there are commits"
     return sum(c.bytes for c in state.retained) // len(state.retained) if state.bases else state.head.bytes
 
 
 def _count(spare: float, ledger: float, kept: float, most_kept: float) -> int:
-    """Sessions that fill `spare` bytes, each with `ledger` and, up to `most_kept` in all, `kept` bytes."""
+    """Sessions that fill `spare` bytes; each adds `ledger` bytes and `kept` bytes, the latter `most_kept` in all."""
     count = spare / (ledger + kept)
     return math.floor(count if count * kept <= most_kept else (spare - most_kept) / ledger)

@@ -1,4 +1,4 @@
-"""Shows what was found out about each store in one table, or as plain lines; measures nothing."""
+"""Shows the measurements of each store as one table, or as plain lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN = "unknown"
 
 
 def document(found: Reach) -> dict[str, Any]:
-    """One item of relay.doctor/1's `stores`; seconds, bytes and bytes a second, null for what is not known."""
+    """One item of relay.doctor/1's `stores`; in seconds, bytes and bytes a second; null if unknown."""
     return {
         "address": found.address,
         "used_for": found.used_for,
@@ -33,7 +33,7 @@ def document(found: Reach) -> dict[str, Any]:
 
 
 def table(stores: Sequence[Reach], width: int | None, utf8: bool) -> str:
-    """A column a store, folded to `width`; without a width, as where nobody looks at a terminal, a line a fact."""
+    """One column a store, folded to `width`; one line a fact without a width (no terminal)."""
     if width is None:
         return "\n".join(line for found in stores for line in _lines(found))
     shown = empty_table(utf8)
@@ -51,7 +51,7 @@ def _lines(found: Reach) -> list[str]:
 
 
 def _facts(found: Reach) -> list[tuple[str, str]]:
-    """Every fact that a person may ask for, always all of them and in this order."""
+    """(label, value) of every fact, always all of them in this order."""
     return [
         ("reachable", _reachable(found)),
         ("credentials", "none needed" if found.credentials == "" else printable(found.credentials or UNKNOWN)),
@@ -68,7 +68,7 @@ def _reachable(found: Reach) -> str:
     if found.answer_s is None:
         return "NO"
     if not found.there:
-        return "not made yet; its disk is"
+        return "not created yet; its disk is reachable"
     return f"yes, {found.answer_s * 1000:.0f} ms a request" if found.answer_s >= 0.001 else "yes, below 1 ms a request"
 
 

@@ -1,6 +1,6 @@
-"""Runs a command of this checkout for a notebook's cell: lines as they come, one Ctrl-C handed on; imports no package.
+"""Runs a trm-relay command for a notebook's cell, prints its lines, and forwards Ctrl-C; imports no package.
 
-The command writes to files, not to a pipe: it outlives a kernel that is restarted, and is looked on at again.
+The command writes to files, not to a pipe, so it survives a restart of the kernel and can be attached to again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ CHUNK = 1 << 16
 
 @dataclass
 class Tail:
-    """The lines of a file that grows."""
+    """Reads the new lines of a growing file."""
 
     file: IO[bytes]
     _at: int = 0
     _rest: bytes = field(default=b"", repr=False)
 
     def lines(self, last: bool = False) -> Iterator[str]:
-        """Complete ones since the last look; with `last` also one that has no end."""
-        while data := os.pread(self.file.fileno(), CHUNK, self._at):  # leaves the writer's place in it alone
+        """Complete lines since the last call; with `last` also an unfinished one."""
+        while data := os.pread(self.file.fileno(), CHUNK, self._at):  # does not move the writer's position
             self._at += len(data)
             *whole, self._rest = (self._rest + data).split(b"\n")
             yield from (line.decode(errors="replace") for line in whole)
@@ -47,18 +47,21 @@ def follow(
     runtime: Runtime,
     document: bool = False,
 ) -> tuple[int, str]:
-    """Run to the end; its exit code (128 + N for signal N) and, with `document`, its standard output, which is else
-    told like the rest. Raises OSError where it cannot be started."""
+    """Run a command to its end. Returns (exit code, or 128 + N for signal N; standard output if `document`, else "").
+
+    `line` gets each line of standard error and, without `document`, of standard output. Raises OSError if the command
+    cannot start.
+    """
     with TemporaryFile() as out, TemporaryFile() as err:
-        said: IO[Any] = out if document else err
+        stdout: IO[Any] = out if document else err
         tail = Tail(err)
-        with handing_on() as started:
+        with forwarding_interrupts() as started:
             child = subprocess.Popen(
                 words,
                 cwd=folder,
                 env=environ,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=stdout,
                 stderr=err,
                 start_new_session=True,
             )
@@ -74,15 +77,15 @@ def follow(
 
 
 @contextmanager
-def handing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """An interrupt of the kernel is the command's, which is a process group of its own: it comes there exactly once.
+def forwarding_interrupts() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Forward an interrupt of the kernel exactly once to the command, which has its own process group.
 
-    Yields what is to be told the command as soon as it runs: an interrupt that came before is handed on then.
+    Yields a function to call with the started command; it also forwards an interrupt that came earlier.
     """
     running: list[subprocess.Popen[bytes]] = []
     early: list[bool] = []
 
-    def heard(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         if not running:
             early.append(True)
         elif running[0].poll() is None:
@@ -91,11 +94,11 @@ def handing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     def started(child: subprocess.Popen[bytes]) -> None:
         running.append(child)
         if early:
-            heard()
+            interrupt()
 
     try:
-        before = signal.signal(signal.SIGINT, heard)
-    except ValueError:  # no main thread: nothing can be interrupted here
+        before = signal.signal(signal.SIGINT, interrupt)
+    except ValueError:  # not the main thread, which gets no interrupts
         yield started
         return
     try:

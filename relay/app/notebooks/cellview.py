@@ -1,4 +1,4 @@
-"""Shows lines in a notebook's cell, those that only say how far it is as one bar that moves; imports no package."""
+"""Shows lines in a notebook's cell, with progress lines as one moving bar; imports no package."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ MOVES = re.compile(
     r"step [\d,]+/[\d,]+|\w+ step [\d,]+: \d+% of |waiting for |looking whether |process \d+ commits and "
     r"|starting: |restoring|first step, which |evaluating|finishing: "
 )
-"""How a line begins that the next one of its kind replaces."""
+"""Beginnings of progress lines; each replaces the one before."""
 STEPS = re.compile(r"step ([\d,]+)/([\d,]+)")
 
 
 class Handle(Protocol):
-    """What IPython's `display(..., display_id=True)` gives back."""
+    """Result of IPython's `display(..., display_id=True)`."""
 
     def update(self, shown: Any, *, raw: bool) -> None: ...
 
 
 class CellView:
-    """One cell's output while something runs. Outside a notebook every line is printed."""
+    """One cell's output during a command. Outside a notebook every line is printed."""
 
     def __init__(self, show: Callable[..., Handle | None] | None) -> None:
         """`show` is IPython's `display`; None outside a notebook."""
@@ -41,7 +41,7 @@ class CellView:
 
 
 def drawn(text: str) -> dict[str, str]:
-    """The line and, where it names a step, a bar; by MIME type."""
+    """The line, with a bar if it names a step; by MIME type."""
     found = STEPS.match(text)
     done, total = (int(number.replace(",", "")) for number in found.groups()) if found else (0, 0)
     bar = f'<progress value="{done}" max="{total}" style="width:20em"></progress> ' if total else ""
@@ -49,15 +49,15 @@ def drawn(text: str) -> dict[str, str]:
 
 
 def page(document: str, height: int) -> dict[str, str]:
-    """A whole HTML file inside the cell, cut off from the notebook around it."""
+    """A whole HTML document in a sandboxed frame of `height` pixels."""
     source = html.escape(document, quote=True)
     style = f"width:100%;height:{height}px;border:0"
-    frame = f'<iframe title="The run, as a page" sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
-    return {"text/plain": "The run, as a page: it shows in the notebook.", "text/html": f"<div>{frame}</div>"}
+    frame = f'<iframe title="Page of the run" sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
+    return {"text/plain": "The run's page is visible in the notebook only.", "text/html": f"<div>{frame}</div>"}
 
 
 def displays() -> Callable[..., Any] | None:
-    """IPython's `display` inside a kernel, else None."""
+    """IPython's `display` inside a kernel, otherwise None."""
     with suppress(ImportError):
         from IPython import get_ipython
         from IPython.display import display

@@ -1,4 +1,4 @@
-"""Gives Colab's machine back once nothing on it is needed any more; what decides that is told to it."""
+"""Releases Colab's machine after everything on it is in the store."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from relay.core.clock import Runtime
 from relay.core.errors import Exit
 
 NOTICE_S = 5
-"""From the announcement to the end: long enough to interrupt it, and for the page above to be seen and saved."""
+"""Seconds between the announcement and the release: time to interrupt it, and to save the page above."""
 
 
 def why_kept(ended: Mapping[str, Any] | None, machine: Machine, unsent: Sequence[str]) -> str:
-    """Why the machine is still needed; empty if it is not. `ended` is relay.run/1 of the last session here."""
+    """Why the machine is still needed; empty if it is not. `ended`: relay.run/1 of the last session here."""
     if machine.provider != "colab":
-        return f"only Colab's is given back from a cell (this is {machine.provider}). Stop it where you started it."
+        return f"a cell can release Colab machines only (this is {machine.provider}). Stop it where you started it."
     if ended is None:
-        return "no session of this notebook has ended as planned."
+        return "no session of this notebook ended as planned."
     if ended.get("exit_code") not in (Exit.OK, Exit.HANDOFF):
-        return f"the session ended with {ended.get('exit_code')}."
+        return f"the session ended with exit code {ended.get('exit_code')}."
     if ended.get("unsent"):
-        return f"a checkpoint is here only ({ended['unsent']}); run the training cell again, which sends it."
+        return f"a checkpoint is only on this machine ({ended['unsent']}); run the training cell again to send it."
     return unsent[0] if unsent else ""
 
 
-def release(runtime: Runtime, tell: Callable[[str], None]) -> None:
-    """Announce it, wait, and give the machine back; an interrupt meanwhile keeps it."""
+def release(runtime: Runtime, report: Callable[[str], None]) -> None:
+    """Announce it, wait, and release the machine; an interrupt during the wait keeps it."""
     try:
         from google.colab import runtime as colab
     except ImportError:
-        tell("The machine is kept: this Python has no google.colab.runtime.")
+        report("Machine kept: this Python has no google.colab.runtime.")
         return
-    tell(f"Everything is in the store. The machine is given back in {NOTICE_S} s; interrupt this cell to keep it.")
+    report(f"Everything is in the store. Releasing the machine in {NOTICE_S} s; interrupt this cell to keep it.")
     try:
         runtime.sleep(NOTICE_S)
     except KeyboardInterrupt:
-        tell("The machine is kept.")
+        report("Machine kept.")
         return
     colab.unassign()

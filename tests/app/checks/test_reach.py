@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.checks.doctor import Finding
+from relay.app.checks.filling import UNKNOWN_FREE
 from relay.app.checks.reach import LONG_ENOUGH_S, SIZES, Reach, reach
 from relay.app.checks.storetable import document, table
 from relay.app.messages.wording import size
@@ -199,7 +200,7 @@ FULL = Reach(
     answer_s=0.0123, credentials="environment variables", exclusive=True, skew_s=-200.0, upload=12.3e6, download=45e3,
     free=1_500_000_000, sessions=12,
 )  # fmt: skip
-BARE = Reach("dropbox:///relay", "checkpoints", why_unknown="the store does not tell how much is free")
+BARE = Reach("dropbox:///relay", "checkpoints", why_unknown=UNKNOWN_FREE)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -217,7 +218,7 @@ def test_one_table_says_all_of_it_at_any_width(width: int, utf8: bool) -> None:
 def test_without_a_terminal_each_fact_is_a_line_and_no_fact_is_left_out() -> None:
     lines = table([FULL, BARE], None, False).splitlines()
     assert lines[0] == f"store {FULL.address} (ledger)" and "  clock: 3 min ahead of ours" in lines
-    assert "  sessions until full: unknown: the store does not tell how much is free" in lines
+    assert f"  sessions until full: unknown: {UNKNOWN_FREE}" in lines
     assert len(lines) == 2 * 9
 
 

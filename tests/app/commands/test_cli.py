@@ -215,7 +215,7 @@ def test_what_the_workload_remarks_is_told_with_the_pace(desk: Desk, monkeypatch
     monkeypatch.setattr(ToyPlugin, "remarks", lambda self, workload: ("MEMORY: 4 parts of 192",))
     told = desk.train(20).err
     assert "MEMORY: 4 parts of 192" in told
-    assert "PACE: a step takes" in told
+    assert "PACE: " in told
 
 
 def test_a_gpu_that_cannot_be_used_stops_session_and_doctor_with_78(desk: Desk, monkeypatch) -> None:

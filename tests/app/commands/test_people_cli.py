@@ -113,7 +113,7 @@ def test_an_account_without_its_person_s_word_or_its_object_is_told_alike_everyw
     assert turn["account"] == "z" and "register account_1 LABEL" in told["account_1"], "what to do is said"
     assert "account_1: damaged, which ends by hand only" in desk("plan", "--run", "r").out
     assert "LOOK accounts: account_1 is damaged" in (told := desk("doctor", "--run", "r").out)
-    assert "Put it back with `python rotate_accounts.py register account_1 LABEL`" in told
+    assert "`python rotate_accounts.py register account_1 LABEL`" in told
 
 
 def test_a_notebook_spends_the_hours_of_who_is_logged_in(desk: Desk) -> None:
@@ -282,11 +282,7 @@ def test_the_document_of_an_account_is_plain_json() -> None:
 def test_doctor_tells_of_old_records_and_of_a_word_that_is_missing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk("register", "k", "Eva's Kaggle")
     found = desk("doctor", "--run", "r").out
-    assert (
-        "k is unconfirmed: its person has not confirmed" in found
-        and "accounts confirm k" in found
-        and "look again" not in found
-    )
+    assert "k is unconfirmed" in found and "accounts confirm k" in found and "look again" not in found
     monkeypatch.setattr("relay.people.policy.STALE_DAYS", 0)
     desk("register", "l", "Eva's laptop")
     assert "days ago: look again at https://www.kaggle.com/terms" in desk("doctor", "--run", "r").out

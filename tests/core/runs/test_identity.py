@@ -164,7 +164,7 @@ def test_elsewhere_only_init_begins() -> None:
     with pytest.raises(UnknownRun) as error:
         begin(store)
     assert (error.value.exit_code, error.value.known, error.value.needs_init) == (Exit.BAD_CONFIG, [], True)
-    assert re.search(r"holds no run run_a in project proj; it holds no run at all.*init", unknown_run(error.value))
+    assert re.search(r"holds no run run_a in project proj; it holds no runs.*init", unknown_run(error.value))
     assert begin(store, init=True).begun
     with pytest.raises(UnknownRun) as error:
         begin(store, "run_b")
@@ -221,7 +221,7 @@ def test_a_disk_that_evaporates_needs_a_word(tmp_path: Path, monkeypatch: pytest
         begin(store)
     assert not (tmp_path / "store").exists()
     opened = begin(store, ephemeral=True)
-    assert opened.passing == (store.address,) and "nothing outlives this machine" in new_run(opened)[-1]
+    assert opened.passing == (store.address,) and store.address in new_run(opened)[-1]
     assert not begin(store, seed=2).begun, "a run that is there is joined without a word"
 
 

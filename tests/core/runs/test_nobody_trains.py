@@ -80,8 +80,8 @@ def unsent(lab: Lab) -> LocalFolder:
     ("changes", "text", "advice"),
     [
         ({}, "not committed", "`python rotate_accounts.py push"),
-        ({"archived": NOW}, "not committed", "Once the run may train again, `"),
-        ({"halted": "x"}, "not committed", "Once the run may train again, `"),
+        ({"archived": NOW}, "not committed", "once the run may train again: `"),
+        ({"halted": "x"}, "not committed", "once the run may train again: `"),
         ({"archived": NOW, "deleted": NOW}, "its run was deleted", "fork --run chain --to chain_2 --from-step 40"),
     ],
     ids=["alive", "archived", "halted", "deleted"],

@@ -97,7 +97,7 @@ def test_what_a_later_session_took_over_is_not_called_kept(
     lab.world.run(to_the_end=True)
     assert first.outcome.exit_code == Exit.SIGTERM and second.outcome.exit_code == Exit.OK
     assert first.outcome.unsent is None and "kept" not in said(first.outcome)
-    assert "took that step over or put it away" in said(first.outcome)
+    assert "status --run" in said(first.outcome)
 
 
 @pytest.mark.parametrize(("signal", "knows"), [("sigterm", True), ("stop", True), ("stop", False)])

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from relay.app.checks.space import of_store, told
+from relay.app.checks.space import of_store, space_lines
 from relay.app.commands.common import (
     App,
     ConfigOption,
@@ -129,5 +129,5 @@ def status(
 
 def tell_space(resolved: Resolved[BaseModel], view: View) -> None:
     """A line on stderr if the store is a folder on a disk that is nearly full."""
-    for line in told(of_store(resolved, view.state)):
+    for line in space_lines(of_store(resolved, view.state)):
         say(line)

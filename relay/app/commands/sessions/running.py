@@ -45,7 +45,7 @@ from relay.app.commands.sessions.outcomes import Ended, finish
 from relay.app.machine.logs import close_log, open_log
 from relay.app.machine.notices import watching
 from relay.app.machine.place import refuse_rerun
-from relay.app.machine.spot import ADDRESS, Look, look_at
+from relay.app.machine.spot import ADDRESS, SpotQuery, spot_query
 from relay.app.messages.endings import message
 from relay.app.messages.events import line
 from relay.app.messages.webhook import address_of
@@ -135,12 +135,12 @@ def leave_trackers(opening: SessionSetup, outcome: Outcome) -> None:
         atexit.register(exit_now, int(outcome.exit_code))  # runs before what a library has registered
 
 
-def spot_look(app: App, settings: Settings) -> Look | None:
+def spot_look(app: App, settings: Settings) -> SpotQuery | None:
     """Whom to ask for notices of a spot machine; None: nobody. RELAY_SPOT_ADDRESS is for tests."""
     cloud = app.machine.cloud if settings.spot == "auto" else settings.spot
     if cloud is None or cloud == "off":
         return None
-    return look_at(cloud, app.runtime, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
+    return spot_query(cloud, app.runtime, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
 
 
 def push(

@@ -193,7 +193,7 @@ def confirmed(account: Account, run_id: str, clause: str, at: float) -> Account:
 
 
 def in_team(account: Account, slug: str, at: float) -> Account:
-    """The account with its person's confirmation to be on a competition's team. Raises BadConfig (78) for a bad slug."""
+    """The account with a confirmation to be on a competition's team. Raises BadConfig (78) for a bad slug."""
     slugs = {**account.competitions, check_name("competition", slug): account.competitions.get(slug, at)}
     newest = sorted(slugs.items(), key=lambda item: item[1])[-MAX_SLUGS:]
     return account.model_copy(update={"competitions": dict(newest)})

@@ -18,11 +18,11 @@ from relay.people.account import (
     MAX_BYTES,
     Account,
     Reading,
+    contradicts,
     decode,
     encode,
     folder_of,
     object_name,
-    contradicts,
     with_fields,
 )
 from relay.people.owners import Inference, folded, same_person
@@ -338,7 +338,7 @@ class Accounts:
         return claim_of(state.store, provider.name, account.owner) if provider.accounts_per_owner is not None else None
 
     def _check_policy(self, state: RegistryState, new: Account, trained: bool = False) -> None:
-        """Raises Unsupported or OneTooMany (77). Compares with claims and present owners; `trained`: with claims only."""
+        """Raises Unsupported or OneTooMany (77), by claims and present owners; `trained`: by claims only."""
         provider, claim = self.providers.named(new.provider), self._claim(state, new)
         check_supported(provider)
         if claim is None:

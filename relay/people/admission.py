@@ -144,7 +144,7 @@ def _has_confirmed(account: Account | None, visit: Visit, provider: Provider) ->
 
 
 def _declared(listed: AccountEntry, now: float) -> Iterator[Note]:
-    """Yields a declared state as a warning, since the person at the machine knows better. Raises AccountRetired (78)."""
+    """Yields a declared state as a warning: its person may know better. Raises AccountRetired (78)."""
     row = listed.row
     if row.state == "retired":
         raise AccountRetired(listed.id)

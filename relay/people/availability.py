@@ -171,7 +171,7 @@ def _between(windows: tuple[Window, ...], zone_name: str, start: float, end: flo
 def instant(day: date, minutes: int, tz: ZoneInfo, fold: int) -> float:
     """Unix seconds when a wall clock in `tz` shows `minutes` after midnight of `day`.
 
-    If there are two such moments, `fold` 0 is the first and 1 the last. For a skipped time it is the moment of the skip.
+    If there are two such moments, `fold` 0 is the first and 1 the last. A skipped time is the moment of the skip.
     """
     wall = datetime(day.year, day.month, day.day) + timedelta(minutes=minutes)
     t = wall.replace(tzinfo=tz, fold=fold).timestamp()

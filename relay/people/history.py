@@ -33,8 +33,7 @@ class History:
 
     links: tuple[Link, ...]
     gaps: tuple[tuple[float, float], ...]
-    """From the end of each session to the start of the next. Waits of more than a day, for a reset or a person, are left
-    out."""
+    """From the end of each session to the start of the next, without waits of more than a day (a reset or a person)."""
     died: int
     lived: int
     under_way: Link | None = None

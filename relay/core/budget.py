@@ -20,8 +20,8 @@ UNMEASURED_S = 10.0
 """Assumed for an unmeasured upload; at most a tenth of the budget."""
 
 BELIEVED = 0.05
-"""Inherited durations are capped at this share of the budget. Each is doubled as a single sample; all together leave half
-of the budget for training."""
+"""Inherited durations are capped at this share of the budget. Each is doubled as a single sample; together they leave
+half of the budget for training."""
 
 End = Literal["both", "final", "inflight"]
 

@@ -419,8 +419,8 @@ def begin_run(
 ) -> RunHandle:
     """Open the run, or create it: store identities, then the registry, then the genesis (P3).
 
-    `config` (plain values) is pinned unchanged. `init` allows a remote store, `new` a name one edit away from that of an
-    existing run, `ephemeral` a disk that does not outlive the machine. A fork passes `origin` and `head`.
+    `config` (plain values) is pinned unchanged. `init` allows a remote store, `new` a name one edit away from an existing
+    run's, `ephemeral` a disk that does not outlive the machine. A fork passes `origin` and `head`.
     Raises BadConfig (78), BadAddress for a store that fails its self-test, and errors of registry and ledger.
     """
     found = open_run(stores, project, run)
@@ -507,8 +507,8 @@ def check_expected(store: Store, expected: str | None, identity: str | None) -> 
 def _check_stores(stores: Pair, view: View, identity: str | None) -> None:
     """Raises RunOfAnotherStore (78) if the run was created in other stores and copied here.
 
-    identity: of the ledger's store, from before the view was read. If it had none, it is read again: another process may
-    have created both since, the store first.
+    identity: of the ledger's store, from before the view was read. If it had none, it is read again: another process
+    may have created both since, the store first.
     """
     identity = identity or read_identity(stores.ledger)
     same = stores.checkpoints.address == stores.ledger.address

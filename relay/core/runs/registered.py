@@ -1,4 +1,4 @@
-"""Reads all registered runs of a store from their ledgers; an unreadable one does not affect the others. Writes nothing."""
+"""Reads all registered runs of a store; an unreadable ledger does not affect the others. Writes nothing."""
 
 from __future__ import annotations
 

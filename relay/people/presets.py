@@ -55,7 +55,7 @@ class Preset:
         if rate is not None:
             notes.append(f"ASSUMED in place of its speed: {rate:,.0f} steps an hour.")
         if startup_s is not None:
-            notes.append(f"Set in place of its overhead: {startup_s / 60:g} min of each hour are not trained.")
+            notes.append(f"Set in place of its overhead: {startup_s / 60:g} min of each hour train nothing.")
         if fails is not None:
             notes.append(f"Set in place of its failures: {fails:.0%} of sessions die.")
         return notes

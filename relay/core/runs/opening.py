@@ -419,8 +419,8 @@ def begin_run(
 ) -> RunHandle:
     """Open the run, or create it: store identities, then the registry, then the genesis (P3).
 
-    `config` (plain values) is pinned unchanged. `init` allows a remote store, `new` a name one edit away from an existing
-    run's, `ephemeral` a disk that does not outlive the machine. A fork passes `origin` and `head`.
+    `config` (plain values) is pinned unchanged. `init` allows a remote store, `new` a name one edit away from
+    an existing run's, `ephemeral` a disk that does not outlive the machine. A fork passes `origin` and `head`.
     Raises BadConfig (78), BadAddress for a store that fails its self-test, and errors of registry and ledger.
     """
     found = open_run(stores, project, run)

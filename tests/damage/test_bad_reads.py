@@ -132,7 +132,7 @@ class Miscounts(Wrapper):
 def bad(here: Scene, code: int | None = None) -> list[str]:
     """What doctor finds wrong with checkpoints."""
     found = json.loads(here.command("doctor", "--json", code=code).out)["findings"]
-    return [row["text"] for row in found if row["subject"] == "checkpoints" and not row["ok"]]
+    return [row["text"] for row in found if row["subject"] == "checkpoint" and not row["ok"]]
 
 
 @pytest.mark.parametrize("missing", [False, True])

@@ -14,6 +14,7 @@ from relay.core.ledger.changes import Commit, Noted
 from relay.core.ledger.entry import FORMAT, NewerFormat, encode
 from relay.core.ledger.ledger import EntryLost, RunLedger, View
 from relay.core.ledger.passing import SlotUnreadable
+from relay.core.ledger.reader import NoValidEntry
 from relay.core.ledger.state import RunState
 from storage.base import Ref
 from storage.memory import MemoryStore
@@ -199,7 +200,7 @@ def test_a_log_without_a_valid_entry_is_65() -> None:
     store = MemoryStore()
     for seq in range(3):
         overwrite(store, seq, b"nothing")
-    with raising(BadData, 3):
+    with raising(NoValidEntry, 3):
         reader(store).peek()
 
 

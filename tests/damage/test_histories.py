@@ -14,6 +14,7 @@ import pytest
 from relay.core.errors import Exit
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.entry import PASSING
+from relay.core.ledger.frozen import SILENT
 from relay.core.runs import repair
 from storage.base import open_store
 from tests.app.cli import Desk
@@ -204,7 +205,7 @@ def test_a_session_that_was_gone_is_taken_over_by_the_choice(tmp_path: Path) -> 
     time.sleep(1.5)  # whatever the machine's speed, nobody has given a sign of life for the lease's time
     run.desk("repair", "--run", "r", "--choose", "B")
     state = run.state()
-    assert state.holder is None and state.links[-1].end == "no sign of life" and state.deaths == 1
+    assert state.holder is None and state.links[-1].end == SILENT and state.deaths == 1
 
 
 def test_an_unknown_choice_is_refused(here: Callable[[str], Healed]) -> None:

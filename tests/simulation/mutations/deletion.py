@@ -6,7 +6,7 @@ from typing import Any
 
 from relay.core.checkpoint import collect, retention
 from relay.core.checkpoint.collect import Housekeeper
-from relay.core.checkpoint.retention import Keep
+from relay.core.checkpoint.retention import FileVerdict, Keep
 from relay.core.ledger import keeping, rules
 from relay.core.ledger.state import RunState
 from tests.simulation.mutations.base import Patches, mutation, patch, rule
@@ -33,12 +33,12 @@ def _delete_before_retire() -> Patches:
 
 @mutation("delete-newest-epoch", "P8: files of the newest epoch are deleted unretired", "P8: ", "I8: ", pinned=4)
 def _delete_newest_epoch() -> Patches:
-    return [patch(retention, "_may_go", _whatever_is_old)]
+    return [patch(retention, "_unneeded", _whatever_is_old)]
 
 
-def _whatever_is_old(state: RunState, stat: Any, key: Any, now: float, short_of_space: bool) -> tuple[bool, str]:
+def _whatever_is_old(state: RunState, stat: Any, key: Any, now: float, short_of_space: bool) -> FileVerdict:
     """The rule without its second half: neither retired nor of an epoch that is over."""
-    return now - stat.modified >= retention.GRACE_S or short_of_space, "old"
+    return FileVerdict(stat, now - stat.modified >= retention.GRACE_S or short_of_space, "over")
 
 
 @mutation(
@@ -59,7 +59,7 @@ def _old_view() -> Patches:
     scene=holder_of_old_view,
 )
 def _old_view_newest_epoch() -> Patches:
-    return [*_old_view(), patch(retention, "_may_go", _whatever_is_old)]
+    return [*_old_view(), patch(retention, "_unneeded", _whatever_is_old)]
 
 
 def _by_the_first_view(real: Any) -> Any:

@@ -229,7 +229,7 @@ def _restart_at_0() -> Patches:
             return None
 
     real = starting.restore_or_start
-    return [patch(starting, "bring_up", begin_again)]
+    return [patch(starting, "restore_or_start", begin_again)]
 
 
 @mutation("restart-at-0-committed", "I6: the same, and the rules let it", "I6: ", scene=all_damaged)

@@ -41,7 +41,9 @@ def test_one_account_too_many_is_refused_with_source_date_and_ways_out() -> None
     with pytest.raises(PolicyRefused) as error:
         check_accounts(kaggle, "Ana", "x", ["account_2", "account_1"])
     text = paragraph(error.value)
-    assert all(part in text for part in ("account_1, account_2", str(kaggle.as_of), kaggle.source, "Instead"))
+    assert all(
+        part in text for part in ("account_1, account_2", str(kaggle.as_of), kaggle.source, "--owner", "--provider")
+    )
     check_accounts(shipped().named("slurm"), "Ana", "x", ["a"] * 50)
     check_accounts(kaggle.model_copy(update={"accounts_per_owner": 3}), "Ana", "x", ["a", "b"])
 

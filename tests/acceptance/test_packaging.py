@@ -69,8 +69,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return folder / "bin"
     (site,) = (folder / "lib").glob("python*/site-packages")
     (site / "needed.pth").write_text(sysconfig.get_path("purelib"))
-    words = ("install", "--quiet", "--no-deps", "--no-index", "--prefix", str(folder), str(wheel))
-    subprocess.run([sys.executable, "-m", "pip", *words], check=True, capture_output=True, text=True)
+    pip = (sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"))
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
     return folder / "bin"
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import pytest
 
 from relay.core.checkpoint.manifest import encode
-from relay.core.checkpoint.retention import going, judge_files
+from relay.core.checkpoint.retention import decide_files, going
 from relay.core.errors import BadData, Fenced
 from relay.core.ledger.chain import Intent, Unsettled
 from relay.core.ledger.state import RunState
@@ -49,14 +49,23 @@ class Patchy(MemoryStore):
 
 
 class Blurred(Wrapper):
-    """Some slots cannot be read as entries."""
+    """Some slots cannot be read as entries, on any connection, and the store knows no better."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self.names: set[str] = set()
 
     def read_range(self, ref: Ref, start: int, length: int) -> bytes:
-        data = super().read_range(ref, start, length)
+        return self._blurred(ref, super().read_range(ref, start, length))
+
+    def get(self, ref: Ref, limit: int | None = None) -> bytes:
+        return self._blurred(ref, super().get(ref, limit=limit))
+
+    def stat(self, ref: Ref) -> Stat:
+        found = super().stat(ref)
+        return replace(found, size=found.size // 2, sha256=None) if str(ref) in self.names else found
+
+    def _blurred(self, ref: Ref, data: bytes) -> bytes:
         return data[: len(data) // 2] if str(ref) in self.names else data
 
 
@@ -212,5 +221,5 @@ def said_by(state: RunState, change: Change) -> Any:
 def deletable_by(state: RunState, listed: list[Stat]) -> tuple[File, ...]:
     """What the product would delete of a real listing."""
     manifests = {c.key: product.manifest(c.key) for c in state.retained}
-    judged = judge_files(state, NAMES, listed, manifests, 0.0, short_of_space=True)
+    judged = decide_files(state, NAMES, listed, manifests, 0.0, short_of_space=True)
     return tuple(place[:3] for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))

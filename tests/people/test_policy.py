@@ -80,7 +80,7 @@ def test_an_old_record_is_warned_of_and_rules_of_one_s_own_machines_never_are() 
     read = datetime.datetime.combine(kaggle.as_of, datetime.time(), datetime.UTC).timestamp()
     assert kaggle.stale(read + STALE_DAYS * day) == ""
     line = kaggle.stale(read + (STALE_DAYS + 1) * day)
-    assert line == f"The rules of Kaggle were read on {kaggle.as_of}, 181 days ago: look again at {kaggle.url}"
+    assert all(fact in line for fact in ("Kaggle", str(kaggle.as_of), "181 days", str(kaggle.url)))
     assert shipped().named("local").stale(read + 9999 * day) == ""
 
 

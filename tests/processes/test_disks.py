@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import time
@@ -132,7 +133,7 @@ def test_a_store_full_to_the_end_is_74_and_the_next_session_here_commits(field: 
     assert session.wait(budget_s + 60) == 74, session.err
     assert time.monotonic() - began <= budget_s
     assert "push --run" in session.err
-    kept = int(Path(session.document()["unsent"]).name.split(".")[0].removeprefix("step_"))
+    kept = int(re.findall(r"step_(\d+)\.e", session.document()["message"])[-1])  # the folder that it is kept in
     assert kept > field.step()
     store_disk.free()
     field.call(start(field, kept + 10, ttl_s=1, wait_s=60))

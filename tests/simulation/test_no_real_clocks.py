@@ -12,8 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 REAL = {"time", "random", "secrets", "threading", "uuid", "asyncio", "concurrent", "multiprocessing", "sched", "queue"}
 CALLS = {"datetime.now", "datetime.today", "datetime.utcnow", "date.today", "os.urandom", "datetime.datetime.now"}
-OWN = {ROOT / "relay" / "core" / "clock.py", ROOT / "relay" / "app" / "dashboard" / "server.py"}
-"""The Runtime's own module, and the page's server, which only reads and lives in its library's event loop."""
+OWN = {
+    ROOT / "relay" / "core" / "clock.py",
+    ROOT / "relay" / "app" / "dashboard" / "server.py",
+    ROOT / "relay" / "torch" / "snapshot.py",
+}
+"""The Runtime's own module; the page's server, which only reads and lives in its library's event loop; and the copy of
+a state from a device, which the simulation does not run."""
 NAMED = {"CancelledError"}
 """What may be imported from them: the name of an exception that a library raises tells no time."""
 RELAY = sorted(path for path in (ROOT / "relay").rglob("*.py") if path not in OWN)

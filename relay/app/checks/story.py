@@ -10,7 +10,7 @@ from relay.app.checks.verification import HISTORY, REGISTRY, Incidental
 from relay.app.messages.advice import command
 from relay.app.messages.histories import parting, slots_text
 from relay.app.messages.wording import listing
-from relay.core.ledger.histories import History
+from relay.core.ledger.histories import OtherHistory
 from relay.core.ledger.state import Checkpoint
 from relay.core.runs.histories import Conflict, Part, conflict
 
@@ -35,7 +35,7 @@ def story(run: str, own: Part, other: Part, loading: Sequence[Checkpoint], decid
     )
 
 
-def registry_story(other: History[Any]) -> Incidental:
+def registry_story(other: OtherHistory[Any]) -> Incidental:
     """A further history of a store's registry of runs and accounts. No run is affected."""
     accounts = dict.fromkeys(str(e.change["id"]) for e in other.entries if e.kind in ("account", "status", "forget"))
     runs = dict.fromkeys(str(e.change["run"]) for e in other.entries if e.kind == "run")

@@ -78,7 +78,7 @@ def verify(
 
 def _check_epochs(ledger: RunLedger, store: Store, parts: Sequence[Part]) -> None:
     """Raises BadData if a file belongs to an epoch that no history of the run began."""
-    ledger.judge()
+    ledger.validate()
     try:
         ledger.check_epochs(store)
     except BadData:
@@ -199,7 +199,7 @@ def _history(ledger: RunLedger, state: RunState, found: Verification) -> None:
 def _acknowledged(point: Point[Any]) -> dict[int, bool]:
     """Slots that this entry passes over, and whether its format names them."""
     entry = point.entry
-    return dict.fromkeys(entry.voids, entry.passed is not None) if entry and entry.seq == point.seq else {}
+    return dict.fromkeys(entry.passed_slots, entry.passed is not None) if entry and entry.seq == point.seq else {}
 
 
 def _checkpoints(

@@ -1,4 +1,4 @@
-"""Draws puzzles and what was answered after each step of the recursion; knows no model and no store."""
+"""Draws puzzles and the answer after each step of the recursion."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EDGE, GAP, HEAD, CAPTION, LEGEND = 0.15, 0.16, 0.44, 0.5, 0.5
-"""Inches: around all, between grids, of a puzzle's title, above a grid, of the legend."""
+"""Inches: outer margin, between grids, for a puzzle's title, above a grid, for the legend."""
 MOST_STEPS = 10
-"""Answers of a puzzle that are drawn: the first, the last, and some between."""
+"""Number of answers to draw: the first, the last, and some in between."""
 WALL, PATH = "#", "o"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One grid with what is said above it."""
+    """One grid and the text above it."""
 
     title: str
     about: str
@@ -34,7 +34,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Tints:
-    """Backgrounds of cells, and the colours of what stands in them."""
+    """Background and text colors of cells."""
 
     given: str
     wrong: str
@@ -48,15 +48,15 @@ DARK_TINTS = Tints("#333c47", "#5a2f14", "#173f57", "#7cc4ee", "#ffa36b")
 
 
 def draw_puzzles(puzzles: Sequence[Puzzle], title: str, colours: Palette) -> Figure:
-    """The picture; within `drawing`."""
-    told = [(puzzle, panels(puzzle)) for puzzle in puzzles]
+    """The picture; to be drawn inside `drawing`."""
+    drawn = [(puzzle, panels(puzzle)) for puzzle in puzzles]
     columns = per_row(puzzles[0])
     size = (WIDTH - 2 * EDGE - (columns - 1) * GAP) / columns
-    heights = [HEAD + -(-len(each) // columns) * (CAPTION + size) for _, each in told]
+    heights = [HEAD + -(-len(each) // columns) * (CAPTION + size) for _, each in drawn]
     figure = page(0.4 + sum(heights) + 0.2 * len(heights) + LEGEND)
     write(figure, EDGE, 0.14, shown(title, "examples", WIDTH - 2 * EDGE), color=colours.quiet)
     top = 0.4
-    for (puzzle, each), height in zip(told, heights, strict=True):
+    for (puzzle, each), height in zip(drawn, heights, strict=True):
         write(figure, EDGE, top + 0.12, f"row {puzzle.row}", fontsize=11, fontweight="bold")
         write(figure, EDGE, top + 0.33, verdict(puzzle), fontsize=8.5)
         for number, panel in enumerate(each):
@@ -69,12 +69,12 @@ def draw_puzzles(puzzles: Sequence[Puzzle], title: str, colours: Palette) -> Fig
 
 
 def per_row(puzzle: Puzzle) -> int:
-    """Grids beside each other that can still be read."""
+    """Number of grids in a row that are still readable."""
     return 4 if puzzle.side <= 4 else 3 if puzzle.side <= 12 else 2
 
 
 def panels(puzzle: Puzzle) -> list[Panel]:
-    """The question, answers that differ from the one before, and the solution where it was not found."""
+    """The question, answers that differ from the one before, and the solution if it was not found."""
     made = [Panel("question", "", puzzle.question, None)]
     for stretch in _some(stretches(puzzle)):
         one = puzzle.attempts[stretch[0] - 1]
@@ -87,7 +87,7 @@ def panels(puzzle: Puzzle) -> list[Panel]:
 
 
 def _some(all_: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The first, the last, and others evenly between them."""
+    """The first, the last, and others at even distances."""
     if len(all_) <= MOST_STEPS:
         return list(all_)
     return [all_[round(number * (len(all_) - 1) / (MOST_STEPS - 1))] for number in range(MOST_STEPS)]
@@ -106,7 +106,7 @@ def _panel(figure: Figure, puzzle: Puzzle, panel: Panel, at: tuple[float, float,
 
 
 def _unjudged(puzzle: Puzzle, question: str) -> Cell:
-    """Of the question and the solution: given, or not."""
+    """Kind of a cell in the question and the solution: given, or not."""
     return Cell.right if question == blank(puzzle) else Cell.given
 
 
@@ -181,7 +181,7 @@ def _signs(axes: Axes, at: Sequence[tuple[int, int]], marker: str, size: float, 
 
 
 def _legend(figure: Figure, puzzle: Puzzle, top: float, colours: Palette) -> None:
-    """What each look means; a thick frame is where the model would halt."""
+    """The meaning of each look; a thick frame is where the model would halt."""
     words = {
         Cell.given: "given",
         Cell.right: "right",

@@ -22,7 +22,7 @@ from relay.app.redact import redact, secrets_of
 from relay.app.terminal.mishaps import explain
 from relay.core.checkpoint.local import local_folder_of
 from relay.core.errors import BadConfig, RelayError
-from relay.core.lease.host import FileHostLocks, Neighbours, default_folder
+from relay.core.lease.host import FileHostLocks, MachineSessions, default_folder
 from relay.core.ledger.state import RunState
 from relay.core.runs.opening import Pair, open_run
 from relay.core.settings.config import Resolved
@@ -77,7 +77,7 @@ class Opened:
                 yield f"the store is a folder on this machine, {unquote(parts.path)}, and would be lost with it."
 
     def _running(self) -> Iterator[str]:
-        for other in Neighbours(FileHostLocks(default_folder()), self.app.root).living():
+        for other in MachineSessions(FileHostLocks(default_folder()), self.app.root).living():
             yield f"a session still runs here (process {other.who.pid})."
 
     def _waiting(self) -> Iterator[str]:

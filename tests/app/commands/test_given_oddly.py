@@ -30,7 +30,7 @@ def test_what_is_no_store_begins_none_beside_the_command(tmp_path: Path, address
 def test_an_unknown_home_is_refused_for_this_machine_s_folders_too(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "desk")
     refused = desk("run", "--run", "r", "sync_dir=~nobodyx/x", code=78)
-    assert "~nobodyx/x: nobody knows that home folder. Write the whole path." in refused.err
+    assert "~nobodyx/x" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_who_asks_a_silent_session_to_stop_learns_that_it_may_be_gone(
 ) -> None:
     """It was told as asked, and a person waited for what could not come."""
     with monkeypatch.context() as killed:
-        killed.setattr("relay.core.session.session.give_back", lambda parts, reason: False)
+        killed.setattr("relay.core.session.session.release", lambda parts, reason: False)
         desk.train(3)
     assert desk("stop", "--run", "r").out == "Asked account_1 (epoch 1) to stop.\n"
 

@@ -44,4 +44,4 @@ def _archive_without_looking() -> Patches:
 
         return found
 
-    return [patch(archive, "obstacle_of", dead)]
+    return [patch(archive, "blocked_by", dead)]

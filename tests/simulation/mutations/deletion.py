@@ -6,7 +6,7 @@ from typing import Any
 
 from relay.core.checkpoint import collect, retention
 from relay.core.checkpoint.collect import Housekeeper
-from relay.core.checkpoint.retention import Keep
+from relay.core.checkpoint.retention import FileVerdict, Keep
 from relay.core.ledger import keeping, rules
 from relay.core.ledger.state import RunState
 from tests.simulation.mutations.base import Patches, mutation, patch, rule
@@ -33,12 +33,12 @@ def _delete_before_retire() -> Patches:
 
 @mutation("delete-newest-epoch", "P8: files of the newest epoch are deleted unretired", "P8: ", "I8: ", pinned=4)
 def _delete_newest_epoch() -> Patches:
-    return [patch(retention, "_may_go", _whatever_is_old)]
+    return [patch(retention, "_unneeded", _whatever_is_old)]
 
 
-def _whatever_is_old(state: RunState, stat: Any, key: Any, now: float, short_of_space: bool) -> tuple[bool, str]:
+def _whatever_is_old(state: RunState, stat: Any, key: Any, now: float, short_of_space: bool) -> FileVerdict:
     """The rule without its second half: neither retired nor of an epoch that is over."""
-    return now - stat.modified >= retention.GRACE_S or short_of_space, "old"
+    return FileVerdict(stat, now - stat.modified >= retention.GRACE_S or short_of_space, "over")
 
 
 @mutation(
@@ -59,7 +59,7 @@ def _old_view() -> Patches:
     scene=holder_of_old_view,
 )
 def _old_view_newest_epoch() -> Patches:
-    return [*_old_view(), patch(retention, "_may_go", _whatever_is_old)]
+    return [*_old_view(), patch(retention, "_unneeded", _whatever_is_old)]
 
 
 def _by_the_first_view(real: Any) -> Any:
@@ -106,12 +106,12 @@ def _unread_manifest() -> Patches:
         def __contains__(self, key: object) -> bool:
             return True
 
-    real = retention.judge_files
+    real = retention.decide_files
 
     def judge(state: Any, names: Any, listed: Any, manifests: Any, now: float, **more: Any) -> Any:
         return real(state, names, listed, Sure(manifests), now, **more)
 
-    return [patch(retention, "judge_files", judge)]
+    return [patch(retention, "decide_files", judge)]
 
 
 @mutation(
@@ -162,10 +162,10 @@ def _retires_a_table() -> Patches:
         own = {key: manifest.model_copy(update={"files": ()}) for key, manifest in manifests.items()}
         return real_judge(state, names, listed, own, now, **more)
 
-    real, real_judge = rules._RULES["retire"], retention.judge_files
+    real, real_judge = rules._RULES["retire"], retention.decide_files
     return [
         rule("retire", retire),
         patch(collect, "to_retire", lambda state, keep: retention.to_retire(alone(state), keep)),
         patch(RunState, "bases", set()),
-        patch(retention, "judge_files", judge),
+        patch(retention, "decide_files", judge),
     ]

@@ -80,7 +80,7 @@ def _upload_unverified() -> Patches:
 )
 def _manifest_told_anew() -> Patches:
     def commit(writer: Writer, item: Any, packed: LocalCheckpoint) -> None:
-        item.told = None
+        item.record = None
         real(writer, item, packed)
 
     real = Writer._commit
@@ -229,7 +229,7 @@ def _restart_at_0() -> Patches:
             return None
 
     real = starting.restore_or_start
-    return [patch(starting, "bring_up", begin_again)]
+    return [patch(starting, "restore_or_start", begin_again)]
 
 
 @mutation("restart-at-0-committed", "I6: the same, and the rules let it", "I6: ", scene=all_damaged)

@@ -131,8 +131,8 @@ def test_where_ids_are_bound_a_newcomer_is_told_what_a_member_can_do(
             monkeypatch.setenv(name, value)
         assert command.main(["newest", mine.address + "#id=" + "0" * 32]) == 0
         assert command.main(["newest", mine.address]) == 0, "twice is once"
-        assert mine.directory.way == "newest"
         member = connect(friends[0], mine.address, own=True)
+        assert membership(member).way == "newest"
         assert isinstance(log_on(member).append(1, b"a member's next entry closes the chain"), Won)
         newcomer = connect(friends[1], mine.address, own=True)
         assert log_on(newcomer).tail() == 1

@@ -33,7 +33,7 @@ ANSWERS: dict[str, dict[str, Answer]] = {
         "429": ({"kind": "429"}, Throttled, ()),
         "no answer": ({"kind": "drop-before"}, Unavailable, ()),
         "no answer after all": ({"kind": "drop-after"}, Unavailable, ()),
-        "500": ({"kind": "500-after"}, Unavailable, ("500",)),
+        "500": ({"kind": "500-after"}, Unavailable, ("Internal",)),
     },
     "dropbox": {
         "429": ({"kind": "429"}, Throttled, ()),

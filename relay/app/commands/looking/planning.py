@@ -54,7 +54,7 @@ def next_account(
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run, "account": account})
     view = look(app, resolved)
-    reader = Reader(reader_zone(app, view, resolved.said_account, zone), resolved.said_account, redact)
+    reader = Reader(reader_zone(app, view, resolved.given_account, zone), resolved.given_account, redact)
     turn = propose(view, resolved.addresses, shipped(), reader)
     if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
         say(f"{line}.")
@@ -99,7 +99,7 @@ def plan(
     every = resolved.settings.checkpoint
     wish = Assumptions(steps_per_hour, startup_s, failure_rate, every.every_steps, every.every_minutes * 60)
     view = look(app, resolved)
-    emit(as_json, *plan_of(view, shipped(), wish, reader_zone(app, view, resolved.said_account, zone), shown))
+    emit(as_json, *plan_of(view, shipped(), wish, reader_zone(app, view, resolved.given_account, zone), shown))
 
 
 def _check_finite(*numbers: float | None) -> None:

@@ -10,7 +10,7 @@ from relay.app.commands.common import ConfigOption, JsonOption, Overrides, RunOp
 from relay.app.commands.stores import require
 from relay.app.views.clearingtext import document_of, grouped, text_of
 from relay.core.checkpoint.retention import going
-from relay.core.runs.archive import clear, judge
+from relay.core.runs.archive import clear, decide
 
 
 def gc(
@@ -28,7 +28,7 @@ def gc(
     app = surroundings(context)
     resolved = app.settle(overrides, config, {"run": run})
     opened, stores = require(app, resolved, read_only=dry_run)
-    state, judged = judge(opened, stores, full)
+    state, judged = decide(opened, stores, full)
     if not dry_run:
         judged = clear(judged, opened.names, stores, state.epoch)
     groups, files = grouped(judged, opened.names), [{"name": stat.name, "bytes": stat.size} for stat in going(judged)]

@@ -23,7 +23,7 @@ from relay.core.lease.blockers import Held
 from relay.core.lease.host import FileHostLocks, default_folder
 from relay.core.ledger.atrest import deletable_at
 from relay.core.runs.archive import archive as archive_run
-from relay.core.runs.archive import as_deleted, clear, judge, mark_deleted, refuse_early, shown_at, sweep_reports
+from relay.core.runs.archive import as_deleted, clear, decide, mark_deleted, refuse_early, shown_at, sweep_reports
 from relay.core.runs.archive import unarchive as unarchive_run
 from relay.core.runs.opening import Pair, RunHandle, check_expected, read_identity
 from relay.core.runs.registered import lines_of
@@ -97,7 +97,7 @@ def delete(
         _show(opened, stores, as_json)
         return
     mark_deleted(opened.ledger, stores.checkpoints, session=app.session)
-    state, judged = judge(opened, stores, full=True)
+    state, judged = decide(opened, stores, full=True)
     judged = clear(judged, opened.names, stores, state.epoch + 1)
     sweep_reports(stores.ledger, opened.names)
     sweep_signs(stores.ledger, opened.names, state.epoch + 1)
@@ -122,12 +122,12 @@ def _waiting(name: str, held: Held) -> None:
 
 def _show(opened: RunHandle, stores: Pair, as_json: bool) -> None:
     """What would go, and what has to come before that."""
-    opened.ledger.judge()
+    opened.ledger.validate()
     state = opened.ledger.check_epochs(stores.checkpoints).state
     with store_errors(stores.checkpoints, "Nobody can tell what would go"):
         now = stores.ledger.now()
         survey = Surveyor(stores.checkpoints, stores.ledger, opened.names)
-        judged = survey(as_deleted(state, now), short_of_space=True).judged
+        judged = survey(as_deleted(state, now), short_of_space=True).decided
     lines = [_told(judged, opened, done=False)]
     lines.append(f"The ledger ({opened.names.ledger}) and the accounts stay. {_first(opened, now)}")
     emit(as_json, _document(judged, opened, done=False), "\n".join(lines))

@@ -64,7 +64,7 @@ from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push as push_session
 from relay.core.session.session import run_session
 from relay.core.settings.config import Settings
-from relay.core.settings.origins import says_coauthor
+from relay.core.settings.origins import confirms_coauthor
 
 WORDS_S = 0.5
 """Longest that the last words of a process may take."""
@@ -117,7 +117,7 @@ def run(
         tell_secrets(app)
         webhook = address_of(app.environ)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
-            said = coauthor or says_coauthor(app.environ)
+            said = coauthor or confirms_coauthor(app.environ)
             opening = SessionSetup(app, resolved, shown, stop, wait, new, said, earlier=choice(attach, replace))
             ended = logged(app, opening, train)
     outcome = ended.outcome

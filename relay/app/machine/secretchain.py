@@ -151,11 +151,11 @@ class Chain:
     _over: bool = False
 
     def addresses(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The store's address, where nobody named one; new names only."""
+        """The store's address if the environment has none; new names only."""
         return self._taken(lambda: [name for name in ADDRESSES if not environ.get(name) and self._take(name)])
 
     def credentials(self, environ: Mapping[str, str], urls: Iterable[str], extras: Iterable[str]) -> dict[str, str]:
-        """What the stores at these addresses need and the environment lacks, and any extras; new names only."""
+        """Credentials for these addresses that the environment lacks, and the extras; new names only."""
         schemes = sorted({urlsplit(url).scheme for url in urls} & set(GROUPS))
 
         def take() -> None:

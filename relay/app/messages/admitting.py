@@ -43,9 +43,8 @@ def unconfirmed(error: Unconfirmed) -> str:
     """The clause that an account has not confirmed, and the command that confirms it."""
     confirm = command("run", error.run, "--account", error.account, "--coauthor")
     return (
-        f"{error.account} has not confirmed that for run {error.run}: {terms(error.provider)}. If you own this account "
-        f"and are a co-author of the run, confirm once: `{confirm}` (or RELAY_COAUTHOR=1). Otherwise use a co-author's "
-        f"account, or another provider."
+        f"{error} If you own this account and are a co-author of the run, confirm once: `{confirm}` (or "
+        f"RELAY_COAUTHOR=1). Otherwise use a co-author's account, or another provider. {terms(error.provider)}."
     )
 
 

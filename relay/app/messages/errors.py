@@ -69,7 +69,7 @@ SETTINGS = {
     Fault.NO_HOME: "Write the whole path.",
 }
 """The fix for each fault of a setting."""
-AGAIN = "Nothing was written. Run the same command again."
+AGAIN = "Run the same command again. Nothing was written."
 
 
 def paragraph(error: BaseException) -> str:
@@ -103,8 +103,8 @@ def _no_checkpoint(error: NoCheckpoint) -> str:
 
 def _unfit(error: Unfit) -> str:
     return (
-        f"{error} Nothing was changed. A newer version probably wrote it: upgrade trm-relay and run again. "
-        f"Otherwise begin a new run from an older step: "
+        f"{error} Upgrade trm-relay and run again: a newer version probably wrote it. Nothing was changed. Otherwise "
+        f"begin a new run from an older step: "
         f"{command('fork', error.run, '--to', f'{error.run[:60]}_2', '--from-step', 'STEP')}"
     )
 
@@ -112,9 +112,9 @@ def _unfit(error: Unfit) -> str:
 def _none_loads(error: NoneLoads) -> str:
     lines = "\n".join(f"  {line}" for _, line in error.found)
     return (
-        f"No retained checkpoint of run {error.project}/{error.run} can be loaded. Nothing was changed, and a run "
-        f"with commits never restarts at step 0.\n{lines}\nRestore the missing or changed files from a backup of the "
-        f"storage. {LOOK}"
+        f"No retained checkpoint of run {error.project}/{error.run} can be loaded. Restore the missing or changed "
+        f"files from a backup of the storage. Nothing was changed; a run with commits never restarts at step 0."
+        f"\n{lines}\n{LOOK}"
     )
 
 
@@ -130,8 +130,8 @@ def _retired(error: Retired) -> str:
 
 def _rolled_back(error: RolledBack) -> str:
     return (
-        f"{error} Nothing was written. Restore the newer files from a backup, or compare both with "
-        f"`{command('repair', error.run)}`."
+        f"{error} Restore the newer files from a backup, or compare both with `{command('repair', error.run)}`. "
+        f"Nothing was written."
     )
 
 
@@ -140,21 +140,21 @@ def _mark_differs(error: MarkDiffers) -> str:
 
 
 def _no_valid_entry(error: NoValidEntry) -> str:
-    return f"{error} Nothing was changed. Restore {error.first} from a backup of the storage, or use another run name."
+    return f"{error} Restore {error.first} from a backup of the storage, or use another run name. Nothing was changed."
 
 
 def _stray_checkpoints(error: StrayCheckpoints) -> str:
     return (
-        f"{error} Nothing was written. If the other participants keep the ledger in another store, set "
+        f"{error} If the other participants keep the ledger in another store, set "
         f"RELAY_LEDGER_STORE to it. If the ledger was lost, restore {error.log} from a backup. Otherwise choose "
-        f"another run name."
+        f"another run name. Nothing was written."
     )
 
 
 def _entry_lost(error: EntryLost) -> str:
     return (
-        f"{error} Nothing was written or deleted. If a backup has newer entries of {error.log}, restore them. "
-        f"Otherwise continue from the entries that are left: `{command('repair', error.run)}`"
+        f"{error} If a backup has newer entries of {error.log}, restore them. Otherwise continue from the entries "
+        f"that are left: `{command('repair', error.run)}`. Nothing was written or deleted."
     )
 
 
@@ -194,15 +194,15 @@ def _overdue(error: Overdue) -> str:
 
 def _not_archived(error: NotArchived) -> str:
     return (
-        f"{error} Nothing was deleted. Archive it first, so that the other participants see it; it can be deleted "
-        f"{duration(WAIT_S)} later."
+        f"{error} Archive it first, so that the other participants see it; it can be deleted {duration(WAIT_S)} later. "
+        f"Nothing was deleted."
     )
 
 
 def _too_early(error: TooEarly) -> str:
     return (
-        f"Run {error.run} was archived only {duration(error.archived_s)} ago. Nothing was deleted. It can be deleted "
-        f"from {local(error.deletable_at)} on."
+        f"Run {error.run} was archived only {duration(error.archived_s)} ago. It can be deleted from "
+        f"{local(error.deletable_at)} on. Nothing was deleted."
     )
 
 
@@ -228,8 +228,8 @@ def _config_differs(error: ConfigDiffers) -> str:
 
 def _account_damaged(error: AccountDamaged) -> str:
     return (
-        f"{error} Runs and other accounts are not affected. Register it again with "
-        f"`{command(f'register {error.account} LABEL')}`, or restore it from a backup of the storage."
+        f"{error} Register it again with `{command(f'register {error.account} LABEL')}`, or restore it from a backup "
+        f"of the storage. Runs and other accounts are not affected."
     )
 
 
@@ -277,7 +277,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
         "ASCII letters."
     ),
     BadSetting: _bad_setting,
-    FolderRefused: _and("Nothing was trained. Make that folder writable, or set another one with sync_dir=FOLDER."),
+    FolderRefused: _and("Make that folder writable, or set another one with sync_dir=FOLDER. Nothing was trained."),
     NoCacheKey: _and(
         "Set it to your team's key, or turn the cache off with cache.allow=false. The first participant creates the "
         "key: python3 -c 'import secrets; print(secrets.token_hex(32))'"
@@ -285,7 +285,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     SharedFilesGone: _and("The step stays on this machine; the next session sends all of its files."),
     NoCheckpoint: _no_checkpoint,
     Unfit: _unfit,
-    FaultyMachine: _and("Nothing was changed. Use another machine."),
+    FaultyMachine: _and("Use another machine. Nothing was changed."),
     NoneLoads: _none_loads,
     DamagedCheckpoint: _damaged_checkpoint,
     Retired: _retired,
@@ -293,8 +293,8 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     MarkDiffers: _mark_differs,
     NewerFormat: _and(f"Upgrade: {UPGRADE}."),
     SlotEmpty: _and(
-        "Nothing was written or deleted. Restore that file from a backup of the storage, or fork from an intact "
-        "checkpoint."
+        "Restore that file from a backup of the storage, or fork from an intact checkpoint. Nothing was written or "
+        "deleted."
     ),
     NoValidEntry: _no_valid_entry,
     SlotUnreadable: _and(
@@ -303,8 +303,8 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ),
     NoTimeToProve: _and(AGAIN),
     SlotsDiffer: _and(AGAIN),
-    BadConnection: _and("Nothing was written. Run again on another network."),
-    SlotTooNew: _and("Nothing was written. Upgrade, then run again."),
+    BadConnection: _and("Run the same command again on another network. Nothing was written."),
+    SlotTooNew: _and("Upgrade, then run the same command again. Nothing was written."),
     Overlooked: lambda error: (
         f"{error} The slot can be read now, but the run does not keep its checkpoint. Nothing was written or deleted. "
         f"Compare both and choose one: `{command('repair', error.run)}`"
@@ -326,16 +326,16 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     NotArchived: _not_archived,
     TooEarly: _too_early,
     BroughtBack: _and("Nothing was deleted."),
-    SettingsDamaged: _and("Nothing was changed. Restore that file from a backup of the storage."),
+    SettingsDamaged: _and("Restore that file from a backup of the storage. Nothing was changed."),
     BadIdentity: _and("Copy the whole address again."),
     IdentityDamaged: _and(
         f"Restore that file from a backup. Or write it again from the address that you were given: the part after "
         f"{FRAGMENT} is its id."
     ),
-    ForkTaken: _and("That run was not changed. Choose another name with --to."),
+    ForkTaken: _and("Choose another name with --to. That run was not changed."),
     NoSuchChoice: _no_such_choice,
-    NothingLoads: _and("Nothing was written. Restore its files from a backup first, or choose another history."),
-    ImpossibleEpoch: _and("Nothing was written. Move it to another place, then run the same command again."),
+    NothingLoads: _and("Restore its files from a backup first, or choose another history. Nothing was written."),
+    ImpossibleEpoch: _and("Move it to another place, then run the same command again. Nothing was written."),
     NameTaken: _name_taken,
     SimilarName: _similar_name,
     PassingDisk: _and(

@@ -12,7 +12,7 @@ import typer
 from relay.app.commands.common import ConfigOption, JsonOption, Overrides, RedactOption, RunOption, emit, surroundings
 from relay.app.messages.advice import command
 from relay.app.messages.wording import counted
-from relay.app.plots import paper
+from relay.app.plots import style
 from relay.core.errors import BadConfig, BadData
 
 CURVES, TIMELINE = Path("curves.png"), Path("timeline.png")
@@ -46,8 +46,8 @@ def plot(
     """Draw loss, accuracy and learning rate through everybody's sessions, and who trained when, as picture files."""
     wanted = {"curves": out, "timeline": timeline} if out or timeline else {"curves": CURVES, "timeline": TIMELINE}
     for path in filter(None, wanted.values()):
-        paper.check(path)
-    paper.require_matplotlib()
+        style.check(path)
+    style.require_matplotlib()
     app = surroundings(context)
     from relay.app.commands.looking.source import Source  # what only this command needs costs the others no time
 
@@ -77,15 +77,15 @@ def draw(shows: str, path: Path, document: Mapping[str, Any], x: str, dark: bool
     from relay.app.plots.curves import draw_curves
     from relay.app.plots.timeline import draw_timeline
 
-    colours = paper.palette(dark)
+    colors = style.palette(dark)
     curves = document["curves"]
     if shows == "curves" and not curves["line"]["step"] and not curves["redone"]["step"]:
         raise BadData(
             f"Run {document['run']} has no commit yet, so there are no curves; --timeline shows its sessions."
         )
-    with paper.drawing(colours):
-        figure = draw_curves(document, x, colours) if shows == "curves" else draw_timeline(document, colours)
-        return paper.save(figure, path, f"{shows} of run {document['run']}")
+    with style.drawing(colors):
+        figure = draw_curves(document, x, colors) if shows == "curves" else draw_timeline(document, colors)
+        return style.save(figure, path, f"{shows} of run {document['run']}")
 
 
 def about(shows: str, document: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from relay.app.commands.common import (
     surroundings,
 )
 from relay.app.commands.weights.subject import SPLITS, RawOption, StepOption, Subject, WeightsOption, of_file, of_run
-from relay.app.plots import paper
+from relay.app.plots import style
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.puzzles import Examples, document
 from relay.core.errors import BadData, UsageError
@@ -80,8 +80,8 @@ def _check(split: str, weights: Path | None, raw: bool, step: int | None, out: P
     if weights and (raw or step is not None):
         raise UsageError("--weights names a file, which holds one kind of weights: --raw and --step belong to a run.")
     if out:
-        paper.check(out)
-        paper.require_matplotlib()
+        style.check(out)
+        style.require_matplotlib()
 
 
 def chosen(app: App, subject: Subject, split: str, rows: str | None, first: int) -> list[int]:
@@ -129,6 +129,6 @@ def draw(found: Examples, path: Path, title: str, dark: bool) -> dict[str, Any]:
     """The picture as a file. Raises BadConfig (78)."""
     from relay.app.plots.puzzles import draw_puzzles
 
-    colours = paper.palette(dark)
-    with paper.drawing(colours):
-        return paper.save(draw_puzzles(found.puzzles, title, colours), path, title)
+    colors = style.palette(dark)
+    with style.drawing(colors):
+        return style.save(draw_puzzles(found.puzzles, title, colors), path, title)

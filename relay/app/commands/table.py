@@ -72,4 +72,6 @@ def attach(app: typer.Typer) -> None:
     for name, command in ACCOUNTS.items():
         of_accounts.command(name)(command)
     app.add_typer(of_accounts, name="accounts")
-    app.add_typer(settings.app, name="config")
+    of_settings = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+    of_settings.command("show")(settings.show)
+    app.add_typer(of_settings, name="config")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from relay.app.commands.common import App, emit, speaks_utf8
-from relay.app.commands.reading import every_link, names_in, overview
-from relay.app.commands.stores import accounts, require
+from relay.app.commands.command import Answer, Call
+from relay.app.commands.common import speaks_utf8
+from relay.app.commands.reading import every_link
+from relay.app.commands.stores import accounts
 from relay.app.messages.handoff import command_for
 from relay.app.messages.wording import harmless, printable
 from relay.app.redact import nameless
@@ -19,36 +18,34 @@ from relay.core.errors import BadConfig, store_errors
 from relay.core.ledger.frozen import OPEN
 from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import Link, RunState
-from relay.core.settings.config import Resolved
 from relay.people.roster import row_of
 
 
-def show_account(app: App, resolved: Resolved[Any], account: str, redacted: bool, as_json: bool) -> None:
+def of_account(call: Call, account: str) -> Answer:
     """One account. Raises BadConfig (78) with the nearest id for one that nobody knows."""
-    seen = overview(app, resolved, redacted)
+    seen = call.overview()
     view = seen.view
     row = next((row for row in view.accounts if row.id == account), None)
     if row is None:
         row_of(seen.known.registry.read(), account, view.store)
         raise BadConfig(f"Account {account} cannot be shown: it was registered this moment. Ask again.")
     told = Told(row, view, seen.runs)
-    emit(as_json, account_document(told), account_text(told, terminal_width()))
+    return Answer(account_document(told), account_text(told, terminal_width()))
 
 
-def show_sessions(app: App, resolved: Resolved[Any], redacted: bool, as_json: bool) -> None:
+def of_sessions(call: Call) -> Answer:
     """All sessions of the run, the oldest from its history objects."""
-    opened, stores = require(app, resolved)
+    opened, stores = call.require()
     state = opened.view.state
     links, missing = every_link(opened.ledger, state)
     document = sessions_document(state.project, state.run, links, missing)
     text = sessions_text(links, missing, terminal_width())
-    names = names_in(stores) if redacted else {}
-    emit(as_json, nameless(document, names), nameless(text, names))
+    return Answer(document, text, names=call.names(stores))
 
 
-def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, as_json: bool) -> None:
+def of_session(call: Call, which: str) -> Answer:
     """What one session left of itself, else what the ledger tells of it."""
-    opened, stores = require(app, resolved)
+    opened, stores = call.require()
     state = opened.view.state
     links, _ = every_link(opened.ledger, state)
     link = pick(links, which, state)
@@ -58,9 +55,9 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
         why = "It has not ended, or nobody knows yet that it did: a report is written as a session ends."
     if report is not None and not agrees(report, link):
         report, why = None, "Its report contradicts the ledger, and is left aside."
-    names = names_in(stores) if redacted else {}
-    label = link.account if redacted else accounts(stores).label_of(link.account)
-    addresses = {} if redacted else resolved.addresses
+    names = call.names(stores)
+    label = link.account if call.redact else accounts(stores).label_of(link.account)
+    addresses = {} if call.redact else call.resolved.addresses
     proposed = report.next if report and not stopped(state) else None
     command = command_for(proposed, state.run, addresses) if proposed else None
     text = markdown(report, label) if report else of_link(link, state, why)
@@ -76,7 +73,7 @@ def show_session(app: App, resolved: Resolved[Any], which: str, redacted: bool, 
     }
     escaped = names | {plain(name): key for name, key in names.items()}
     shown = laid_out(nameless(text.rstrip(), escaped), command)
-    emit(as_json, nameless(whole, names), shown or nameless(page.rstrip(), escaped))
+    return Answer(nameless(whole, names), shown or nameless(page.rstrip(), escaped))
 
 
 def pick(links: tuple[Link, ...], which: str, state: RunState) -> Link:

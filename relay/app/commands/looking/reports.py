@@ -8,20 +8,9 @@ import typer
 from pydantic import BaseModel
 
 from relay.app.checks.space import of_store, told
-from relay.app.commands.common import (
-    App,
-    ConfigOption,
-    JsonOption,
-    Overrides,
-    RedactOption,
-    RunOption,
-    emit,
-    say,
-    speaks_utf8,
-    surroundings,
-)
-from relay.app.commands.looking.inspecting import show_account, show_session, show_sessions
-from relay.app.commands.reading import look
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import say, speaks_utf8
+from relay.app.commands.looking.inspecting import of_account, of_session, of_sessions
 from relay.app.machine.skew import clock_warning
 from relay.app.terminal.follow import LEAST_S, USUAL_S
 from relay.app.terminal.paragraphs import terminal_width
@@ -51,36 +40,30 @@ WatchOption = Annotated[
 ]
 
 
+@subcommand("overrides run config redact")
 def report(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     account: OfAccountOption = None,
     session: SessionOption = None,
     sessions: Annotated[bool, typer.Option("--sessions", help="All sessions as a table, with totals.")] = False,
     watch: WatchOption = None,
     ascii_only: AsciiOption = False,
-    redact: RedactOption = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer | None:
     """Draw the progress report of a run and its accounts; or show one session, all of them, or one account."""
-    _check(watch is not None, account, session, sessions, as_json)
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
+    _check(watch is not None, account, session, sessions, call.as_json)
     if account:
-        show_account(app, resolved, account, redact, as_json)
-    elif session:
-        show_session(app, resolved, session, redact, as_json)
-    elif watch is not None:
-        follow_report(app, resolved, watch, sessions, ascii_only, redact)
-    elif sessions:
-        show_sessions(app, resolved, redact, as_json)
-    else:
-        view = look(app, resolved, redact)
-        box = draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
-        tell_space(resolved, view)
-        emit(as_json, report_document(view, app.machine), box)
+        return of_account(call, account)
+    if session:
+        return of_session(call, session)
+    if watch is not None:
+        follow_report(call, watch, sessions, ascii_only)
+        return None
+    if sessions:
+        return of_sessions(call)
+    view, machine = call.view(), call.app.machine
+    box = draw(view, machine, ascii_only or not speaks_utf8(), terminal_width())
+    tell_space(call.resolved, view)
+    return Answer(report_document(view, machine), box)
 
 
 def _check(watch: bool, account: str | None, session: str | None, sessions: bool, as_json: bool) -> None:
@@ -91,39 +74,26 @@ def _check(watch: bool, account: str | None, session: str | None, sessions: bool
         raise UsageError("--account, --session and --sessions each show something else: give one of them.")
 
 
-def follow_report(
-    app: App, resolved: Resolved[BaseModel], every_s: float, sessions: bool, ascii_only: bool, redacted: bool
-) -> None:
+def follow_report(call: Call, every_s: float, sessions: bool, ascii_only: bool) -> None:
     """The same again and again."""
     from relay.app.commands.looking.following import FollowedReport, FollowedSessions, watch
 
     def drawn(view: View) -> str:
-        return draw(view, app.machine, ascii_only or not speaks_utf8(), terminal_width())
+        return draw(view, call.app.machine, ascii_only or not speaks_utf8(), terminal_width())
 
-    source = FollowedSessions(app, resolved, redacted) if sessions else FollowedReport(app, resolved, drawn, redacted)
-    watch(source, app, every_s)
+    watch(FollowedSessions(call) if sessions else FollowedReport(call, drawn), call.app, every_s)
 
 
-def status(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    account: OfAccountOption = None,
-    redact: RedactOption = False,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("overrides run config redact")
+def status(call: Call, account: OfAccountOption = None) -> Answer:
     """Say in one line how a run stands, or with --account all of one account; --json prints relay.status/1."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
     if account:
-        show_account(app, resolved, account, redact, as_json)
-        return
-    view = look(app, resolved, redact)
+        return of_account(call, account)
+    view = call.view()
     if line := clock_warning(view.skew_s):
         say(line)
-    tell_space(resolved, view)
-    emit(as_json, status_document(view), status_line(view))
+    tell_space(call.resolved, view)
+    return Answer(status_document(view), status_line(view))
 
 
 def tell_space(resolved: Resolved[BaseModel], view: View) -> None:

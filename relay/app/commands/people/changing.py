@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from relay.app.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import say
 from relay.app.commands.people.fields import (
     AccountId,
     AtProvider,
@@ -26,7 +26,6 @@ from relay.app.commands.people.fields import (
     details,
 )
 from relay.app.commands.people.registering import document, refuse_secrets
-from relay.app.commands.stores import writing_accounts
 from relay.app.messages.wording import iso, printable
 from relay.core.errors import BadConfig
 from relay.core.ledger.registry import Declared
@@ -44,8 +43,8 @@ class Mark(Enum):
     retired = "retired"
 
 
+@subcommand("config")
 def edit(
-    context: typer.Context,
     account: AccountId,
     label: Annotated[str | None, typer.Option(help="What people call it.", show_default=False)] = None,
     owner: Owner = None,
@@ -58,70 +57,60 @@ def edit(
     zone: Zone = None,
     availability: Availability = None,
     contact: Contact = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    *,
+    call: Call,
+) -> Answer:
     """Change what is known of an account; an empty text or 0 clears what may be absent."""
-    here = surroundings(context)
     told = details(tier, gpu, session_minutes, weekly_hours, reset, zone, availability, contact)
     wanted: Details = {"label": label, "owner": owner, "provider": provider, **told}
     changes: Details = {key: value for key, value in wanted.items() if value is not None}
-    _edited(here, account, changes, config, as_json)
+    return _edited(call, account, changes)
 
 
+@subcommand("config")
 def rename(
-    context: typer.Context,
     account: AccountId,
     label: Annotated[str, typer.Argument(metavar="LABEL", help="What people call it from now on.")],
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    call: Call,
+) -> Answer:
     """Change what people call an account; its id, owner and provider stay."""
-    _edited(surroundings(context), account, {"label": label}, config, as_json)
+    return _edited(call, account, {"label": label})
 
 
+@subcommand("config")
 def mark(
-    context: typer.Context,
     account: AccountId,
     state: Annotated[Mark, typer.Argument(metavar="STATE", help="ready, paused, quota_exceeded, blocked or retired")],
     until: Until = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    *,
+    call: Call,
+) -> Answer:
     """Declare an account's state, e.g. quota_exceeded when the provider refused a session."""
-    _declare(surroundings(context), account, state, until, config, as_json)
+    return _declared(call, account, state, until)
 
 
-def pause(
-    context: typer.Context,
-    account: AccountId,
-    until: Until = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("config")
+def pause(account: AccountId, until: Until = None, *, call: Call) -> Answer:
     """Ask an account for nothing, until it is marked ready or that time."""
-    _declare(surroundings(context), account, Mark.paused, until, config, as_json)
+    return _declared(call, account, Mark.paused, until)
 
 
-def retire(
-    context: typer.Context, account: AccountId, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+@subcommand("config")
+def retire(account: AccountId, call: Call) -> Answer:
     """Ask an account for nothing any more; it still counts as its owner's one account."""
-    _declare(surroundings(context), account, Mark.retired, None, config, as_json)
+    return _declared(call, account, Mark.retired, None)
 
 
-def forget(
-    context: typer.Context, account: AccountId, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+@subcommand("config")
+def forget(account: AccountId, call: Call) -> Answer:
     """Empty an account: label, owner and everything personal go; its id stays in the runs it trained."""
-    here = surroundings(context)
-    writing_accounts(here, here.settle(config=config)).forget(account)
-    emit(as_json, {"schema": "relay.account/1", "id": account, "state": "forgotten"}, f"{account} is forgotten.")
+    call.accounts().forget(account)
+    return Answer({"schema": "relay.account/1", "id": account, "state": "forgotten"}, f"{account} is forgotten.")
 
 
-def _edited(here: App, account: str, changes: Details, config: Path | None, as_json: bool) -> None:
-    refuse_secrets(here, *map(str, changes.values()))
-    known = writing_accounts(here, here.settle(config=config))
+def _edited(call: Call, account: str, changes: Details) -> Answer:
+    refuse_secrets(call.app, *map(str, changes.values()))
+    known = call.accounts()
     before, made = known.get(account), known.edit(account, **changes)
     if (before.confirmed and not made.confirmed) or (before.competitions and not made.competitions):
         say(
@@ -130,18 +119,18 @@ def _edited(here: App, account: str, changes: Details, config: Path | None, as_j
     text = f"{made.id}: {printable(made.label)}, {printable(made.owner)} at {made.provider}."
     if others := [key.replace("_", " ") for key in changes if key not in ("label", "owner", "provider")]:
         text += f" Set: {', '.join(others)}."
-    emit(as_json, document(made, False), text)
+    return Answer(document(made, False), text)
 
 
-def _declare(here: App, account: str, mark: Mark, until: str | None, config: Path | None, as_json: bool) -> None:
+def _declared(call: Call, account: str, mark: Mark, until: str | None) -> Answer:
     if until and mark in (Mark.ready, Mark.blocked, Mark.retired):
         raise BadConfig(f"{mark.value} has no end of its own: leave --until out.")
-    known, state = writing_accounts(here, here.settle(config=config)), STATES[mark]
+    known, state = call.accounts(), STATES[mark]
     then = moment(until, known.now(), zone(known.get(account).usable_zone)) if until else None
     ends = known.set_status(account, state, then)
     how = f" until {local(ends)}" if ends else ""
     said = {"schema": "relay.account/1", "id": account, "state": state, "until": iso(ends)}
-    emit(as_json, said, f"{account} is {state}{how}.")
+    return Answer(said, f"{account} is {state}{how}.")
 
 
 STATES: dict[Mark, Declared] = {

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
-from relay.app.commands.common import ConfigOption, JsonOption, RedactOption, RunOption, emit, speaks_utf8, surroundings
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import speaks_utf8
 from relay.app.commands.people.fields import AccountId
-from relay.app.commands.reading import look, overview
 from relay.app.messages.wording import duration, iso, printable
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.accountstatus import Told, given_words, state_words, work_document, work_pairs
@@ -22,31 +20,19 @@ from relay.people.zones import local
 SESSIONS_SHOWN = 10
 
 
-def list_accounts(
-    context: typer.Context,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    redact: RedactOption = False,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("run config redact")
+def list_accounts(call: Call) -> Answer:
     """All registered accounts: state, until when, hours left and how that is known, reset in your own time zone."""
-    here = surroundings(context)
-    view = look(here, here.settle(config=config, flags={"run": run}), redact)
+    view = call.view()
     shown = [document(row, view.now) for row in view.accounts]
     text = listing(view.accounts, view.now, terminal_width(), speaks_utf8())
-    emit(as_json, {"schema": "relay.accounts/1", "now": iso(view.now), "accounts": shown}, text)
+    return Answer({"schema": "relay.accounts/1", "now": iso(view.now), "accounts": shown}, text)
 
 
-def show(
-    context: typer.Context,
-    account: AccountId,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("run config")
+def show(account: AccountId, call: Call) -> Answer:
     """All that is known of one account: fields, state, hours, sessions, GPUs, and what its provider's record says."""
-    here = surroundings(context)
-    seen = overview(here, here.settle(config=config, flags={"run": run}))
+    seen = call.overview()
     registry_row = row_of(seen.known.registry.read(), account, seen.view.store)
     found, row = seen.known.get(account), next(row for row in seen.view.accounts if row.id == account)
     provider = seen.known.providers.named(found.provider)
@@ -61,7 +47,7 @@ def show(
         **work_document(told, SESSIONS_SHOWN),
         "record": _record(provider, seen.view.now),
     }
-    emit(as_json, whole, text(told, found, provider))
+    return Answer(whole, text(told, found, provider))
 
 
 def text(told: Told, found: Account, provider: Provider) -> str:

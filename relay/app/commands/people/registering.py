@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from relay.app.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say
 from relay.app.commands.people.fields import (
     AtProvider,
     Availability,
@@ -22,7 +23,6 @@ from relay.app.commands.people.fields import (
     Zone,
     details,
 )
-from relay.app.commands.stores import writing_accounts
 from relay.app.messages.wording import printable
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
@@ -35,8 +35,8 @@ from relay.people.inference import infer_account
 from relay.people.owners import Inference
 
 
+@subcommand("config")
 def register(
-    context: typer.Context,
     account: Annotated[str, typer.Argument(metavar="ID", help="e.g. account_1")],
     label: Annotated[str, typer.Argument(metavar="LABEL", help='What people call it, e.g. "John\'s Colab".')],
     owner: Owner = None,
@@ -54,11 +54,11 @@ def register(
         typer.Option(metavar="SLUG", help="Confirm to be of the one team of this competition.", show_default=False),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Changes nothing: nothing is asked.")] = False,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    *,
+    call: Call,
+) -> Answer:
     """Register an account: one person's own account at one provider."""
-    here = surroundings(context)
+    here = call.app
     told = details(tier, gpu, session_minutes, weekly_hours, reset, zone, availability, contact)
     refuse_secrets(here, label, owner, *map(str, told.values()))
     check_name("account", account)
@@ -66,7 +66,7 @@ def register(
     for line in found.guesses:
         say(f"inferred: {line}")
     say_rules(here, found.provider)
-    known = writing_accounts(here, here.settle(config=config))
+    known = call.accounts()
     if automatic(known, account, label):
         say(f"{account} was registered by its first session; now it gets its label, owner and provider.")
         made, fresh = described(known, account, label, found, told), True
@@ -74,7 +74,7 @@ def register(
         made, fresh = known.register(account, label, found, **told)
     if competition:
         made = join_team(known, account, competition)
-    emit(as_json, document(made, fresh), sentence(made, fresh))
+    return Answer(document(made, fresh), sentence(made, fresh))
 
 
 def inferred(here: App, label: str, owner: str | None, provider: str | None) -> Inference:

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from relay.app.commands.common import ConfigOption, JsonOption, RunOption, emit, say, surroundings
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import say
 from relay.app.commands.people.fields import AccountId
-from relay.app.commands.stores import require, writing_accounts
 from relay.app.messages.wording import iso
 from relay.core.errors import BadConfig
 from relay.people import quotaread
@@ -19,18 +19,11 @@ from relay.people.admission import confirm as keep_word
 from relay.people.zones import local, zone
 
 
-def confirm(
-    context: typer.Context,
-    account: AccountId,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("run config")
+def confirm(account: AccountId, call: Call) -> Answer:
     """Confirm, as the person whose account it is, to be a co-author of a run, where the provider's terms ask for it."""
-    here = surroundings(context)
-    resolved = here.settle(config=config, flags={"run": run})
-    opened, _ = require(here, resolved)
-    known = writing_accounts(here, resolved)
+    opened, _ = call.require()
+    known = call.accounts()
     provider = known.providers.named(known.get(account).provider)
     if not provider.coauthor:
         raise BadConfig(f"{account} is at {provider.title}, whose record asks for no confirmation. Nothing was stored.")
@@ -38,11 +31,11 @@ def confirm(
     state = opened.view.state
     at = keep_word(known, account, state.run_id, provider)
     said = {"schema": "relay.account/1", "id": account, "run": state.run, "confirmed": True, "at": iso(at)}
-    emit(as_json, said, f"{account}'s person is a co-author of run {state.run}, as they confirm.")
+    return Answer(said, f"{account}'s person is a co-author of run {state.run}, as they confirm.")
 
 
+@subcommand("config")
 def quota(
-    context: typer.Context,
     account: AccountId,
     left: Annotated[float | None, typer.Option(help="Hours that are left.", show_default=False)] = None,
     of: Annotated[float | None, typer.Option(help="Hours of the whole period.", show_default=False)] = None,
@@ -55,22 +48,21 @@ def quota(
         typer.Option(metavar="FILE", help="Output of `kaggle quota --format json`; - is stdin.", show_default=False),
     ] = None,
     resource: Annotated[str, typer.Option(help="Which row of that output.")] = "GPU",
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    *,
+    call: Call,
+) -> Answer:
     """Keep what is left of an account's hours, as its provider's tool prints it or as you say it; numbers only."""
     if (left is None) == (json_file is None):
         raise BadConfig(f"Give either --left or --json-file. {quotaread.HOW}")
-    here = surroundings(context)
-    piped = _read(here.cwd, json_file) if json_file else None
-    known = writing_accounts(here, here.settle(config=config))
+    piped = _read(call.app.cwd, json_file) if json_file else None
+    known = call.accounts()
     now = known.now()
     if piped is not None:
         reading = quotaread.official(piped, resource, now)
     else:
         reading = quotaread.declared(left or 0.0, of, resets, now, zone(known.get(account).usable_zone))
     made = known.set_quota(account, reading)
-    emit(as_json, _document(made, reading), _sentence(made, reading))
+    return Answer(_document(made, reading), _sentence(made, reading))
 
 
 def _read(cwd: Path, name: str) -> bytes:

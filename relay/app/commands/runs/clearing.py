@@ -6,32 +6,26 @@ from typing import Annotated
 
 import typer
 
-from relay.app.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
-from relay.app.commands.stores import require
+from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.views.clearingtext import document_of, grouped, text_of
 from relay.core.checkpoint.retention import going
 from relay.core.runs.clearing import clear, judge
 
 
+@subcommand()
 def gc(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show; writes nothing.")] = False,
     full: Annotated[
         bool, typer.Option("--full", help="The store is full: do not give readers of retired files their hour.")
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Delete the stored files that no retained checkpoint needs. Sessions do this by themselves; nobody has to."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
-    opened, stores = require(app, resolved, read_only=dry_run)
+    opened, stores = call.require(read_only=dry_run)
     state, judged = judge(opened, stores, full)
     if not dry_run:
         judged = clear(judged, opened.names, stores, state.epoch)
     groups, files = grouped(judged, opened.names), [{"name": stat.name, "bytes": stat.size} for stat in going(judged)]
     local = dry_run and stores.checkpoints.clock_is_local
     text = text_of(groups, done=not dry_run, local_clock=local)
-    emit(as_json, document_of(groups, files, done=not dry_run), text)
+    return Answer(document_of(groups, files, done=not dry_run), text)

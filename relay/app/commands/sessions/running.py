@@ -8,20 +8,8 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace as with_parts
 
-import typer
-
-from relay.app.commands.common import (
-    AccountOption,
-    App,
-    ConfigOption,
-    EphemeralOption,
-    JsonOption,
-    Overrides,
-    RunOption,
-    surroundings,
-    target_of,
-    tell_secrets,
-)
+from relay.app.commands.command import Call, Ephemeral, subcommand
+from relay.app.commands.common import App, target_of, tell_secrets
 from relay.app.commands.looking.planning import announce
 from relay.app.commands.sessions.attaching import choice, met, named
 from relay.app.commands.sessions.fields import (
@@ -71,12 +59,9 @@ CURSOR, STDERR = b"\x1b[?25h", 2
 """Shows it again: lines that move hide it."""
 
 
+@subcommand("overrides run account config")
 def run(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    account: AccountOption = None,
-    config: ConfigOption = None,
+    call: Call,
     target_steps: Target = None,
     budget_minutes: Budget = None,
     checkpoint_every: Every = None,
@@ -84,18 +69,15 @@ def run(
     attach: Attach = False,
     replace: Replace = False,
     new: New = False,
-    ephemeral: EphemeralOption = False,
+    ephemeral: Ephemeral = False,
     cpu: Cpu = False,
     coauthor: Coauthor = False,
     track: Track = None,
     progress_seconds: ProgressSeconds = 30.0,
     redact: Redact = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Train: take the lease, continue the newest checkpoint, commit, hand off."""
     flags = {
-        "run": run,
-        "account": account,
         "target_steps": target_steps,
         "budget_minutes": budget_minutes,
         "checkpoint.every_steps": checkpoint_every,
@@ -103,12 +85,12 @@ def run(
         "device": "cpu" if cpu else None,
         "trackers": ",".join(track) if track else None,
     }
-    app, stop = surroundings(context), StopSignal()
+    app, stop = call.app, StopSignal()
     app.streams.advisory = True
     shown = display(0, app.runtime, progress_seconds)
     heard = (lambda text: None) if attach else shown.tell  # who looks on ends nothing
-    with closing(shown), listening(stop, app.runtime, leaving(app, as_json, shown), heard):
-        resolved = app.settle(overrides, config, flags)
+    with closing(shown), listening(stop, app.runtime, leaving(app, call.as_json, shown), heard):
+        resolved = call.settle(flags)
         tell_secrets(app)
         webhook = address_of(app.environ)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
@@ -116,7 +98,7 @@ def run(
             opening = Opening(app, resolved, shown, stop, wait, new, said, earlier=choice(attach, replace))
             outcome = logged(app, opening, train)
     try:
-        finish(app, outcome, as_json, "relay.run/1")
+        finish(app, outcome, call.as_json, "relay.run/1")
     finally:
         if webhook and outcome.epoch and outcome.exit_code in (Exit.OK, Exit.HANDOFF):
             announce(app, resolved, webhook, redact)
@@ -137,22 +119,15 @@ def spot_look(app: App, settings: Settings) -> Look | None:
     return look_at(cloud, app.runtime, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
 
 
-def push(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    account: AccountOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("overrides run account config")
+def push(call: Call) -> None:
     """Commit a checkpoint that an earlier session left on this machine; train nothing."""
-    app, stop = surroundings(context), StopSignal()
+    app, stop = call.app, StopSignal()
     app.streams.advisory = True
-    with listening(stop, app.runtime, leaving(app, as_json)):
-        resolved = app.settle(overrides, config, {"run": run, "account": account})
-        opening = Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
+    with listening(stop, app.runtime, leaving(app, call.as_json)):
+        opening = Opening(app, call.resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
         outcome = logged(app, opening, send)
-    finish(app, outcome, as_json, "relay.push/1")
+    finish(app, outcome, call.as_json, "relay.push/1")
 
 
 def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[RelayError], None]:

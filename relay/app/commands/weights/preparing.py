@@ -7,22 +7,18 @@ from typing import Annotated
 
 import typer
 
-from relay.app.commands.common import ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
+from relay.app.commands.command import Answer, Call, subcommand
 
 
+@subcommand()
 def prepare(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     folder: Annotated[
         Path | None, typer.Option(help="Also write it as a dataset folder of the reference.", show_default=False)
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Make, read and check the data. Needs no GPU and no store."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run}, store=False)
-    target = app.cwd / folder if folder else None
-    lines = list(app.kind.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
-    emit(as_json, {"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))
+    resolved = call.settle(store=False)
+    target = call.app.cwd / folder if folder else None
+    lines = list(call.app.kind.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
+    return Answer({"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))

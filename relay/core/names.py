@@ -135,27 +135,45 @@ class Names:
         return Place(int(found[1]), int(found[2]), found[4], found[3] or "") if found else None
 
 
-def check_name(kind: str, value: str) -> str:
-    """The name itself; raises BadConfig that proposes a corrected one. `kind` is what it names: 'run', 'account', …"""
+class BadName(BadConfig):
+    """People may not choose this name."""
+
+    def __init__(self, kind: str, value: str, given_by: str = "") -> None:
+        """`kind`: what it names ('run', 'account', …); `given_by`: where it was written, where that is known."""
+        super().__init__(
+            f"{value[:80]!r} is no {kind} name: use 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit."
+        )
+        self.kind, self.value, self.given_by = kind, value, given_by
+
+    @property
+    def proposal(self) -> str:
+        """The name most like it that they may choose."""
+        return re.sub(r"[^a-z0-9_-]+", "_", self.value.lower()).strip("_-")[:64] or f"{self.kind}_1"
+
+
+class NotLetters(BadConfig):
+    """A text holds bytes that are no letters in this shell: left out, they would make another name."""
+
+    def __init__(self, what: str, text: str) -> None:
+        shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
+        super().__init__(
+            f"{what} {shown[:80]!r} holds bytes that are no letters in the language setting of this shell."
+        )
+        self.what, self.text = what, text
+
+
+def check_name(kind: str, value: str, given_by: str = "") -> str:
+    """The name itself; raises BadName (78)."""
     if NAME.fullmatch(value):
         return value
-    proposal = re.sub(r"[^a-z0-9_-]+", "_", value.lower()).strip("_-")[:64] or f"{kind}_1"
-    raise BadConfig(
-        f"{value[:80]!r} is no {kind} name: use 1 to 64 of a-z, 0-9, _ and -, beginning with a letter "
-        f"or digit. Try {proposal}."
-    )
+    raise BadName(kind, value, given_by)
 
 
 def check_letters(what: str, text: str) -> str:
-    """The text itself; raises BadConfig for bytes that are no letters here: left out, they would make another name."""
-    if not any("\ud800" <= c <= "\udfff" for c in text):
-        return text
-    shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    raise BadConfig(
-        f"{what} {shown[:80]!r} holds bytes that are no letters in the language setting of this shell. Set "
-        f"PYTHONUTF8=1 or LC_ALL=C.UTF-8 and run the same command again; on a terminal that is not in UTF-8 write it "
-        f"in plain letters."
-    )
+    """The text itself; raises NotLetters (78)."""
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise NotLetters(what, text)
+    return text
 
 
 def nearest(word: str, options: Iterable[str]) -> str | None:

@@ -5,12 +5,8 @@ It is not made durable: a file that must outlive a power cut is synced too (rela
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
-from typing import Any
-
-from relay.core.errors import BadConfig
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -22,15 +18,3 @@ def write_whole(path: Path, data: bytes) -> None:
     except OSError:
         part.unlink(missing_ok=True)
         raise
-
-
-def hand_out(path: Path, data: bytes, otherwise: str) -> dict[str, Any]:
-    """A file that a person asked for: its path, bytes and sha256, for a document.
-
-    Raises BadConfig (78) where it cannot be written, with what to do `otherwise`.
-    """
-    try:
-        write_whole(path, data)
-    except OSError as error:
-        raise BadConfig(f"{path} cannot be written ({error.strerror}). {otherwise}") from error
-    return {"path": str(path), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}

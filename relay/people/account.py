@@ -17,7 +17,6 @@ from relay.people.availability import parse as parse_windows
 from relay.people.owners import folded
 from relay.people.reset import Reset, parse_reset
 from relay.people.zones import is_zone, zone
-from storage.packages import UPGRADE
 
 MAX_BYTES = 1000
 LENGTHS = {"label": 60, "owner": 40, "availability": 80}
@@ -158,8 +157,7 @@ def decode(data: bytes, account: str, sha256: str) -> Account | None:
         plain = loads(data, MAX_BYTES)
         if digest(data) == sha256 and isinstance(plain, dict) and is_newer(plain.get("format")):
             raise NewerFormat(
-                f"Account {account} was written by a newer version of trm-relay, which this one cannot read. "
-                f"Upgrade: {UPGRADE}."
+                f"Account {account} was written by a newer version of trm-relay, which this one cannot read."
             )
         found = Account.model_validate_json(data)
     except (NotCanonical, ValidationError):

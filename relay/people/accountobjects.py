@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from relay.app.messages.advice import command
 from relay.core.errors import BadData, store_errors
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.fields import Claim
@@ -12,6 +11,14 @@ from relay.core.ledger.registry import PutAccount, RegistryState, Row
 from relay.people.account import MAX_BYTES, Account, decode, encode, folder_of, object_name
 from relay.people.roster import row_of
 from storage.base import Missing, Ref, Store, TooLong
+
+
+class AccountDamaged(BadData):
+    """The object of a registered account is missing, or not what the registry promised."""
+
+    def __init__(self, address: str, account: str) -> None:
+        super().__init__(f"{address}: the object of account {account} is missing or damaged.")
+        self.address, self.account = address, account
 
 
 class AccountObjects:
@@ -34,14 +41,10 @@ class AccountObjects:
         return found
 
     def existing(self, state: RegistryState | None, account: str) -> Account:
-        """The same of one that is registered. Raises BadConfig (78) if it is not, BadData (65) if it is damaged."""
+        """The same of one that is registered. Raises NoAccount, AccountForgotten (78) or AccountDamaged (65)."""
         found = self.load(account, row_of(state, account, self.store.address))
         if found is None:
-            raise BadData(
-                f"{self.store.address}: the object of account {account} is missing or damaged. Nothing that it trained "
-                f"is affected, and other accounts train on. Put it back with "
-                f"`{command(f'register {account} LABEL')}`, or restore it from a backup of the storage."
-            )
+            raise AccountDamaged(self.store.address, account)
         return found
 
     def put(self, account: Account, row: Row | None, claim: Claim | None) -> PutAccount:

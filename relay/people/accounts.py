@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from relay.app.messages.advice import command
 from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.ledger.chain import Change
 from relay.core.ledger.fields import Claim
@@ -19,6 +18,25 @@ from relay.people.policy import Providers, check_accounts, check_supported
 from relay.people.quota import AHEAD_S, reset_of
 from relay.people.roster import Listed, row_of
 from storage.base import Ref, StoreError
+
+
+class IdTaken(BadConfig):
+    """The id is that of an account of which something else is said."""
+
+    def __init__(self, old: Account) -> None:
+        super().__init__(f"Account {old.id} is registered as {old.label!r} of {old.owner} at {old.provider}.")
+        self.account, self.label, self.owner, self.provider = old.id, old.label, old.owner, old.provider
+
+
+class NotItsPerson(BadConfig):
+    """A forgotten account is registered by somebody who did not train as it, as far as can be told."""
+
+    def __init__(self, account: str) -> None:
+        super().__init__(
+            f"Account {account} was forgotten, and only the person who trained as it may register it again, with the "
+            f"same owner and provider as then."
+        )
+        self.account = account
 
 
 class Accounts:
@@ -73,8 +91,7 @@ class Accounts:
         """Add an account: it, and whether it is new. Registering the same again changes nothing, but puts back an
         object that was lost or damaged. A forgotten id comes back to the person who trained as it, and to nobody else.
 
-        Raises BadConfig (78) if the id is taken by another label, PolicyRefused (77) for one account too many of one
-        person at one provider, or for a provider where nothing can be trained.
+        Raises IdTaken (78) if something else is said of that id, NotItsPerson (78), OneTooMany and Unsupported (77).
         """
         fields = {"label": label, "owner": found.owner or account, **details}
         blank = Account(id=check_name("account", account), label=account, owner=account, provider=found.provider)
@@ -208,10 +225,7 @@ class Accounts:
         """A forgotten account, by whoever trained as it."""
         claim = self._claim(state, new)
         if claim is None or claim not in row.claims:
-            raise BadConfig(
-                f"Account {new.id} was forgotten, and only the person who trained as it may register it again, with "
-                f"the same owner and provider as then. Register another id."
-            )
+            raise NotItsPerson(new.id)
         self._check_policy(state, new)
         return self.objects.put(new, row, claim)
 
@@ -220,11 +234,7 @@ class Accounts:
         old = self.objects.existing(state, new.id)
         named = (found.owner_from == "--owner", found.provider_from == "--provider")
         if (named[0] and not same_person(old.owner, new.owner)) or says_otherwise(new, old, provider=named[1]):
-            raise BadConfig(
-                f"Account {old.id} is registered as {old.label!r} of {old.owner} at {old.provider}. Register the new "
-                f"one under another id, or change this one: {command(f'accounts edit {old.id}')} "
-                f"--label LABEL --owner NAME --provider PROVIDER."
-            )
+            raise IdTaken(old)
         return old
 
     def _next_reset(self, account: str, row: Row) -> float | None:

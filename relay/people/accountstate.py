@@ -17,13 +17,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from relay.app.messages.advice import command
 from relay.core.ledger.registry import Row
 from relay.people.quota import Quota
 
 ENDLESS = ("blocked", "retired", "forgotten")
 """No time ends these."""
+
+
+class Why(StrEnum):
+    """What put an account into its state."""
+
+    LEASE = "lease"
+    UNREADABLE = "unreadable"
+    """Its object is missing or was changed."""
+    DECLARED = "declared"
+    UNCONFIRMED = "unconfirmed"
+    USED = "used"
+    """Its hours."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +45,11 @@ class Effective:
     state: str
     until: float | None = None
     """When it ends by itself, store's clock; None: by hand, or with the lease."""
-    why: str = ""
+    why: Why | None = None
+    """None: it is ready."""
 
 
 def effective(
-    account: str,
     row: Row,
     quota: Quota | None,
     training: bool,
@@ -49,26 +61,14 @@ def effective(
     """The state at `now` (unix seconds, store's clock): training first, then whether its object can be read, what was
     declared, its person's word, the hours. `confirmed`: whether the word is given or not needed."""
     if training:
-        return Effective("active", None, "it holds a lease")
+        return Effective("active", None, Why.LEASE)
     if not readable and row.state not in ENDLESS:
-        again = f"put it back with `{command(f'register {account} LABEL')}`, or from a backup of the storage"
-        return Effective("damaged", None, f"its object is missing or was changed; {again}")
+        return Effective("damaged", None, Why.UNREADABLE)
     until = None if row.state in ENDLESS else row.until
     if row.state != "ready" and (until is None or until > now):
-        return Effective(row.state, until, f"declared; {_ends(account, row.state, until)}")
+        return Effective(row.state, until, Why.DECLARED)
     if not confirmed:
-        word = f"its person may say so with `{command(f'accounts confirm {account}')}`"
-        return Effective("unconfirmed", None, f"its person has not confirmed to be a co-author of this run; {word}")
+        return Effective("unconfirmed", None, Why.UNCONFIRMED)
     if quota is not None and quota.left_s <= 0:
-        more = f"`{command(f'accounts quota {account} --left')} HOURS` says that there are more"
-        back = "they come back at the reset" if quota.resets_at else more
-        return Effective("cooling", quota.resets_at, f"its hours are used ({quota.source}); {back}")
+        return Effective("cooling", quota.resets_at, Why.USED)
     return Effective("ready")
-
-
-def _ends(account: str, state: str, until: float | None) -> str:
-    if until is not None:
-        return "it ends by itself"
-    if state == "forgotten":
-        return "only its person may register it again"
-    return f"it ends with `{command(f'accounts mark {account} ready')}`"

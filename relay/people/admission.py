@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relay.app.messages.advice import command
 from relay.core.errors import BadConfig, PolicyRefused
 from relay.people.account import Account, confirmed
 from relay.people.accounts import Accounts
 from relay.people.policy import Provider, Providers
 from relay.people.roster import Listed
-from relay.people.zones import local
 
 NOTEBOOKS = ("colab", "kaggle")
 """Machines that are always somebody's account at that provider."""
@@ -33,26 +31,89 @@ class Visit:
     """Slug of the competition that the run is for."""
 
 
-def admit(visit: Visit, listed: Listed | None, providers: Providers, now: float) -> Iterator[str]:
-    """Lines to tell before the session begins. `listed` None: the session itself will register the account.
+@dataclass(frozen=True)
+class Terms:
+    """The provider of this machine has terms that a participant must know."""
 
-    Raises PolicyRefused (77), BadConfig (78) for a retired account.
+    provider: Provider
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The account is registered at a provider whose machine this is not; its time counts as if it were."""
+
+    account: str
+    provider: Provider
+    machine: str
+
+
+@dataclass(frozen=True)
+class Marked:
+    """The account's person or another participant declared a state that keeps it from being asked."""
+
+    account: str
+    state: str
+    until: float | None
+    """When that ends by itself, store's clock."""
+
+
+Note = Terms | Elsewhere | Marked
+"""What the person at the machine should know before the session begins."""
+
+
+class AnotherMachine(PolicyRefused):
+    """A notebook spends the hours of another account than the one that was named."""
+
+    def __init__(self, account: str, provider: Provider, machine: Provider) -> None:
+        super().__init__(
+            f"This machine is a notebook at {machine.title}, but {account} is registered at {provider.title}."
+        )
+        self.account, self.provider, self.machine = account, provider, machine
+
+
+class Unconfirmed(PolicyRefused):
+    """The provider asks for the word of the account's person for the run, and it is missing."""
+
+    def __init__(self, account: str, run: str, provider: Provider) -> None:
+        super().__init__(f"{account} has not confirmed the terms of {provider.title} for run {run}.")
+        self.account, self.run, self.provider = account, run, provider
+
+
+class NotInTeam(PolicyRefused):
+    """The run is a competition's, and the account has not confirmed to be of its team."""
+
+    def __init__(self, account: str, competition: str) -> None:
+        super().__init__(
+            f"This run is for the competition {competition}, and {account} has not confirmed to be of its one team."
+        )
+        self.account, self.competition = account, competition
+
+
+class AccountRetired(BadConfig):
+    """The account's person has left."""
+
+    def __init__(self, account: str) -> None:
+        super().__init__(f"Account {account} is retired.")
+        self.account = account
+
+
+def admit(visit: Visit, listed: Listed | None, providers: Providers, now: float) -> Iterator[Note]:
+    """What to know before the session begins. `listed` None: the session itself will register the account.
+
+    Raises AnotherMachine, Unconfirmed or NotInTeam (77), AccountRetired (78).
     """
     account = listed.account if listed else None
     provider = providers.named(account.provider if account else visit.machine)
     if account is not None:
         check_machine(visit, account, provider, providers)
     if provider.coauthor and not visit.coauthor and not _has_confirmed(account, visit, provider):
-        raise PolicyRefused(unconfirmed(visit, provider))
+        raise Unconfirmed(visit.account, visit.run, provider)
     if visit.competition and not (account and visit.competition in account.competitions):
-        raise PolicyRefused(not_in_team(visit, visit.competition))
+        raise NotInTeam(visit.account, visit.competition)
     if provider.clause and visit.machine == provider.name:
-        yield f"{provider.title}: {provider.clause} ({provider.cited})"
+        yield Terms(provider)
     if account and account.provider in NOTEBOOKS and visit.machine != account.provider:
-        yield (
-            f"{visit.account} is registered at {provider.title}, and this machine is none of theirs ({visit.machine}): "
-            f"its time is counted as if it were."
-        )
+        yield Elsewhere(visit.account, provider, visit.machine)
     if listed is not None:
         yield from _declared(listed, now)
 
@@ -74,56 +135,19 @@ def confirm(known: Accounts, account: str, run_id: str, provider: Provider) -> f
 
 
 def check_machine(visit: Visit, account: Account, provider: Provider, providers: Providers) -> None:
-    """Raises PolicyRefused (77) where a notebook spends the hours of another account than the one that was named."""
-    if visit.machine not in NOTEBOOKS or account.provider == visit.machine:
-        return
-    here = providers.named(visit.machine).title
-    raise PolicyRefused(
-        f"This machine is a notebook at {here}, but {visit.account} is registered at {provider.title}. The hours used "
-        f"here are those of the {here} account that is logged in. Train as that account: "
-        f"`{command('register')} ID LABEL --provider {visit.machine}`, then --account ID. If {visit.account} is that "
-        f"account, correct it: `{command(f'accounts edit {visit.account} --provider {visit.machine}')}`."
-    )
-
-
-def unconfirmed(visit: Visit, provider: Provider) -> str:
-    """Why an account may not train this run yet, and how its person says so."""
-    said = command("run", visit.run, "--account", visit.account, "--coauthor")
-    return (
-        f"{provider.title}: {provider.clause} ({provider.cited}). {visit.account} has not confirmed that for run "
-        f"{visit.run}. If you, whose account it is, are a co-author of this run, say so once: `{said}` (or "
-        f"RELAY_COAUTHOR=1). If you are not, do not train it there: use an account of a co-author, or another provider."
-    )
-
-
-def not_in_team(visit: Visit, slug: str) -> str:
-    """Why an account may not train a competition's run."""
-    said = command(f"register {visit.account}")
-    return (
-        f"This run is for the competition {slug}, and {visit.account} has not confirmed to be of its one team. "
-        f"{one_team(slug)} If that is so: `{said} LABEL --competition {slug}`."
-    )
-
-
-def one_team(slug: str) -> str:
-    """The rule that a participant confirms."""
-    return (
-        f"Standard competition rules allow sharing code, data and models only inside one team: everybody who trains a "
-        f"model for {slug} must be a member of the same team, entered with their one account. Read the rules of {slug} "
-        f"yourself; nothing here can check teams."
-    )
+    """Raises AnotherMachine (77) where a notebook spends the hours of another account than the one that was named."""
+    if visit.machine in NOTEBOOKS and account.provider != visit.machine:
+        raise AnotherMachine(visit.account, provider, providers.named(visit.machine))
 
 
 def _has_confirmed(account: Account | None, visit: Visit, provider: Provider) -> bool:
     return account is not None and account.has_confirmed(visit.run_id, provider.clause_digest)
 
 
-def _declared(listed: Listed, now: float) -> Iterator[str]:
+def _declared(listed: Listed, now: float) -> Iterator[Note]:
     """A person at the machine knows more than the registry: told, not refused, unless it was retired."""
     row = listed.row
-    again = command(f"accounts mark {listed.id} ready")
     if row.state == "retired":
-        raise BadConfig(f"Account {listed.id} is retired. If its person trains again: `{again}`.")
+        raise AccountRetired(listed.id)
     if row.state not in ("ready", "forgotten") and not (row.until is not None and row.until <= now):
-        ends = f" until {local(row.until)}" if row.until else ""
-        yield f"{listed.id} is marked {row.state}{ends}; it trains all the same. If that is over: `{again}`."
+        yield Marked(listed.id, row.state, row.until)

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from relay.core.errors import BadConfig
@@ -182,13 +183,24 @@ def instant(day: date, minutes: int, tz: ZoneInfo, fold: int) -> float:
     return after
 
 
-def read(text: str | None, zone_name: str | None) -> tuple[Windows, str]:
-    """Windows as an account has them, and what a reader must be told of them; never raises, for others wrote them."""
+class Unsure(StrEnum):
+    """What a reader should know of an account's windows."""
+
+    UNSAID = "unsaid"
+    """Its person said nothing: taken as always."""
+    UNREADABLE = "unreadable"
+    """Taken as always."""
+    NO_ZONE = "no zone"
+    """Taken as UTC."""
+
+
+def read(text: str | None, zone_name: str | None) -> tuple[Windows, Unsure | None]:
+    """Windows as an account has them, and what is unsure of them; never raises, for others wrote them."""
     if not text:
-        return Windows(), "availability unknown, taken as always"
+        return Windows(), Unsure.UNSAID
     try:
         windows = parse(text)
         zone(zone_name or "UTC")
     except BadConfig:
-        return Windows(), "availability cannot be read, taken as always"
-    return Windows(windows, zone_name or "UTC"), "" if zone_name else "zone unknown, UTC assumed"
+        return Windows(), Unsure.UNREADABLE
+    return Windows(windows, zone_name or "UTC"), None if zone_name else Unsure.NO_ZONE

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from relay.app.messages.wording import duration, printable
 from relay.people.accountstate import ENDLESS
-from relay.people.availability import Windows, open_part, read
+from relay.people.availability import Unsure, Windows, open_part, read
 from relay.people.history import History, history, speeds
 from relay.people.periods import NEVER, WEEK_S, Periods
 from relay.people.policy import Provider, Providers
@@ -23,12 +23,51 @@ ENOUGH_SESSIONS = 3
 """From so many sessions on, the longest of them says more than a limit that nobody reaches."""
 
 
+class Reason(StrEnum):
+    """Why an account cannot be planned."""
+
+    UNCONFIRMED = "unconfirmed"
+    BY_HAND = "by hand"
+    """Its state ends by hand only."""
+    UNMEASURED = "unmeasured"
+    """No session of its own was measured, nor one on the GPU that it says it has."""
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """An account that cannot be planned, and why."""
 
-    account: str
-    why: str
+    row: AccountRow
+    why: Reason
+
+
+class Assumed(StrEnum):
+    """What a plan takes for granted; the last five of the accounts that its note names."""
+
+    GAPS = "gaps"
+    """GAP_S between two sessions: too few were measured."""
+    STARTUP = "startup"
+    """STARTUP_S from machine start to the lease."""
+    FAILURES = "failures"
+    """One session in twenty: none has ended yet."""
+    SPEED = "speed"
+    """One session measured: how speeds differ is unknown."""
+    STARTUP_ONLY = "startup only"
+    """No session is longer than the start-up."""
+    HOURS = "hours"
+    """No weekly hours known: planned around the clock."""
+    RESET = "reset"
+    """None known: the week begins now."""
+    LENGTH = "length"
+    """SESSION_S, as no length of its sessions is known."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the reader of a plan should know, and of which accounts."""
+
+    about: Assumed | Unsure
+    accounts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,33 +90,33 @@ class Crew:
     wish: Wish = field(default_factory=Wish)
     members: list[Member] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
     """Accounts whose speed is the wish's."""
 
     def __post_init__(self) -> None:
         self.past: History = history(self.view.state.links if self.view.state else (), self.view.now)
         self._longest = self.past.longest
-        self._windows: dict[tuple[str | None, str | None], tuple[Windows, str]] = {}
+        self._windows: dict[tuple[str | None, str | None], tuple[Windows, Unsure | None]] = {}
         self._periods: dict[object, Periods] = {}
         self._speeds: dict[str, Speeds | None] = {}
         self._records: dict[str, Provider] = {}
         for row in self.view.accounts:
             why = self._add(row)
             if why:
-                self.left_out.append(LeftOut(row.id, why))
+                self.left_out.append(LeftOut(row, why))
         self._sum_up()
 
     def course(self) -> Course:
         """The run as planning sees it."""
         view, wish, gaps = self.view, self.wish, self._gaps()
         if self.assumes_gaps:
-            self.notes.append(f"{duration(GAP_S)} between two sessions are assumed: too few were measured.")
+            self.notes.append(Note(Assumed.GAPS))
             gaps = (GAP_S,)
         if wish.startup_s is None:
-            self.notes.append(f"{duration(STARTUP_S)} from machine start to the lease are assumed (--startup-minutes).")
+            self.notes.append(Note(Assumed.STARTUP))
         if wish.failure_rate is None and self.past.died + self.past.lived == 0:
-            self.notes.append("No session has ended yet: one in twenty is assumed to die (--failure-rate).")
+            self.notes.append(Note(Assumed.FAILURES))
         return Course(
             now=view.now,
             step=view.step,
@@ -113,8 +152,8 @@ class Crew:
             self._speeds[kind] = speeds(self.past.on_gpu(row.gpu))
         return self._speeds[own] or (self._speeds.get(kind) if row.gpu else None)
 
-    def windows_of(self, row: AccountRow) -> tuple[Windows, str]:
-        """When its person is awake, and what must be said of that."""
+    def windows_of(self, row: AccountRow) -> tuple[Windows, Unsure | None]:
+        """When its person is awake, and what is unsure of that."""
         key = row.availability, row.zone
         if key not in self._windows:
             self._windows[key] = read(*key)
@@ -145,30 +184,26 @@ class Crew:
             return longest if limit is None else min(limit, longest)
         return limit or SESSION_S
 
-    def _add(self, row: AccountRow) -> str:
-        """Why it cannot be planned; empty if it can, and now is."""
+    def _add(self, row: AccountRow) -> Reason | None:
+        """Why it cannot be planned; None if it can, and now is."""
         if not row.confirmed:
-            return "its person has not confirmed to be a co-author of this run"
+            return Reason.UNCONFIRMED
         if row.state in ENDLESS or (row.state not in ("ready", "active", "cooling") and row.until is None):
-            return f"{row.state}, which ends by hand only"
+            return Reason.BY_HAND
         found = self.speed_of(row)
         if found is None and self.wish.steps_per_hour is None:
-            return (
-                f"no session on {printable(row.gpu)} was measured"
-                if row.gpu
-                else "no GPU declared, no session of its own measured"
-            )
+            return Reason.UNMEASURED
         if found is None and self.wish.steps_per_hour is not None:
             self.assumed.append(row.id)
             found = self._speeds.setdefault("assumed", Speeds((self.wish.steps_per_hour / 3600,), 1))
         if found:
             self.members.append(self._member(row, found))
-        return ""
+        return None
 
     def _member(self, row: AccountRow, found: Speeds) -> Member:
         weekly = row.quota.of_s if row.quota and row.quota.of_s else None
         weekly = row.weekly_hours * 3600 if row.weekly_hours else weekly
-        gpu = printable(self.past.gpu_of(row.id) or row.gpu or "")
+        gpu = self.past.gpu_of(row.id) or row.gpu
         return Member(
             id=row.id,
             speeds=found,
@@ -216,38 +251,29 @@ class Crew:
         """What the reader must know of what was taken for granted."""
         rows = {row.id: row for row in self.view.accounts}
         planned = [rows[member.id] for member in self.members]
-        single = [m.id for m in self.members if len(m.speeds.samples) == 1 and m.id not in self.assumed]
-        if single:
-            self.notes.append(
-                f"{listed(single)}: one session measured, so the range knows nothing of how speeds differ."
-            )
-        idle = [m.id for m in self.members if m.session_s <= self.startup_s]
-        if idle:
-            self.notes.append(f"{listed(idle)}: no session is longer than the start-up, so nothing would be trained.")
-        endless = [m.id for m in self.members if m.weekly_s is None and m.windows.always]
-        said: dict[str, list[str]] = {}
+        unsure: dict[Unsure, list[str]] = {}
         for row in planned:
-            if text := self.windows_of(row)[1]:
-                said.setdefault(text, []).append(row.id)
-        for text, who in said.items():
-            self.notes.append(f"{listed(who)}: {text}.")
-        if endless:
-            self.notes.append(f"{listed(endless)}: no weekly hours known, so planned around the clock.")
-        free = [row.id for row in planned if self.resets_of(row) is not NEVER and not self._knows_reset(row)]
-        if free:
-            self.notes.append(f"{listed(free)}: no reset known, so the week is taken to begin now.")
-        unknown = [row.id for row in planned if row.session_minutes is None and row.id not in self._longest]
-        if unknown:
-            self.notes.append(f"{listed(unknown)}: session length unknown, {duration(SESSION_S)} assumed.")
+            if kind := self.windows_of(row)[1]:
+                unsure.setdefault(kind, []).append(row.id)
+        resets = (row for row in planned if self.resets_of(row) is not NEVER and not self._knows_reset(row))
+        lengths = (row for row in planned if row.session_minutes is None and row.id not in self._longest)
+        self._note(
+            Assumed.SPEED, (m.id for m in self.members if len(m.speeds.samples) == 1 and m.id not in self.assumed)
+        )
+        self._note(Assumed.STARTUP_ONLY, (m.id for m in self.members if m.session_s <= self.startup_s))
+        for kind, accounts in unsure.items():
+            self._note(kind, accounts)
+        self._note(Assumed.HOURS, (m.id for m in self.members if m.weekly_s is None and m.windows.always))
+        self._note(Assumed.RESET, (row.id for row in resets))
+        self._note(Assumed.LENGTH, (row.id for row in lengths))
+
+    def _note(self, about: Assumed | Unsure, accounts: Iterable[str]) -> None:
+        """Nothing of no account."""
+        if found := tuple(accounts):
+            self.notes.append(Note(about, found))
 
     def _knows_reset(self, row: AccountRow) -> bool:
         return bool(self._rule_of(row) or (row.quota and row.quota.resets_at))
 
     def _rule_of(self, row: AccountRow) -> Reset | None:
         return row.reset or self.record_of(row).reset
-
-
-def listed(names: Sequence[str], most: int = 4) -> str:
-    """The first few, and how many more."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from relay.app.messages.advice import command
 from relay.core.errors import PolicyRefused
 from relay.core.ledger.canonical import digest
 from relay.core.names import check_name
@@ -121,34 +120,41 @@ class Providers(BaseModel):
         return next((p for p in self.providers if p.name == name), None)
 
 
-def check_supported(provider: Provider) -> None:
-    """Raises PolicyRefused (77) for a provider where nothing can be trained."""
-    if provider.unsupported:
-        raise PolicyRefused(
-            f"Nothing can be trained at {provider.title}: {provider.unsupported} ({provider.cited}). "
-            f"Use another provider."
+class Unsupported(PolicyRefused):
+    """Nothing can be trained at the provider."""
+
+    def __init__(self, provider: Provider) -> None:
+        super().__init__(f"Nothing can be trained at {provider.title}: {provider.unsupported} ({provider.cited}).")
+        self.provider = provider
+
+
+class OneTooMany(PolicyRefused):
+    """A person would have more accounts at a provider than it allows."""
+
+    def __init__(
+        self, provider: Provider, owner: str, label: str, have: Sequence[str], forgotten: Sequence[str]
+    ) -> None:
+        """`have`: ids that the owner has or had there, of which `forgotten` were emptied."""
+        super().__init__(
+            f"{label!r} would be one account too many: {owner} already has {', '.join(have)} at {provider.title}, "
+            f"which allows {provider.accounts_per_owner} per person ({provider.cited})."
         )
+        self.provider, self.owner, self.label = provider, owner, label
+        self.have, self.forgotten = tuple(have), tuple(forgotten)
+
+
+def check_supported(provider: Provider) -> None:
+    """Raises Unsupported (77) for a provider where nothing can be trained."""
+    if provider.unsupported:
+        raise Unsupported(provider)
 
 
 def check_accounts(
     provider: Provider, owner: str, label: str, others: Sequence[str], forgotten: Sequence[str] = ()
 ) -> None:
-    """Refuse one account more than a provider allows. `others` are the ids the owner already has or had there, of
-    which `forgotten` were emptied.
+    """Raises OneTooMany (77) for one account more than a provider allows.
 
-    Raises PolicyRefused (77) with the reason, its source and date, and what to do instead.
+    `others` are the ids the owner already has or had there, of which `forgotten` were emptied.
     """
-    have = sorted(others)
-    if provider.accounts_per_owner is None or len(have) < provider.accounts_per_owner:
-        return
-    again = [
-        f" A forgotten account comes back under its own id: `{command(f'register {one}')} LABEL`." for one in forgotten
-    ]
-    raise PolicyRefused(
-        f"{label!r} would be one account too many: {owner} already has {', '.join(have)} at {provider.title}, which "
-        f"allows {provider.accounts_per_owner} per person ({provider.cited}). Retired, renamed and forgotten accounts "
-        f"count too.{''.join(again[:1])} Instead: invite another person with an account of their own (--owner NAME "
-        f'or RELAY_OWNER if this one is theirs; two people of one name are told apart as --owner "John S."), '
-        f"use another provider, a paid tier of the same account, a cluster or a lab machine (--provider slurm, cluster "
-        f"or lab), or a grant."
-    )
+    if provider.accounts_per_owner is not None and len(others) >= provider.accounts_per_owner:
+        raise OneTooMany(provider, owner, label, sorted(others), forgotten)

@@ -1,14 +1,12 @@
-"""An account as the registry lists it; its row, or in words why there is none; reads no store."""
+"""An account as the registry lists it, and its row; reads no store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relay.app.messages.advice import command
 from relay.core.errors import BadConfig
 from relay.core.ledger.registry import RegistryState, Row
-from relay.core.names import nearest
 from relay.people.account import Account
 
 
@@ -26,25 +24,28 @@ class Listed:
         return self.account.label if self.account else self.id
 
 
+class NoAccount(BadConfig):
+    """The store's registry holds no such account; `known` are the ids that it holds."""
+
+    def __init__(self, account: str, address: str, known: Sequence[str]) -> None:
+        super().__init__(f"No account {account} is registered in {address}.")
+        self.account, self.address, self.known = account, address, tuple(known)
+
+
+class AccountForgotten(BadConfig):
+    """The account was emptied."""
+
+    def __init__(self, account: str) -> None:
+        super().__init__(f"Account {account} was forgotten.")
+        self.account = account
+
+
 def row_of(state: RegistryState | None, account: str, address: str) -> Row:
-    """The row of an account that is registered and not forgotten. Raises BadConfig (78) with the nearest id."""
+    """The row of an account that is registered and not forgotten. Raises NoAccount or AccountForgotten (78)."""
     rows = state.accounts if state else {}
     row = rows.get(account)
     if row and row.state != "forgotten":
         return row
     if row:
-        raise BadConfig(
-            f"Account {account} was forgotten. Whoever trained as it may register it again; everybody else registers "
-            f"another id."
-        )
-    raise BadConfig(_unknown(rows, account, address))
-
-
-def _unknown(rows: Mapping[str, Row], account: str, address: str) -> str:
-    known = [key for key, other in rows.items() if other.state != "forgotten"]
-    near = nearest(account, known)
-    hint = f"Did you mean {near}?" if near else f"Registered are: {', '.join(sorted(known)[:10]) or 'none'}."
-    return (
-        f"No account {account} is registered in {address}. {hint} Register it with "
-        f"`{command(f'register {account} LABEL')}`."
-    )
+        raise AccountForgotten(account)
+    raise NoAccount(account, address, [key for key, other in rows.items() if other.state != "forgotten"])

@@ -70,12 +70,12 @@ def _row(listed: Listed, work: Work, providers: Providers, training: bool, run_i
     """A registered account; of one whose object cannot be read, what the registry and the ledgers tell."""
     account, blank, now = listed.account, work.row, work.now
     if account is None:
-        found = effective(listed.id, listed.row, None, training, now, readable=False)
+        found = effective(listed.row, None, training, now, readable=False)
         return replace(blank, state=found.state, until=found.until, why=found.why)
     provider = providers.named(account.provider)
     quota = left(account, provider, work.seconds, now)
     word = not provider.coauthor or account.has_confirmed(run_id, provider.clause_digest)
-    found = effective(listed.id, listed.row, quota, training, now, confirmed=word)
+    found = effective(listed.row, quota, training, now, confirmed=word)
     return replace(
         blank,
         label=account.label,

@@ -1,21 +1,17 @@
-"""What a reader is told of a run: a view of its state, and the relay.status/1 document; reads no store and no clock."""
+"""All that a reader may want to know of a run at one moment; reads no store and no clock."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from relay.app.messages.wording import duration, iso
 from relay.core.ledger.state import Holder, Link, RunState
+from relay.people.accountstate import Why
 from relay.people.quota import Quota
 from relay.people.reset import Reset
-from relay.people.zones import local
 
 STOPPED = ("halted", "archived", "deleted")
 """Phases in which nobody may train."""
 LINKS_FOR_ETA = 10
-LINKS_SHOWN = 50
-"""A state may hold more, older ones too."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +30,8 @@ class AccountRow:
     """None where neither the provider nor anybody else names hours."""
     until: float | None = None
     """When `state` ends by itself, store's clock; None if only by hand."""
-    why: str = ""
-    """Why it is in that state, and what ends it."""
+    why: Why | None = None
+    """What put it into that state; None: nothing did."""
     owner: str = ""
     provider: str = "unknown"
     tier: str | None = None
@@ -126,39 +122,6 @@ class View:
         return self.phase in STOPPED
 
 
-def status_document(view: View) -> dict[str, Any]:
-    """relay.status/1. Times are ISO-8601 UTC, sizes bytes; `head` is None before the first commit."""
-    state = view.state
-    return {
-        "schema": "relay.status/1",
-        "run": view.run,
-        "step": view.step,
-        "target_steps": view.target,
-        "epoch": state.epoch if state else 0,
-        "state": view.phase,
-        "halted_reason": state.halted if state else None,
-        "holder": view.holder.account if view.holder else None,
-        "lease_expires_at": iso(view.expires_at),
-        "head": _head(state),
-        "links": [_link(link) for link in state.links[-LINKS_SHOWN:]] if state else [],
-        "links_total": state.links_total if state else 0,
-    }
-
-
-def status_line(view: View) -> str:
-    """For people."""
-    line = f"{view.project}/{view.run}: {view.phase}, step {view.step:,}/{view.target:,}"
-    if view.training and view.holder:
-        line += f", {view.holder.account} holds the lease until {local(view.expires_at)} or longer"
-    if view.state and view.state.head:
-        head = view.state.head
-        clock = " (this machine's clock)" if view.clock_is_local else ""
-        line += f", last commit {duration(view.now - head.committed_at)} ago{clock}, state {head.state_hash[:12]}"
-    line += f" ({view.store})" if view.store else ""
-    line += f": {view.missing}" if view.missing else ""
-    return line + (f". Halted: {view.state.halted}" if view.state and view.state.halted else "")
-
-
 def seconds_left(view: View) -> tuple[float, float] | None:
     """(shortest, longest) training time to the target, by the fastest and slowest recent session; None if unknown.
 
@@ -177,26 +140,3 @@ def seconds_left(view: View) -> tuple[float, float] | None:
 def _rate(link: Link) -> float:
     """Steps per second of one session, by the time it gave: a dead one may have been taken over days later."""
     return (link.to_step - link.from_step) / link.seconds if link.seconds > 0 else 0.0
-
-
-def _head(state: RunState | None) -> dict[str, Any] | None:
-    if state is None or state.head is None:
-        return None
-    head = state.head
-    return {
-        "step": head.step,
-        "epoch": head.epoch,
-        "state_hash": head.state_hash,
-        "bytes": head.bytes,
-        "committed_at": iso(head.committed_at),
-    }
-
-
-def _link(link: Link) -> dict[str, Any]:
-    return {
-        "epoch": link.epoch,
-        "account": link.account,
-        "from_step": link.from_step,
-        "to_step": link.to_step,
-        "certified": link.certified,
-    }

@@ -6,18 +6,41 @@ The order and its reasons are in docs/decisions/0009-next-and-plan.md; relay/peo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from relay.app.messages.wording import duration
 from relay.people.accountstate import ENDLESS
 from relay.people.crew import Crew
 from relay.people.status import AccountRow, View
 from relay.people.team import DAY_S, USEFUL_S, Rank, Speeds
 
-Shown = Callable[[float], str]
-"""A moment as the reader's wall clock shows it."""
 NEVER_ASKED = ("forgotten", "retired")
+
+
+class Barred(StrEnum):
+    """What keeps an account from beginning now."""
+
+    TRAINING = "training"
+    UNCONFIRMED = "unconfirmed"
+    """Its person has not said to be a co-author of the run."""
+    STATE = "state"
+    """The state that it is in."""
+    HOURS = "hours"
+    """Too few are left for a session that is worth it."""
+    ASLEEP = "asleep"
+    """Its person, as they said."""
+    SHORT = "short"
+    """Its person's windows: none takes a session."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What keeps an account from beginning now, and until when."""
+
+    by: Barred
+    until: float | None = None
+    """Unix seconds; None where nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +50,8 @@ class Candidate:
     row: AccountRow
     at: float | None
     """Unix seconds; `now` if at once, None if only a person can change that."""
-    why_not: str
-    """What bars it now; empty if nothing does."""
+    why_not: Bar | None
+    """None if it can begin now."""
     free_until: float
     """End of the window that it can begin in; infinite where none is known."""
     rank: Rank
@@ -54,9 +77,9 @@ class Order:
         return self.now + self.later + self.never
 
 
-def order(crew: Crew, shown: Shown) -> Order:
+def order(crew: Crew) -> Order:
     """Accounts that nobody will ask again are left out."""
-    found = [candidate(crew, row, shown) for row in crew.view.accounts if row.state not in NEVER_ASKED]
+    found = [candidate(crew, row) for row in crew.view.accounts if row.state not in NEVER_ASKED]
     return Order(
         now=tuple(sorted((c for c in found if c.at is not None and not c.why_not), key=lambda c: c.rank.key)),
         later=tuple(sorted((c for c in found if c.at is not None and c.why_not), key=lambda c: (c.at, c.rank.key))),
@@ -64,15 +87,15 @@ def order(crew: Crew, shown: Shown) -> Order:
     )
 
 
-def candidate(crew: Crew, row: AccountRow, shown: Shown) -> Candidate:
+def candidate(crew: Crew, row: AccountRow) -> Candidate:
     """What is known of one account's next turn."""
     speed, now, useful = crew.speed_of(row), crew.view.now, min(USEFUL_S, crew.session_s(row))
-    at, why = _free(crew, row, useful, shown)
+    at, why = _free(crew, row, useful)
     window = crew.windows_of(row)[0].fits(at, useful) if at is not None else None
     if at is not None and window is None:
-        at, why = None, "its windows are shorter than a session"
+        at, why = None, Bar(Barred.SHORT)
     elif at is not None and window and window[0] > at:
-        at, why = window[0], f"asleep until {shown(window[0])}"
+        at, why = window[0], Bar(Barred.ASLEEP, window[0])
     resets = row.quota.resets_at if row.quota else None
     saves = crew.record_of(row).may_fill_hours and resets is not None and 0 < resets - now <= DAY_S
     usual = speed.usual if speed else 0.0
@@ -86,33 +109,33 @@ def candidate(crew: Crew, row: AccountRow, shown: Shown) -> Candidate:
     )
 
 
-def _free(crew: Crew, row: AccountRow, useful_s: float, shown: Shown) -> tuple[float | None, str]:
+def _free(crew: Crew, row: AccountRow, useful_s: float) -> tuple[float | None, Bar | None]:
     """When neither its state nor its hours bar it any more, and what bars it till then."""
     view = crew.view
     if row.state == "active":
-        return _end_of_lease(view, row, shown)
+        return _end_of_lease(view, row)
     if not row.confirmed:
-        return None, "unconfirmed: its person has not said to be a co-author of this run"
+        return None, Bar(Barred.UNCONFIRMED)
     if row.state in ENDLESS or (row.state != "ready" and row.until is None):
-        return None, f"{row.state}: {row.why}" if row.why else row.state
+        return None, Bar(Barred.STATE)
     if row.state != "ready" and row.until is not None and row.until > view.now:
-        return row.until, f"{row.state} until {shown(row.until)}"
+        return row.until, Bar(Barred.STATE, row.until)
     if row.quota is not None and row.quota.left_s < useful_s:
-        resets, left = row.quota.resets_at, f"{duration(row.quota.left_s)} left"
-        return (None, left) if resets is None else (max(resets, view.now), f"{left} until {shown(resets)}")
-    return view.now, ""
+        resets = row.quota.resets_at
+        return None if resets is None else max(resets, view.now), Bar(Barred.HOURS, resets)
+    return view.now, None
 
 
-def _end_of_lease(view: View, row: AccountRow, shown: Shown) -> tuple[float | None, str]:
+def _end_of_lease(view: View, row: AccountRow) -> tuple[float | None, Bar]:
     holder = view.holder
     if holder is None or holder.account != row.id or holder.latest_end is None:
-        return None, "training now"
-    return max(view.now, holder.latest_end), f"training until {shown(holder.latest_end)}"
+        return None, Bar(Barred.TRAINING)
+    return max(view.now, holder.latest_end), Bar(Barred.TRAINING, holder.latest_end)
 
 
 def first_after(crew: Crew, account: str) -> str | None:
     """Whom a session of `account` proposes as it ends: the first who can begin, another one if there is one."""
-    found = order(crew, str)
+    found = order(crew)
     can: Sequence[Candidate] = found.now + found.later
     others = [one.row.id for one in can if one.row.id != account]
     return next(iter(others or [one.row.id for one in can]), None)

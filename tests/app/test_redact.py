@@ -12,11 +12,11 @@ from rich.console import Console
 
 from relay.app.commands.common import emit, say
 from relay.app.machine.logs import KEEP, close_log, open_log
+from relay.app.messages.events import HEARD
 from relay.app.messages.wording import harmless, printable
 from relay.app.redact import MASK, redact, secrets_of
 from relay.app.terminal.mishaps import tell
 from relay.app.terminal.progress import Bar, Lines
-from relay.core.lease.interrupts import HEARD
 from relay.core.ledger.reader import Damage
 
 HEX40 = "0123456789abcdef0123456789abcdef01234567"

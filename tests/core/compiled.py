@@ -78,7 +78,7 @@ def session(lab: Lab, machine: str, secret: bytes = SECRET, key: str = KEY, **pl
     made = lab.session(machine=machine, workload=Compiling(kernels), **plan)
     ctx = made.ctx
     ctx.startup = Startup(made.process.monotonic())
-    ctx.warm = WarmStart(made.process, made.store, kernels, secret, ctx.listener.tell)
+    ctx.warm = WarmStart(made.process, made.store, kernels, secret, ctx.listener.event)
     return made, kernels
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from relay.app.messages.errors import paragraph
+from relay.app.messages import endings
+from relay.app.messages.events import line
 from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import outbox_of
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.passedover import guard
+from relay.core.events import SessionEvent
 from relay.core.lease.signals import StopSignal
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Genesis
@@ -113,6 +115,19 @@ class NoLocks:
 
 
 @dataclass
+class Heard:
+    """A session's events, and the lines that people read of them."""
+
+    events: list[SessionEvent] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def event(self, event: SessionEvent) -> None:
+        self.events.append(event)
+        if text := line(event):
+            self.lines.append(text)
+
+
+@dataclass
 class Session:
     """A process with one session in it, and handles to hurt it."""
 
@@ -120,7 +135,13 @@ class Session:
     store: ProcessStore
     ctx: Context
     workload: ToyWorkload
-    told: list[str] = field(default_factory=list)
+    heard: Heard
+    """What it reported."""
+
+    @property
+    def told(self) -> list[str]:
+        """What people read."""
+        return self.heard.lines
 
     @property
     def outcome(self) -> Outcome:
@@ -140,12 +161,17 @@ class Lab:
     world: World = field(default_factory=World)
     shared: MemoryStore | None = None
     count: int = 0
-    told: list[str] = field(default_factory=list)
-    """What the newest session told people."""
+    heard: Heard = field(default_factory=lambda: Heard())
+    """What the newest session reported."""
 
     def __post_init__(self) -> None:
         self.shared = self.shared or MemoryStore(clock=lambda: self.world.now)
         self.begin(RUN)
+
+    @property
+    def told(self) -> list[str]:
+        """What people read of the newest session."""
+        return self.heard.lines
 
     def begin(self, run: str) -> None:
         ledger = RunLedger(self.shared, PROJECT, run, self.world.process())
@@ -171,7 +197,7 @@ class Lab:
         store = ProcessStore(self.shared, process, delay_s)
         workload = workload or ToyWorkload()
         workload.sleep = process.sleep
-        told = self.told = []
+        heard = self.heard = Heard()
         limits = Limits(started=process.monotonic(), budget_s=budget_s)
         defaults = {"target_steps": 100, "every_steps": 10, "evaluate_every": 0, "workers": 1, "limits": limits}
         ledger = RunLedger(store, PROJECT, run, process)
@@ -189,10 +215,10 @@ class Lab:
             outbox=outbox_of(self.tmp / (machine or f"machine-{self.count}") / PROJECT / run, self.state(run).run_id),
             locks=locks or NoLocks(),
             signal=StopSignal(),
-            listener=Listener(tell=told.append, word=paragraph),
+            listener=Listener(heard.event),
             other_runs=lambda: [RunLedger(store, PROJECT, other, process).read().state for other in others],
         )
-        return Session(process, store, ctx, workload, told)
+        return Session(process, store, ctx, workload, heard)
 
     def run(self, session: Session) -> Outcome:
         """Start one session and drive the world until it ends."""
@@ -242,6 +268,11 @@ def down(verb: str, name: str) -> None:
     """A store that answers nothing."""
     if not verb.startswith("after-"):
         raise Unavailable("the store is down")
+
+
+def said(outcome: Outcome) -> str:
+    """What people read about it."""
+    return endings.message(outcome)
 
 
 def with_plan(session: Session, **changes: Any) -> Session:

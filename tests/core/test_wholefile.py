@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.app.handout import hand_out
 from relay.core.errors import BadConfig
-from relay.core.wholefile import hand_out, write_whole
+from relay.core.wholefile import write_whole
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(

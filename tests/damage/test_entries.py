@@ -13,6 +13,7 @@ from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Commit, Noted
 from relay.core.ledger.entry import FORMAT, NewerFormat, encode
 from relay.core.ledger.ledger import RunLedger, View
+from relay.core.ledger.passing import SlotUnreadable
 from relay.core.ledger.state import RunState
 from storage.base import Ref
 from storage.memory import MemoryStore
@@ -112,7 +113,7 @@ def test_several_void_entries_in_a_row_are_one_incident() -> None:
         overwrite(store, seq, VOID[name](store))
     after = everybody(store, behind)
     assert (after.seq, after.entry.seq, len(after.damage)) == (7, 3, 4)
-    with pytest.raises(StorageUnreachable, match=r"slot 4 .* may hold another session's lease"):
+    with pytest.raises(SlotUnreadable, match="slot 4 "):
         client.commit(30)
     assert reader(store).read().seq == 7, "a session under its lease writes nothing after a slot it cannot read"
     view = client.commit_past(30)

@@ -14,7 +14,7 @@ from relay.core.ledger.ledger import MACHINE, RunLedger
 from relay.core.ledger.mark import FileMark
 from relay.core.ledger.passing import Look
 from storage.base import Ref
-from tests.core.lab import PROJECT, RUN, Lab, Session
+from tests.core.lab import PROJECT, RUN, Lab, Session, said
 from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS
 
@@ -139,7 +139,7 @@ def test_readings_that_differ_are_no_reason_to_pass_over(lab: Lab, left_s: float
 
     session.ctx.ledger.chain.prover.notice = heal
     outcome = lab.run(session)
-    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "did not read the same twice" in outcome.message
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "did not read the same twice" in said(outcome)
     assert len(lab.kinds()) == entries, "nothing was written"
     assert lab.run(lab.session("bob", target_steps=60, wait_s=900)).exit_code == Exit.OK
     check_run(lab, 60)
@@ -175,7 +175,7 @@ def test_the_version_before_stops_at_an_entry_that_passes_over(lab: Lab, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr("relay.core.ledger.entry.FORMAT", PASSING - 1)
         outcome = lab.run(older)
-    assert outcome.exit_code == Exit.BAD_CONFIG and "Upgrade" in outcome.message
+    assert outcome.exit_code == Exit.BAD_CONFIG and "Upgrade" in said(outcome)
 
 
 def test_an_own_entry_that_others_passed_over_has_not_landed(lab: Lab) -> None:
@@ -268,5 +268,5 @@ def test_a_budget_that_ends_during_the_wait_passes_nothing_over(lab: Lab) -> Non
     lab.damage(name, HARMS["half"])
     before = [stat.name for stat in lab.shared.list(LEDGER)]
     outcome = lab.run(lab.session("bob", target_steps=60, wait_s=900, budget_s=250))
-    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "no time to make sure of it" in outcome.message
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "no time to make sure of it" in said(outcome)
     assert [stat.name for stat in lab.shared.list(LEDGER)] == before

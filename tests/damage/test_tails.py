@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay.core.errors import Exit
-from tests.core.lab import PROJECT, RUN, Lab
+from tests.core.lab import PROJECT, RUN, Lab, said
 from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS, HOSTILE_JSON
 
@@ -43,7 +43,7 @@ def test_a_damaged_newest_commit_is_void_and_its_steps_are_trained_again(lab: La
     assert lab.state().step == 10
     before = {stat.name for stat in lab.shared.list("checkpoints/")}
     outcome = lab.run(lab.session("bob", target_steps=40, wait_s=900))
-    assert outcome.exit_code == Exit.OK, outcome.message
+    assert outcome.exit_code == Exit.OK, said(outcome)
     state = lab.state()
     assert lab.held() == hash_of(40, state_at(40))
     (told,) = [one for one in state.incidents if one.cause == "passed-over"]

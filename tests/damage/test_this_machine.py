@@ -11,7 +11,7 @@ import pytest
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.errors import Exit
 from relay.core.ledger.mark import FileMark, Judged
-from tests.core.lab import Lab, down
+from tests.core.lab import Lab, down, said
 from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS, HOSTILE_JSON, PICKLE, Harm, flipped
 
@@ -40,7 +40,7 @@ def goes_on(lab: Lab) -> None:
     """The next session on that machine ends well, and every committed step is labelled with what it is."""
     session = lab.session("bob", target_steps=60, machine="m", wait_s=900)
     outcome = lab.run(session)
-    assert outcome.exit_code == Exit.OK, outcome.message
+    assert outcome.exit_code == Exit.OK, said(outcome)
     for one in lab.state().undamaged:
         assert one.state_hash == hash_of(one.step, state_at(one.step)), one.key
     assert lab.held() == hash_of(60, state_at(60))
@@ -148,7 +148,7 @@ def test_a_mark_of_another_entry_shows_that_the_store_was_rolled_back(lab: Lab, 
     session = lab.session("bob", target_steps=40)
     session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
     outcome = lab.run(session)
-    assert outcome.exit_code == Exit.BAD_DATA and "step 77" in outcome.message and "step 20" in outcome.message
+    assert outcome.exit_code == Exit.BAD_DATA and "step 77" in said(outcome) and "step 20" in said(outcome)
     assert len(lab.kinds()) == entries, "nothing was written"
 
 
@@ -192,8 +192,8 @@ def test_a_store_that_was_rolled_back_is_refused_by_a_machine_that_knows_better(
     if marked:
         session.ctx.ledger.chain.mark = FileMark(tmp_path / "here" / "judged.json")
     outcome = lab.run(session)
-    assert outcome.exit_code == Exit.BAD_DATA, outcome.message
-    assert "rolled back" in outcome.message and "step 50" in outcome.message and "step 20" in outcome.message
+    assert outcome.exit_code == Exit.BAD_DATA, said(outcome)
+    assert "rolled back" in said(outcome) and "step 50" in said(outcome) and "step 20" in said(outcome)
     assert {stat.name: lab.shared.get(stat.ref) for stat in lab.shared.list("")} == older
 
 

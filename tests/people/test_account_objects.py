@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from relay.core.errors import BadConfig, BadData
+from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.registry import PutAccount
 from relay.people.account import MAX_BYTES, Account, confirmed, decode, object_name
+from relay.people.accountobjects import AccountDamaged
+from relay.people.roster import AccountForgotten
 from storage.memory import MemoryStore
 from tests.core.making import id_of
 from tests.people.registering import accounts, register
@@ -26,7 +28,7 @@ def test_forget_empties_an_account_everywhere() -> None:
     assert known.all()["account_1"].label == "account_1"
     known.forget("account_1")
     for act in (lambda: known.get("account_1"), lambda: known.edit("account_1", label="x")):
-        with pytest.raises(BadConfig, match="forgotten"):
+        with pytest.raises(AccountForgotten):
             act()
 
 
@@ -41,7 +43,7 @@ def test_a_damaged_object_hides_one_account_only() -> None:
         fresh = accounts(store, 3)
         assert fresh.all()["account_1"].account is None
         assert fresh.all()["account_2"].label == "Ben's Colab"
-        with pytest.raises(BadData, match="missing or damaged"):
+        with pytest.raises(AccountDamaged):
             fresh.get("account_1")
 
 
@@ -109,7 +111,7 @@ def test_an_object_of_a_later_version_is_no_damage() -> None:
     change = PutAccount(id="account_1", sha256=digest(data), replaces=row.sha256)
     known.registry.append("account", lambda state: change)
     for act in (accounts(store, 3).all, lambda: accounts(store, 4).get("account_1")):
-        with pytest.raises(NewerFormat, match="Upgrade"):
+        with pytest.raises(NewerFormat):
             act()
 
 

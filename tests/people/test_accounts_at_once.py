@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from relay.core.errors import BadConfig, PolicyRefused
+from relay.core.errors import PolicyRefused
 from relay.core.ledger.registry import RegistryState
 from relay.people.account import Reading
+from relay.people.accounts import IdTaken
 from storage.memory import MemoryStore
 from tests.people.registering import accounts, meeting, register
 
@@ -38,7 +39,7 @@ def test_two_people_registering_one_id_at_once() -> None:
     other = accounts(store)
     mine = meeting(store)
     mine.meanwhile = lambda: register(other, "account_1", "Ben's Colab")
-    with pytest.raises(BadConfig, match='registered as "Ben\'s Colab"'):
+    with pytest.raises(IdTaken, match='registered as "Ben\'s Colab"'):
         register(mine, "account_1", "Ana's Colab")
     mine.meanwhile = lambda: register(other, "account_2", "Kaggle A")
     with pytest.raises(PolicyRefused):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from relay.app.messages.accounts import why_text
 from relay.core.ledger.registry import Row, Status
 from relay.people.accountstate import effective
 from relay.people.quota import Quota
+from relay.people.status import AccountRow
 
 NOW = 1.7e9
 USED = Quota(0.0, 3600.0, "declared", NOW - 60, NOW + 60)
@@ -41,9 +43,10 @@ def row(state: Status, until: float | None = None) -> Row:
     ],
 )
 def test_the_state_now(declared: Row, quota: Quota | None, training: bool, state: str, until: float | None) -> None:
-    found = effective("a", declared, quota, training, NOW)
+    found = effective(declared, quota, training, NOW)
     assert (found.state, found.until) == (state, until)
+    why = why_text(AccountRow("a", "A", found.state, until=found.until, why=found.why, quota=quota))
     by_hand = state in ("paused", "quota_exceeded", "blocked", "retired") and until is None
-    assert ("accounts mark a ready" in found.why) == by_hand
-    assert ("accounts quota a --left" in found.why) == (state == "cooling" and until is None)
-    assert bool(found.why) == (state != "ready")
+    assert ("accounts mark a ready" in why) == by_hand
+    assert ("accounts quota a --left" in why) == (state == "cooling" and until is None)
+    assert bool(why) == bool(found.why) == (state != "ready")

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from relay.app.messages.admitting import note_text
+from relay.app.messages.errors import paragraph
 from relay.app.providers import shipped
-from relay.core.errors import BadConfig, PolicyRefused
+from relay.core.errors import PolicyRefused
 from relay.core.ledger.registry import Row
 from relay.people.account import Account, confirmed
-from relay.people.admission import Visit, admit
+from relay.people.admission import AccountRetired, NotInTeam, Visit, admit
 from relay.people.roster import Listed
 
 KAGGLE = shipped().named("kaggle")
@@ -31,7 +33,7 @@ def said(run_id: str = "a" * 32, clause: str = KAGGLE.clause_digest) -> Listed:
 
 
 def lines(visit: Visit, known: Listed | None) -> str:
-    return "\n".join(admit(visit, known, shipped(), NOW))
+    return "\n".join(map(note_text, admit(visit, known, shipped(), NOW)))
 
 
 @pytest.mark.parametrize("known", [None, listed(), said("b" * 32), said(clause="0" * 16)])
@@ -39,7 +41,7 @@ def test_kaggle_asks_for_the_participant_s_word_once_a_run_and_text(known: Liste
     with pytest.raises(PolicyRefused) as error:
         lines(VISIT, known)
     for part in (KAGGLE.clause, "kaggle.com/terms", "--run sudoku --account account_3 --coauthor", "RELAY_COAUTHOR=1"):
-        assert part in str(error.value)
+        assert part in paragraph(error.value)
     assert KAGGLE.clause in lines(replace(VISIT, coauthor=True), known)
 
 
@@ -55,9 +57,9 @@ def test_once_said_it_is_not_asked_again_and_an_unbegun_run_is_another() -> None
 def test_a_notebook_is_the_account_that_is_logged_in_whatever_was_named(machine: str, provider: str) -> None:
     with pytest.raises(PolicyRefused) as error:
         lines(replace(VISIT, machine=machine, coauthor=True), listed(provider))
-    assert "logged in" in str(error.value)
-    assert f"accounts edit account_3 --provider {machine}`" in str(error.value)
-    assert f"--provider {machine}`, then --account ID" in str(error.value)
+    text = paragraph(error.value)
+    assert "logged in" in text and f"accounts edit account_3 --provider {machine}`" in text
+    assert f"--provider {machine}`, then --account ID" in text
 
 
 def test_another_machine_is_told_where_its_time_goes() -> None:
@@ -69,8 +71,9 @@ def test_another_machine_is_told_where_its_time_goes() -> None:
 def test_a_competition_s_run_takes_its_team_only() -> None:
     visit = replace(VISIT, machine="local", competition="arc-prize-2026")
     for known in (None, listed("local"), listed("local", competitions={"another": 1.0})):
-        with pytest.raises(PolicyRefused, match=r"one team.*--competition arc-prize-2026"):
+        with pytest.raises(NotInTeam) as error:
             lines(visit, known)
+        assert "--competition arc-prize-2026" in paragraph(error.value)
     assert lines(visit, listed("local", competitions={"arc-prize-2026": 1.0})) == ""
 
 
@@ -80,5 +83,5 @@ def test_a_declared_state_is_told_and_only_a_retired_account_is_refused() -> Non
         assert f"marked {state} until" in lines(replace(VISIT, machine="local"), listed("local", row))
         over = row.model_copy(update={"until": NOW - 60})
         assert lines(replace(VISIT, machine="local"), listed("local", over)) == ""
-    with pytest.raises(BadConfig, match="accounts mark account_3 ready"):
+    with pytest.raises(AccountRetired):
         lines(replace(VISIT, machine="local"), listed("local", Row(sha256="0" * 64, state="retired")))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.core.errors import BadConfig
-from relay.people.availability import MIDNIGHT, Window, Windows, open_part, parse, read
+from relay.people.availability import MIDNIGHT, Unsure, Window, Windows, open_part, parse, read
 from relay.people.zones import DAYS, wall
 from tests.app.cli import Desk
 
@@ -149,21 +149,21 @@ def test_no_text_breaks_the_parser(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "zone", "said"),
+    ("text", "zone", "unsure"),
     [
-        (None, "Europe/Berlin", "availability unknown, taken as always"),
-        ("\x1b[2J whenever", "UTC", "availability cannot be read, taken as always"),
-        ("mon 10:00-11:00", "Mars/../Olympus", "availability cannot be read, taken as always"),
+        (None, "Europe/Berlin", Unsure.UNSAID),
+        ("\x1b[2J whenever", "UTC", Unsure.UNREADABLE),
+        ("mon 10:00-11:00", "Mars/../Olympus", Unsure.UNREADABLE),
     ],
 )
-def test_what_strangers_wrote_is_taken_as_always(text: str | None, zone: str, said: str) -> None:
+def test_what_strangers_wrote_is_taken_as_always(text: str | None, zone: str, unsure: Unsure) -> None:
     windows, told = read(text, zone)
-    assert windows.always and told == said
+    assert windows.always and told == unsure
     assert windows.open_at(0.0) and windows.opens(5.0) == 5.0
 
 
 def test_a_missing_zone_is_told() -> None:
-    assert read("mon 10:00-11:00", None)[1] == "zone unknown, UTC assumed"
+    assert read("mon 10:00-11:00", None)[1] is Unsure.NO_ZONE
 
 
 def test_moments_are_shown_in_the_readers_zone() -> None:

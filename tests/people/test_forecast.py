@@ -10,7 +10,7 @@ import pytest
 
 from relay.app.providers import shipped
 from relay.app.views.plantext import Look, draw
-from relay.people.crew import Crew, Wish
+from relay.people.crew import Assumed, Crew, Note, Wish
 from relay.people.periods import WEEK_S, Periods
 from relay.people.plan import Interval, Range, finish_range, forecast, spread
 from relay.people.status import AccountRow
@@ -42,7 +42,7 @@ def test_a_session_that_dies_loses_no_more_than_it_had() -> None:
 def test_accounts_whose_sessions_are_all_start_up_are_named() -> None:
     short = AccountRow("short", "S", "ready", gpu="T4", session_minutes=2.0)
     crew = Crew(view(short, replace(short, id="long", session_minutes=3.0)), shipped(), Wish(3600.0, startup_s=120.0))
-    assert "short: no session is longer than the start-up, so nothing would be trained." in crew.notes
+    assert Note(Assumed.STARTUP_ONLY, ("short",)) in crew.notes
 
 
 @pytest.mark.slow

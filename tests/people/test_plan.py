@@ -12,9 +12,10 @@ import pytest
 from rich.cells import cell_len
 
 from relay.app.providers import shipped
+from relay.app.views.planned import note_text, reason
 from relay.app.views.plantext import Look, draw
 from relay.core.ledger.state import Holder
-from relay.people.crew import Crew, Wish
+from relay.people.crew import Assumed, Crew, Note, Wish
 from relay.people.periods import WEEK_S, Periods
 from relay.people.quota import Quota
 from relay.people.reset import parse_reset
@@ -38,7 +39,7 @@ def test_an_account_is_planned_with_what_is_known_of_it() -> None:
     assert kaggle.resets.after(NOW) == NOW + 12 * HOUR and kaggle.kind == "kaggle, Tesla T4" and not kaggle.fills
     assert kaggle.resets.after(NOW + DAY) == NOW + 12 * HOUR + WEEK_S, "Kaggle's rule, Saturday 00:00 UTC"
     assert (own.speeds.samples, own.weekly_s, own.left_s) == ((3.0,), None, None)
-    notes = " ".join(crew.notes)
+    notes = " ".join(map(note_text, crew.notes))
     assert "k, own: one session measured, so the range knows nothing of how speeds differ." in notes
     assert "own: no weekly hours known, so planned around the clock." in notes
     assert "k, own: availability unknown, taken as always." in notes
@@ -87,7 +88,7 @@ def test_a_speed_that_is_given_and_not_used_is_told() -> None:
 )
 def test_whoever_cannot_be_asked_is_left_out(changes: dict[str, Any], why: str) -> None:
     crew = Crew(view(replace(OWN, **changes), links=(link("own", 1),)), shipped())
-    assert [one.why for one in crew.left_out] == [why] and not crew.members
+    assert [reason(one) for one in crew.left_out] == [why] and not crew.members
 
 
 def test_a_state_that_ends_by_itself_is_waited_for() -> None:
@@ -103,7 +104,7 @@ def test_from_three_sessions_on_their_length_counts() -> None:
     thrice = Crew(view(long, links=tuple(link("own", n) for n in (1, 2, 3))), shipped())
     assert twice.members[0].session_s == 720 * 60 and thrice.members[0].session_s == HOUR + 120
     unknown = Crew(view(replace(OWN, session_minutes=None, gpu="t4"), links=(link("k", 1, gpu="T4"),)), shipped())
-    assert unknown.members[0].session_s == HOUR and "session length unknown" in " ".join(unknown.notes)
+    assert unknown.members[0].session_s == HOUR and Note(Assumed.LENGTH, ("own",)) in unknown.notes
 
 
 def test_gaps_and_deaths_come_from_history_and_else_are_called_assumed() -> None:
@@ -111,12 +112,14 @@ def test_gaps_and_deaths_come_from_history_and_else_are_called_assumed() -> None
     crew = Crew(view(OWN, links=links), shipped(), Wish(startup_s=60.0))
     found = crew.course()
     assert found.gaps == pytest.approx((600.0,) * 5) and (found.died, found.lived) == (1, 5)
-    assert found.startup_s == 60.0 and not [note for note in crew.notes if "assumed" in note]
+    assert found.startup_s == 60.0 and not {note.about for note in crew.notes} & {
+        Assumed.GAPS,
+        Assumed.STARTUP,
+        Assumed.FAILURES,
+    }
     bare = Crew(view(OWN, links=(link("own", 1),)), shipped())
     assert bare.course().gaps == (600.0,)
-    assert {"10 min between", "2 min from ma"} <= {note[:14] for note in bare.notes} | {
-        note[:13] for note in bare.notes
-    }
+    assert {Note(Assumed.GAPS), Note(Assumed.STARTUP)} <= set(bare.notes)
 
 
 def test_a_night_between_two_sessions_is_no_gap() -> None:

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic import ValidationError
 
+from relay.app.messages.errors import paragraph
 from relay.app.pages.policydoc import EVIDENCE, PAGE, page
 from relay.app.providers import shipped
 from relay.app.terminal.paragraphs import folded
@@ -39,7 +40,7 @@ def test_one_account_too_many_is_refused_with_source_date_and_ways_out() -> None
     check_accounts(kaggle, "Ana", "x", [])
     with pytest.raises(PolicyRefused) as error:
         check_accounts(kaggle, "Ana", "x", ["account_2", "account_1"])
-    text = str(error.value)
+    text = paragraph(error.value)
     assert all(part in text for part in ("account_1, account_2", str(kaggle.as_of), kaggle.source, "Instead"))
     check_accounts(shipped().named("slurm"), "Ana", "x", ["a"] * 50)
     check_accounts(kaggle.model_copy(update={"accounts_per_owner": 3}), "Ana", "x", ["a", "b"])
@@ -49,7 +50,7 @@ def test_a_command_amid_the_refusal_is_kept_whole_and_what_follows_it_is_folded(
     kaggle = shipped().named("kaggle")
     with pytest.raises(PolicyRefused) as error:
         check_accounts(kaggle, "Ana", "x", ["account_1"], ["account_2"])
-    lines = folded(str(error.value), 80).split("\n")
+    lines = folded(paragraph(error.value), 80).split("\n")
     assert any("`python rotate_accounts.py register account_2 LABEL`" in line for line in lines)
     assert max(map(len, lines)) <= 80
 

@@ -19,11 +19,12 @@ from relay.app.views.accountstatus import Told, account_text
 from relay.app.views.report import draw
 from relay.app.views.sessionstable import sessions_text
 from relay.app.views.sessiontext import markdown
+from relay.app.views.status import status_line
 from relay.core.ledger.sessionreport import SessionReport, parse
 from relay.core.ledger.state import Link, RunState, Usage
 from relay.core.runs.registered import Standing
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View, status_line
+from relay.people.status import AccountRow, View
 from tests.app.cli import Desk
 from tests.people.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_terminal

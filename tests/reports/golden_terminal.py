@@ -18,13 +18,14 @@ from relay.app.views.plantext import Look
 from relay.app.views.plantext import draw as draw_plan
 from relay.app.views.report import draw
 from relay.app.views.sessionstable import sessions_text
+from relay.app.views.status import status_line
 from relay.core.errors import BadConfig
 from relay.core.lease.vacancy import Held, HeldBy
 from relay.core.ledger.state import Link
 from relay.people.crew import Crew, Wish
 from relay.people.plan import Forecast, forecast
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View, status_line
+from relay.people.status import AccountRow, View
 from relay.people.zones import reading_in
 from storage.base import Denied, StoreError
 from tests.people.views import MACHINE, NOW, holder, trained, view

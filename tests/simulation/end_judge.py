@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.core.errors import RelayError
+from relay.core.checkpoint.restore import NoneLoads
+from relay.core.errors import RelayError, StoreDamaged
+from relay.core.ledger.ledger import EntryLost
+from relay.core.ledger.resting import RunHalted
 from relay.core.session.context import Outcome
+from relay.core.session.ending import NotSent
+from relay.core.session.incidents import Recorded
+from storage.base import Corrupt
+from tests.core.lab import said
 from tests.simulation.actor import Actor
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Command
     from tests.simulation.oracle import Oracle, Run, Slot
-
-CAUSES_OF_65 = ("halted", "loss is nan", *(DAMAGE := ("No retained checkpoint", "damaged")))
 
 
 class EndJudge:
@@ -28,7 +33,8 @@ class EndJudge:
         """A session is over, and this is what it tells."""
         actor, code = command.actor, int(outcome.exit_code)
         run = self.oracle.runs["toys", command.run]
-        told = f"{actor.name} ends with {code}: {outcome.message}"
+        told = f"{actor.name} ends with {code}: {said(outcome)}"
+        failure = outcome.failure
         true = {step for step, until in run.steps if until >= actor.began or actor.misread}
         known = outcome.durable_step is None or outcome.durable_step in true
         self.require(known, f"it calls step {outcome.durable_step} durable; {told}")
@@ -36,18 +42,18 @@ class EndJudge:
         self.require(not passed, f"P2: it calls step {outcome.durable_step} durable, and has read otherwise; {told}")
         if outcome.unsent is not None:
             self.require(_kept(outcome.unsent), f"P6: what it calls kept is not there; {told}")
-        if "took that step over" in outcome.message:
+        if isinstance(failure, NotSent) and outcome.unsent is None:
             self.require(self._followed_here(run, actor), f"P6: nobody took its step over on {actor.machine}; {told}")
             self.require(code != 74, f"P5: it was superseded; {told}")
         if code == 0 and command.order.verb == "run":
             self.require(outcome.durable_step >= command.fleet.pace.target, f"the target is not reached; {told}")
-        recorded = code == 65 and "loss is nan" in outcome.message  # its entry came before the others'
+        recorded = code == 65 and isinstance(failure, Recorded)  # its entry came before the others'
         if code in (65, 69, 74) and not recorded and not actor.misread:
             self.require(not self._has_read_its_end(run, actor), f"P5: it had read that others took its lease; {told}")
         misled = actor.misread or self.entries_lost
         if code == 65:
-            self.require(misled or any(cause in outcome.message for cause in CAUSES_OF_65), told)
-        if code == 65 and any(cause in outcome.message for cause in DAMAGE):
+            self.require(misled or isinstance(failure, (RunHalted, Recorded)) or _damage(failure), told)
+        if _damage(failure):
             self.require(misled or bool(run.damaged), f"P7: nothing was ever damaged; {told}")
         if recorded:
             self.require(self._recorded(run, actor, "non-finite"), f"P10: nothing is recorded; {told}")
@@ -56,7 +62,7 @@ class EndJudge:
         if code == 69:
             failed = actor.troubled or actor.disk_full_at > float("-inf")
             self.require(failed, f"nothing went wrong with the store or its own disk; {told}")
-        self._nothing_lost(actor, told)
+        self._nothing_lost(actor, failure, told)
 
     def _passed_over(self, run: Run, actor: Actor, step: int | None) -> bool:
         """Whether it has read the entry that passed over every commit of that step."""
@@ -78,7 +84,7 @@ class EndJudge:
 
     def refused(self, actor: Actor, error: RelayError) -> None:
         """A command was refused before it did anything."""
-        self._nothing_lost(actor, f"{actor.name}: {error}")
+        self._nothing_lost(actor, error, f"{actor.name}: {error}")
 
     def _superseded(self, run: Run, actor: Actor) -> bool:
         mine = [epoch for epoch, holder in run.holders.items() if holder is actor]
@@ -100,12 +106,16 @@ class EndJudge:
         mine = min(epoch for epoch, holder in run.holders.items() if holder is actor)
         return any(epoch > mine and holder.machine == actor.machine for epoch, holder in run.holders.items())
 
-    def _nothing_lost(self, actor: Actor, told: str) -> None:
-        """In these worlds no entry is ever lost or forged; who is told otherwise may say so."""
-        if actor.misread:
-            return
-        lost = "has been lost" in told and not self.entries_lost
-        self.require(not lost and " void" not in told, f"an entry is called lost; {told}")
+    def _nothing_lost(self, actor: Actor, failure: RelayError | None, told: str) -> None:
+        """In these worlds no entry is ever lost or forged; only a process that misread one may report so."""
+        lost = isinstance(failure, EntryLost) and not self.entries_lost
+        self.require(actor.misread or not lost, f"an entry is called lost; {told}")
+
+
+def _damage(failure: RelayError | None) -> bool:
+    """Whether it says that a checkpoint is damaged."""
+    corrupt = isinstance(failure, StoreDamaged) and isinstance(failure.error, Corrupt)
+    return corrupt or isinstance(failure, NoneLoads)
 
 
 def _kept(folder: Path) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import Exit
 from storage.base import Ref, Unavailable
-from tests.core.lab import Lab, down
+from tests.core.lab import Lab, down, said
 from tests.simulation.mutations import misreading as bad
 from tests.simulation.simulate import misreading, sharing, simulate
 from tests.simulation.trace import Summary
@@ -78,7 +78,7 @@ def test_p5_a_slow_answer_does_not_make_a_living_holder_look_dead(lab: Lab) -> N
     lab.world.at(lab.world.now + 100.0, challenger.start)
     lab.world.run(to_the_end=True)
     assert any(a == b for a, b in pairwise(seen)), "it looked twice between two heartbeats"
-    assert holder.outcome.exit_code == Exit.OK, holder.outcome.message
+    assert holder.outcome.exit_code == Exit.OK, said(holder.outcome)
     assert challenger.outcome.exit_code == Exit.LEASE_HELD
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from relay.app.checks import verdict
 from relay.app.checks.doctor import Finding
 from relay.app.checks.verification import Checked, Incidental
+from relay.app.messages.accounts import why_parts
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.resting import told
@@ -60,7 +61,7 @@ def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> I
             yield Finding("rules", False, line, "If they have changed, a newer version may know; else go by the page.")
     for row in accounts:
         if row.state in ("unconfirmed", "damaged"):
-            text, _, advice = row.why.partition("; ")
+            text, advice = why_parts(row)
             yield Finding("accounts", False, f"{row.id} is {row.state}: {text}", f"{advice[0].upper()}{advice[1:]}.")
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from relay.app.checks.verdict import Verdict
 from relay.app.checks.verification import HISTORY, REGISTRY, Incidental
 from relay.app.messages.advice import command
+from relay.app.messages.histories import parting, slots_text
 from relay.app.messages.wording import listing
 from relay.core.ledger.histories import History
 from relay.core.ledger.state import Checkpoint
-from relay.core.runs.parted import Conflict, Part, conflict, parting, slots_text
+from relay.core.runs.parted import Conflict, Part, conflict
 
 NAMED = 3
 """Pairs of slots that are named; more are counted."""

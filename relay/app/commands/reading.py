@@ -10,6 +10,7 @@ from relay.app.commands.common import App, target_of
 from relay.app.commands.stores import accounts, open_stores
 from relay.app.machine.skew import timed
 from relay.app.messages.errors import paragraph
+from relay.app.messages.whereabouts import missing
 from relay.app.nameless import SHORTEST, kind_of, without_names
 from relay.app.redact import redact
 from relay.core.errors import BadData, store_errors
@@ -18,7 +19,7 @@ from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
 from relay.core.runs.identity import Pair, open_run
 from relay.core.runs.registered import Standing, other_runs, standing
-from relay.core.runs.whereabouts import absent, missing
+from relay.core.runs.whereabouts import absent
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from relay.people.standing import rows

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.app.dashboard.page import whole
-from relay.core.wholefile import hand_out
+from relay.app.handout import hand_out
 
 
 def export(document: Mapping[str, Any], path: Path) -> dict[str, Any]:

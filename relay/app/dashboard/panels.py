@@ -7,6 +7,7 @@ from typing import Any
 
 from relay.app.dashboard.sessions import kind_of_end, redone_steps, standing_steps
 from relay.app.machine.skew import skew_text
+from relay.app.messages.accounts import why_text
 from relay.app.messages.advice import command
 from relay.app.messages.resting import rest_of
 from relay.app.messages.wording import printable
@@ -156,7 +157,7 @@ def _account(row: AccountRow, mine: int, whole: int, links: Sequence[Link], prop
         "label": printable(row.label),
         "state": row.state,
         "until": row.until,
-        "why": printable(row.why) or None,
+        "why": why_text(row) or None,
         "sessions": len(links),
         "stands": mine,
         "share": round(mine / whole, 4) if whole else None,

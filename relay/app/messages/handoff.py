@@ -7,10 +7,10 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 from typing import Any
 
+from relay.app.messages.accounts import why_text
 from relay.app.messages.advice import command
 from relay.app.messages.resting import rest_of
 from relay.app.messages.webhook import LONGEST
@@ -22,7 +22,7 @@ from relay.people.owners import is_unnamed
 from relay.people.plan import finish_range
 from relay.people.policy import Providers
 from relay.people.status import AccountRow, View
-from relay.people.turns import Candidate, Order, order
+from relay.people.turns import Barred, Candidate, Order, order
 from relay.people.zones import wall
 
 RUNNERS = 10
@@ -102,7 +102,7 @@ class Turn:
             "account": one.row.id,
             "label": self.reader.name(one.row),
             "can_at": iso(one.at),
-            "why_not": one.why_not or None,
+            "why_not": bar_text(one, self.reader.zone) or None,
         }
 
     def text(self) -> str:
@@ -111,7 +111,7 @@ class Turn:
         if self.you is not None:
             lines.append(f"That is {'you' if self.you else 'not you'}, {self.reader.account}.")
         lines.append(self.message)
-        lines += [f"  {one.row.id}: {_runner(one)}" for one in self.others[:RUNNERS]]
+        lines += [f"  {one.row.id}: {_runner(one, self.reader.zone)}" for one in self.others[:RUNNERS]]
         if len(self.others) > RUNNERS:
             lines.append(f"  and {len(self.others) - RUNNERS:,} more (--json lists all)")
         return "\n".join(lines)
@@ -134,7 +134,7 @@ def propose(
         text = f"Run {view.run} has reached its target of {view.target:,} steps."
         return Turn(None, "the target is reached", "", text, reader=reader)
     crew = Crew(view, providers)
-    found = order(crew, partial(wall, name=reader.zone))
+    found = order(crew)
     if not found.now:
         return _nobody(view, found, stores, reader)
     chosen, *others = found.all
@@ -163,7 +163,8 @@ def _nobody(view: View, found: Order, stores: Mapping[str, str], reader: Reader)
     why = f"nobody can begin now; {first.row.id} can first, {wall(first.at, reader.zone)}"
     hello = _greeting(view, first, reader, when=True)
     words = command_for(first.row.id, view.run, stores)
-    text = f"{why[0].upper()}{why[1:]} ({first.why_not}). To send them:\n{hello} In the project's folder:\n  {words}"
+    bar = bar_text(first, reader.zone)
+    text = f"{why[0].upper()}{why[1:]} ({bar}). To send them:\n{hello} In the project's folder:\n  {words}"
     return Turn(None, why, "", text, others=found.later[1:] + found.never, first=first, reader=reader)
 
 
@@ -185,8 +186,30 @@ def _why(chosen: Candidate, now: Sequence[Candidate]) -> str:
     return f"{given}, as much as others; it has had the fewest sessions, or comes first by its id"
 
 
-def _runner(one: Candidate) -> str:
-    return one.why_not or f"can begin now too; {duration(one.row.seconds)} given so far"
+def _runner(one: Candidate, zone: str) -> str:
+    return bar_text(one, zone) or f"can begin now too; {duration(one.row.seconds)} given so far"
+
+
+def bar_text(one: Candidate, zone: str) -> str:
+    """What bars the account now, with times in that zone; empty if nothing does."""
+    bar, row = one.why_not, one.row
+    if bar is None:
+        return ""
+    until = f" until {wall(bar.until, zone)}" if bar.until is not None else ""
+    match bar.by:
+        case Barred.TRAINING:
+            return f"training{until or ' now'}"
+        case Barred.UNCONFIRMED:
+            return "unconfirmed: its person has not said to be a co-author of this run"
+        case Barred.STATE:
+            why = "" if until else why_text(row)
+            return f"{row.state}{until}{f': {why}' if why else ''}"
+        case Barred.HOURS:
+            return f"{duration(row.quota.left_s if row.quota else 0.0)} left{until}"
+        case Barred.ASLEEP:
+            return f"asleep{until}"
+        case Barred.SHORT:
+            return "its windows are shorter than a session"
 
 
 def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:

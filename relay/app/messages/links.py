@@ -1,4 +1,4 @@
-"""Says in plain words what a session continues and how exactly; reads nothing and judges nothing (P9)."""
+"""Words how exactly sessions continued each other; reads nothing and judges nothing (P9)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,8 @@ from collections.abc import Sequence
 
 from relay.app.messages.wording import counted
 from relay.core.ledger.fields import Certified
-from relay.core.ledger.frozen import FIRST_SESSION, WEIGHTS_ONLY
-from relay.core.ledger.state import Checkpoint, Link, RunState
-
-
-def continuing(state: RunState, checkpoint: Checkpoint) -> str:
-    """Whose step a session goes on from."""
-    made = state.link_of(checkpoint.epoch)
-    if made is not None:
-        return f"Continuing step {checkpoint.step:,} of {made.account}'s session (epoch {made.epoch})."
-    if state.origin and state.origin.project == WEIGHTS_ONLY:
-        return (
-            f"Beginning from the weights of {state.origin.run}, weights only and perhaps averaged ones: optimizer, "
-            f"averages and schedule start afresh, so no training is continued exactly."
-        )
-    origin = f" of run {state.origin.run}, from which this one was forked" if state.origin else ""
-    return f"Continuing step {checkpoint.step:,}{origin}."
+from relay.core.ledger.frozen import FIRST_SESSION
+from relay.core.ledger.state import Link
 
 
 def told(certified: Certified, why: str) -> str:

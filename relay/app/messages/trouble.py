@@ -7,6 +7,7 @@ import re
 from relay.app.messages.advice import command
 from relay.app.messages.wording import size
 from relay.core.errors import NoRoomHere, OfStore, StorageUnreachable
+from relay.core.runs.clearing import StoreFull
 from storage.base import (
     BadAddress,
     Corrupt,
@@ -45,10 +46,13 @@ def advised(error: OfStore) -> str:
 
 def said(error: StoreError) -> str:
     """What a storage error says to people, by itself."""
-    if not isinstance(error, NoRoomHere):
-        return str(error)
-    return (
-        f"{error.folder} cannot take a checkpoint of {size(error.needed)}: {size(error.free)} are free "
-        f"({error.reason}). Free some space there, or name a folder on another disk with sync_dir=FOLDER, and "
-        "run again."
-    )
+    match error:
+        case NoRoomHere():
+            return (
+                f"{error.folder} cannot take a checkpoint of {size(error.needed)}: {size(error.free)} are free "
+                f"({error.reason}). Free some space there, or name a folder on another disk with sync_dir=FOLDER, and "
+                "run again."
+            )
+        case StoreFull():
+            return f"{error} Where the store itself is full: `{command('gc', error.run, '--full')}`"
+    return str(error)

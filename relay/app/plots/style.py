@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relay.app.handout import hand_out
 from relay.core.errors import BadConfig, UsageError
-from relay.core.wholefile import hand_out
 from storage.packages import install
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from rich.console import Console
 from rich.progress import (
@@ -24,6 +25,7 @@ from rich.progress import (
 from relay.app.messages.wording import duration, size
 from relay.app.terminal.terminal import moves
 from relay.core.clock import Runtime
+from relay.core.events import Transfer
 
 LONG_S = 3.0
 """A transfer that takes no longer is not worth a line."""
@@ -31,13 +33,12 @@ EVERY_S = 15.0
 """Seconds between plain lines."""
 
 Count = Callable[[int], None]
-Show = Callable[[str, int], Count]
-"""Begin to show a transfer, `what` in words and its bytes; what comes back is told each number of bytes done."""
+Doing = Literal["sending", "fetching"]
 
 
-def silent(what: str, total: int) -> Count:
-    """Shows nothing."""
-    return lambda count: None
+def titled(doing: Doing, step: int) -> str:
+    """What a transfer is called."""
+    return f"{doing} step {step:,}"
 
 
 class Meter:
@@ -67,11 +68,11 @@ class Meter:
         return f"{self._what}: {share}% of {size(self._total)}, {size(pace)}/s{left}"
 
 
-def lines(tell: Callable[[str], None], runtime: Runtime) -> Show:
+def lines(tell: Callable[[str], None], runtime: Runtime) -> Transfer:
     """Plain lines, the first after `LONG_S` at the earliest, so that a short transfer shows nothing."""
 
-    def show(what: str, total: int) -> Count:
-        meter, told = Meter(what, total, runtime), [-EVERY_S]
+    def show(doing: Doing, step: int, total: int) -> Count:
+        meter, told = Meter(titled(doing, step), total, runtime), [-EVERY_S]
 
         def count(more: int) -> None:
             spent = meter.add(more)
@@ -84,11 +85,11 @@ def lines(tell: Callable[[str], None], runtime: Runtime) -> Show:
     return show
 
 
-def through(transfer: Callable[[str], None], runtime: Runtime) -> Show:
+def through(transfer: Callable[[str], None], runtime: Runtime) -> Transfer:
     """Into a session's display, which decides when there is room for it; an empty text at the end."""
 
-    def show(what: str, total: int) -> Count:
-        meter = Meter(what, total, runtime)
+    def show(doing: Doing, step: int, total: int) -> Count:
+        meter = Meter(titled(doing, step), total, runtime)
 
         def count(more: int) -> None:
             if meter.add(more) >= LONG_S:
@@ -115,9 +116,9 @@ class Moving:
         )
         self._shown = False
 
-    def __call__(self, what: str, total: int) -> Count:
-        """As `Show`."""
-        task = self._bars.add_task(what, total=total)
+    def __call__(self, doing: Doing, step: int, total: int) -> Count:
+        """As `Transfer`."""
+        task = self._bars.add_task(titled(doing, step), total=total)
         if not self._shown:
             self._shown = True
             self._bars.start()
@@ -136,7 +137,7 @@ class Moving:
 
 
 @contextmanager
-def showing(tell: Callable[[str], None], runtime: Runtime) -> Iterator[Show]:
+def showing(tell: Callable[[str], None], runtime: Runtime) -> Iterator[Transfer]:
     """Bars on a terminal, else lines."""
     if moves(os.environ, sys.stderr.isatty()):
         with Moving() as bars:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from relay.app.messages.accounts import why_text
 from relay.app.messages.wording import counted, duration, iso, printable
 from relay.app.views import accounttable
 from relay.app.views.accounttable import facts, hours_left
@@ -112,7 +113,8 @@ def account_text(told: Told, width: int | None = None) -> str:
 def state_words(row: AccountRow) -> str:
     """The state, until when, and why."""
     until = f" until {local(row.until)}" if row.until else ""
-    return f"{row.state}{until}{f' ({row.why})' if row.why else ''}"
+    why = why_text(row)
+    return f"{row.state}{until}{f' ({why})' if why else ''}"
 
 
 def given_words(row: AccountRow) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
+from relay.app.messages.accounts import why_text
 from relay.app.messages.wording import duration, iso, printable
 from relay.app.terminal.cells import cut, drawn, in_ascii, table
 from relay.app.terminal.paragraphs import paragraph
@@ -31,7 +32,7 @@ def document(row: AccountRow, now: float) -> dict[str, Any]:
         "label": printable(row.label),
         "state": row.state,
         "until": iso(row.until),
-        "why": row.why or None,
+        "why": why_text(row) or None,
         "owner": printable(row.owner) or None,
         "provider": row.provider,
         "tier": printable(row.tier or "") or None,

@@ -1,11 +1,13 @@
-"""Says which stored checkpoint files may go, which stay, and why; knows the words of the rules, deletes nothing."""
+"""Words which stored checkpoint files may go, which stay, and by which rule."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from relay.app.messages.wording import duration
 from relay.core.checkpoint.retention import FileVerdict
 from relay.core.names import Names
 
@@ -32,11 +34,54 @@ def grouped(judged: Iterable[FileVerdict], names: Names) -> list[Group]:
         place = names.parse_checkpoint(file.stat.name)
         key = place[:2] if place else (-1, -1)
         folder = place.folder if place else file.stat.name.removeprefix(names.checkpoints)
-        found.setdefault((not file.goes, key, folder, file.rule), []).append(file)
+        found.setdefault((not file.goes, key, folder, why(file)), []).append(file)
     return [
         Group(folder, not stays, rule, len(files), sum(file.stat.size for file in files))
         for (stays, _, folder, rule), files in sorted(found.items(), key=lambda item: item[0][:3])
     ]
+
+
+def why(file: FileVerdict) -> str:
+    """The rule that keeps the file or lets it go."""
+    match file.rule:
+        case "foreign":
+            return "not a file of a checkpoint: left alone"
+        case "passed over":
+            return "kept: an entry that was passed over may have committed it"
+        case "newest":
+            return "retained: the newest checkpoint"
+        case "best":
+            return "retained: the best on validation"
+        case "evidence":
+            return "retained: evidence of damage"
+        case "lender":
+            return f"retained: step {file.step:,} shares files with it"
+        case "kept":
+            return "retained: kept by the run's settings"
+        case "named":
+            return f"the retained checkpoint of step {file.step:,} names it"
+        case "unverified":
+            return f"nothing may go while the manifest of step {file.step:,} cannot be verified"
+        case "deleted run":
+            return "of a deleted run"
+        case "newest epoch":
+            return f"of the newest epoch {file.epoch}: its commit may still land"
+        case "unread epoch":
+            return f"of epoch {file.epoch}, whose newest entries were passed over: they may have committed it"
+        case "over":
+            return _aged(file, f"left by epoch {file.epoch}, which is over")
+        case "retired":
+            return _aged(file, "retired")
+        case "stuck":
+            return "could not be deleted: run gc again later"
+
+
+def _aged(file: FileVerdict, what: str) -> str:
+    if file.goes:
+        return f"{what}, {duration(file.seconds)} ago"
+    if math.isinf(file.seconds):
+        return f"{what} by the newest entry; readers have an hour from the next one on"
+    return f"{what}; readers have {duration(file.seconds)} more"
 
 
 def text_of(groups: list[Group], *, done: bool, local_clock: bool) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from relay.app.messages.resting import rest_of
-from relay.app.messages.wording import iso, printable
+from relay.app.messages.wording import duration, iso, printable
 from relay.app.views.plantext import Look, draw
-from relay.people.crew import Crew, LeftOut, Wish, listed
+from relay.people.availability import Unsure
+from relay.people.crew import GAP_S, SESSION_S, STARTUP_S, Assumed, Crew, LeftOut, Note, Reason, Wish
 from relay.people.plan import Forecast, Interval, Week, forecast
 from relay.people.policy import Providers
 from relay.people.presets import Preset
@@ -18,6 +19,19 @@ from relay.people.team import Course
 from relay.people.zones import known_as
 
 SCHEMA = "relay.plan/1"
+ASSUMED: dict[Assumed | Unsure, str] = {
+    Assumed.GAPS: f"{duration(GAP_S)} between two sessions are assumed: too few were measured.",
+    Assumed.STARTUP: f"{duration(STARTUP_S)} from machine start to the lease are assumed (--startup-minutes).",
+    Assumed.FAILURES: "No session has ended yet: one in twenty is assumed to die (--failure-rate).",
+    Assumed.SPEED: "one session measured, so the range knows nothing of how speeds differ.",
+    Assumed.STARTUP_ONLY: "no session is longer than the start-up, so nothing would be trained.",
+    Unsure.UNSAID: "availability unknown, taken as always.",
+    Unsure.UNREADABLE: "availability cannot be read, taken as always.",
+    Unsure.NO_ZONE: "zone unknown, UTC assumed.",
+    Assumed.HOURS: "no weekly hours known, so planned around the clock.",
+    Assumed.RESET: "no reset known, so the week is taken to begin now.",
+    Assumed.LENGTH: f"session length unknown, {duration(SESSION_S)} assumed.",
+}
 
 Plan = tuple[dict[str, Any], str]
 """relay.plan/1, and the same for people."""
@@ -78,7 +92,7 @@ def document(found: Forecast, zone: str, notes: Sequence[str]) -> dict[str, Any]
         "weeks": [_week(week) for week in found.weeks],
         "limit": found.limit,
         "shares": {key: round(value, 6) for key, value in vars(found.shares).items()},
-        "one_more": [{"like": h.like, "kind": h.kind, "saves_s": round(h.saves_s)} for h in found.helps],
+        "one_more": [{"like": h.like, "kind": printable(h.kind), "saves_s": round(h.saves_s)} for h in found.helps],
         "intervals": [_interval(one) for one in found.intervals],
         "startup_s": course.startup_s,
         "gaps_s": [round(gap) for gap in course.gaps],
@@ -123,27 +137,52 @@ def _missing(view: View, crew: Crew) -> list[str]:
     if not view.accounts:
         return ["no account is registered."]
     lines = ["no account can be planned."]
-    lines += [f"  {one.account}: {one.why}" for one in crew.left_out[:10]]
+    lines += [f"  {one.row.id}: {reason(one)}" for one in crew.left_out[:10]]
     if len(crew.left_out) > 10:
         lines.append(f"  and {len(crew.left_out) - 10:,} more")
-    if any("measured" in one.why for one in crew.left_out):
+    if any(one.why is Reason.UNMEASURED for one in crew.left_out):
         lines.append("Speeds are never assumed: train one session, or plan with --steps-per-hour N.")
     return lines
 
 
 def _notes(crew: Crew) -> list[str]:
-    notes = [f"{one.account} is left out: {one.why}." for one in crew.left_out[:5]]
+    notes = [f"{one.row.id} is left out: {reason(one)}." for one in crew.left_out[:5]]
     if len(crew.left_out) > 5:
         notes.append(f"{len(crew.left_out) - 5:,} more accounts are left out (--json lists all).")
     if speed := crew.wish.steps_per_hour:
         unused = f"--steps-per-hour {speed:,.0f} is not used: the speed of every planned account is measured."
         assumed = f"ASSUMED, not measured: {speed:,.0f} steps an hour of {listed(crew.assumed)}."
         notes.insert(0, assumed if crew.assumed else unused)
-    return notes + crew.notes
+    return notes + [note_text(note) for note in crew.notes]
+
+
+def note_text(note: Note) -> str:
+    """What the reader should know of something that was taken for granted."""
+    text = ASSUMED[note.about]
+    return f"{listed(note.accounts)}: {text}" if note.accounts else text
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """The first few, and how many more."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def reason(one: LeftOut) -> str:
+    """Why an account is left out."""
+    match one.why:
+        case Reason.UNCONFIRMED:
+            return "its person has not confirmed to be a co-author of this run"
+        case Reason.BY_HAND:
+            return f"{one.row.state}, which ends by hand only"
+        case Reason.UNMEASURED if one.row.gpu:
+            return f"no session on {printable(one.row.gpu)} was measured"
+        case Reason.UNMEASURED:
+            return "no GPU declared, no session of its own measured"
 
 
 def _left_out(found: Sequence[LeftOut]) -> list[dict[str, str]]:
-    return [{"account": one.account, "why": one.why} for one in found]
+    return [{"account": one.row.id, "why": reason(one)} for one in found]
 
 
 def _moment(end: float) -> str | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from relay.app.messages.wording import counted, duration
+from relay.app.messages.wording import counted, duration, printable
 from relay.app.terminal.cells import fold
 from relay.people.periods import WEEK_S
 from relay.people.plan import Forecast, Interval
@@ -136,7 +136,7 @@ def _limits(found: Forecast) -> str:
 def _helps(found: Forecast) -> Iterator[str]:
     for one in found.helps:
         saved = f"ends {duration(one.saves_s)} sooner" if one.saves_s >= 60 else "ends no sooner"
-        yield f"One more account like {one.like} ({one.kind}): {saved}."
+        yield f"One more account like {one.like} ({printable(one.kind)}): {saved}."
 
 
 def _intervals(found: Forecast) -> Iterator[str]:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from relay.app.messages.advice import command
+from relay.app.messages.histories import parting, ranges, row
 from relay.app.messages.wording import listing
 from relay.app.terminal.cells import drawn
 from relay.app.terminal.cells import table as empty_table
 from relay.core.ledger.state import Checkpoint
-from relay.core.runs.parted import parting, ranges, row
 from relay.core.runs.repairing import STORE, Beyond, History, Situation
 
 COLUMNS = ("", "slots", "epochs", "accounts", "steps", "steps that load")

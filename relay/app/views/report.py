@@ -15,8 +15,9 @@ from relay.app.messages.resting import rest_of
 from relay.app.messages.wording import duration, iso, metric, printable
 from relay.app.terminal.cells import fold, in_ascii
 from relay.app.terminal.progresstext import numbers
+from relay.app.views.status import status_document
 from relay.core.ledger.state import RunState
-from relay.people.status import AccountRow, View, seconds_left, status_document
+from relay.people.status import AccountRow, View, seconds_left
 from relay.people.zones import local, stamp
 
 INSIDE, LEAST_INSIDE = 60, 38

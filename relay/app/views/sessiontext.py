@@ -20,6 +20,7 @@ from relay.core.names import Names
 from relay.core.session.phases import in_order
 from relay.people.zones import local
 from storage.base import Missing, Store, TooLong
+from storage.packages import UPGRADE
 
 _MARKS = re.compile(r"([\\`*\[\]<>|&~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Also what begins an address, of which many readers of Markdown make a link by themselves."""
@@ -39,7 +40,7 @@ def read_report(store: Store, names: Names, state: RunState, epoch: int) -> tupl
     try:
         found = decode(store.get(place.ref, limit=MAX_BYTES))
     except Newer as error:
-        return None, f"Its report cannot be read: {error}."
+        return None, f"Its report cannot be read: {error}: {UPGRADE}."
     except (Missing, TooLong, ValueError) as error:
         return None, f"Its report is not one that a session writes ({printable(str(error))[:160]}), and is left aside."
     if (found.project, found.run, found.run_id, found.epoch) != (state.project, state.run, state.run_id, epoch):

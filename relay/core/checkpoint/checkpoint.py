@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from relay.app.terminal.transfers import Show, silent
 from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Verdict
 from relay.core.checkpoint.committer import Abandoned, Item, Told
@@ -18,6 +17,7 @@ from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.packing import Facts, entries, pack, put_manifest
 from relay.core.clock import Runtime
 from relay.core.errors import OfStore, StorageUnreachable
+from relay.core.events import Transfer, unseen
 from relay.core.lease.lease import Lease
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import Commit, Noted
@@ -54,7 +54,7 @@ class Writer:
     """Runs before each append."""
     in_a_hurry: Callable[[], bool] = lambda: False
     """Whether a signal ends the session."""
-    show: Show = silent
+    show: Transfer = unseen
     backup: tuple[int, int] | None = None
     """Key of the newest committed checkpoint on this machine's disk."""
     commits: int = 0
@@ -124,7 +124,7 @@ class Writer:
         """P6: a commit names only its own files and those of retained checkpoints that are there and of the right size;
         else it sends all, for all are here. So it does where the second lender that was on its way never came.
 
-        Raises StorageUnreachable once a manifest that says otherwise was sent.
+        Raises SharedFilesGone (69) once a manifest that says otherwise was sent.
         """
         if not packed.borrowed:
             return packed
@@ -135,10 +135,7 @@ class Writer:
             if names and all(_is_there(self.store, file) for file in packed.borrowed):
                 return packed
         if told is not None:
-            raise StorageUnreachable(
-                f"Files that step {packed.step:,} shares with an earlier checkpoint are not in the store any more. The "
-                f"step stays on this machine, and the next session sends it whole."
-            )
+            raise SharedFilesGone(packed.step)
         return packed.alone()
 
     def committed(self, item: Item) -> None:
@@ -183,7 +180,7 @@ class Writer:
         began, prefix = self.runtime.monotonic(), self.names.checkpoint(*packed.key, item.token)
         keys = {file.name: prefix + file.name for file in packed.own}
         folder = self.outbox.folder(packed.key)
-        sent, self.budget.sending = self.show(f"sending step {packed.step:,}", packed.sent_bytes), packed.sent_bytes
+        sent, self.budget.sending = self.show("sending", packed.step, packed.sent_bytes), packed.sent_bytes
         files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item), sent=sent)
         share = packed.unlent_bytes / max(1, packed.sent_bytes)  # what is lent is not what the end must reckon with
         seconds, self.budget.sending = self.runtime.monotonic() - began, 0
@@ -252,6 +249,14 @@ class Writer:
                 same = "the same state" if old.state_hash == new.state_hash else "ANOTHER state"
                 text = f"Step {new.step}, damaged in epoch {old.epoch}, is there again: {same}."
                 self.lease.note(Noted(cause=RECOMPUTED, text=text, step=new.step))
+
+
+class SharedFilesGone(StorageUnreachable):
+    """Files that a checkpoint shares with an earlier one have left the store; it stays on this machine."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"Files that step {step:,} shares with an earlier checkpoint are not in the store any more.")
+        self.step = step
 
 
 class _AlreadyThere(Exception):

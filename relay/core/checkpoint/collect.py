@@ -11,6 +11,7 @@ from relay.core.checkpoint.manifest import Manifest
 from relay.core.checkpoint.restore import Damaged, read_manifest
 from relay.core.checkpoint.retention import GRACE_S, ROOM, FileVerdict, Keep, going, to_retire
 from relay.core.errors import RelayError
+from relay.core.events import SessionEvent, Trouble
 from relay.core.lease.lease import Lease
 from relay.core.ledger.changes import Key, Retire
 from relay.core.ledger.state import RunState
@@ -57,7 +58,7 @@ class Surveyor:
 
 @dataclass
 class Housekeeper:
-    """Called after each commit, on the committing thread. Trouble is told and tried again after a later commit."""
+    """Called after each commit, on the committing thread. Trouble is reported and tried again after a later commit."""
 
     monotonic: Callable[[], float]
     store: Store
@@ -68,9 +69,7 @@ class Housekeeper:
     keep: Keep
     still_ours: Callable[[], bool]
     """Whether the lease is ours, looked up afresh after a silence (P5); asked before each delete."""
-    tell: Callable[[str], None]
-    word: Callable[[BaseException], str] = str
-    """An error as people read it."""
+    event: Callable[[SessionEvent], None]
     over: bool = False
     """The session is ending: touch nothing more."""
     _collected: set[Key] = field(default_factory=set)
@@ -97,7 +96,7 @@ class Housekeeper:
                 sweep_signs(self.ledger_store, self.names, self.lease.epoch)
                 sweep_parts(self.store, self.names, self.lease.epoch)
         except (StoreError, RelayError) as error:
-            self.tell(f"Cleaning up has to wait: {self.word(error)}")
+            self.event(Trouble("cleaning", error))
 
     def make_room(self) -> None:
         """Before a commit: a full list of retained checkpoints would refuse it. Raises what `Lease.append` raises."""

@@ -14,6 +14,7 @@ from typing import Protocol
 from relay.core.checkpoint.packed import Packed
 from relay.core.clock import Event, Runtime, Task
 from relay.core.errors import RelayError, StorageUnreachable, UploadFailed
+from relay.core.events import SessionEvent, Trouble
 from relay.core.ledger.chain import Intent
 from relay.core.ledger.passing import Blocked
 from relay.core.ledger.samples import Row
@@ -100,15 +101,11 @@ class Committer:
         runtime: Runtime,
         pipeline: Pipeline,
         may_start: Callable[[], bool],
-        tell: Callable[[str], None],
-        word: Callable[[BaseException], str] = str,
+        event: Callable[[SessionEvent], None],
     ) -> None:
-        """`may_start` says whether an upload begun now ends before the final snapshot; `tell` is for people.
-
-        `word` is an error as they read it.
-        """
+        """`may_start`: whether an upload begun now ends before the final snapshot."""
         self._runtime, self._pipeline, self._may_start = runtime, pipeline, may_start
-        self._tell, self._word = tell, word
+        self._event = event
         self._wake, self._hurry, self._lock = runtime.event(), runtime.event(), runtime.lock()
         self._task: Task | None = None
         self._wait_s = FIRST_WAIT_S
@@ -117,7 +114,7 @@ class Committer:
         self._begun = 0.0
         self._finishing = self._over = False
         self._failure: RelayError | None = None
-        self.trouble: str | None = None
+        self.trouble: Exception | None = None
         """The newest storage trouble; None once a commit went through."""
         self.blocked = False
         """Whether the newest attempt showed that no commit of this session can land any more, as things stand."""
@@ -242,9 +239,8 @@ class Committer:
         return True
 
     def _note(self, error: Exception) -> bool:
-        text = self._word(error)
         self.blocked = isinstance(error, Blocked)
-        if text != self.trouble:
-            self._tell(f"Storage trouble; training goes on and the commit is tried again: {text}")
-        self.trouble = text
+        if self.trouble is None or str(error) != str(self.trouble):
+            self._event(Trouble("commit", error))
+        self.trouble = error
         return False

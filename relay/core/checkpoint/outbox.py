@@ -33,6 +33,14 @@ KEPT_UNSENT = 2
 _FOLDER = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})")
 
 
+class FolderRefused(BadConfig):
+    """This machine's checkpoints cannot be written where they should be."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        super().__init__(f"Checkpoints of this machine cannot be written to {folder}: {why}.")
+        self.folder, self.why = folder, why
+
+
 @dataclass(frozen=True)
 class Outbox:
     """The folder of one run on this machine."""
@@ -51,7 +59,7 @@ class Outbox:
         return folder
 
     def probe(self) -> None:
-        """Write and remove a small file, durably, so that a disk that refuses is known early. Raises BadConfig (78)."""
+        """Write and remove a small file, durably: a disk that refuses is known early. Raises FolderRefused (78)."""
         path = self.root / "probe.tmp"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -61,10 +69,7 @@ class Outbox:
                 os.fsync(file.fileno())
             path.unlink()
         except OSError as error:
-            raise BadConfig(
-                f"Checkpoints of this machine cannot be written to {self.root}: {error.strerror}. Nothing was trained. "
-                f"Free or permit that folder, or name another one with sync_dir=FOLDER."
-            ) from error
+            raise FolderRefused(self.root, str(error.strerror)) from error
 
     def incoming(self) -> Path:
         """An empty folder for a download, beside what is here already. Raises OSError."""

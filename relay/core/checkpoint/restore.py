@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.app.terminal.transfers import Show, silent
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, Manifest, decode
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import LocalFile, Packed
 from relay.core.errors import BadData, NoRoomHere, store_errors
+from relay.core.events import Transfer, unseen
 from relay.core.ledger.changes import Key
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.resting import refuse_deleted
@@ -51,6 +51,18 @@ class NoneLoads(BadData):
     def __init__(self, project: str, run: str, found: tuple[tuple[Key, str], ...]) -> None:
         super().__init__(f"No retained checkpoint of run {project}/{run} can be loaded.")
         self.project, self.run, self.found = project, run, found
+
+
+class FaultyMachine(BadData):
+    """Loading the same files twice gave two states."""
+
+    def __init__(self, name: str, first: str, second: str) -> None:
+        """`name`: of the checkpoint; `first`, `second`: hashes of the states."""
+        super().__init__(
+            f"This machine read two different states from the same files of {name} ({first[:12]}… and {second[:12]}…), "
+            f"so its memory or its device is at fault."
+        )
+        self.name, self.first, self.second = name, first, second
 
 
 class NotStored(BadData):
@@ -95,7 +107,7 @@ class Route:
     """Parallel transfers."""
     go_on: Callable[[], None] = lambda: None
     """Asked after each piece that has arrived; raises to end it."""
-    show: Show = silent
+    show: Transfer = unseen
 
 
 def restore(state: RunState, route: Route, workload: Workload) -> Restored:
@@ -136,7 +148,7 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
         if bad and file.key in bad:
             raise Damaged(bad[file.key], file.key)
     needed = sum(file.size for file in manifest.files)
-    arrived = route.show(f"fetching step {checkpoint.step:,}", needed)
+    arrived = route.show("fetching", checkpoint.step, needed)
 
     def piece(count: int) -> None:
         arrived(count)
@@ -171,7 +183,7 @@ def _measuring_room(folder: Path, needed: int) -> Iterator[None]:
 
 
 def fetch_unheld(
-    checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Show = silent
+    checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Transfer = unseen
 ) -> Manifest:
     """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
 
@@ -247,17 +259,15 @@ def load(run: str, workload: Workload, folder: Path, checkpoint: Checkpoint) -> 
     """Load a checkpoint's verified files, and compare the state with the one that the ledger names (P9).
 
     Raises Damaged if it is another one, twice the same: every file is as it was stored, so whoever stored them was
-    wrong or forged them. Raises Unfit if this program cannot read the files, BadData if each load gives another state.
+    wrong or forged them. Raises Unfit if this program cannot read the files, FaultyMachine if each load gives another
+    state.
     """
     found = _hash_of(run, workload, folder, checkpoint)
     if found == checkpoint.state_hash:
         return
     again = _hash_of(run, workload, folder, checkpoint)
     if again != found:
-        raise BadData(
-            f"This machine read two different states from the same files of {folder_of(checkpoint)} ({found[:12]}… and "
-            f"{again[:12]}…), so its memory or its device is at fault. Nothing was changed. Use another machine."
-        )
+        raise FaultyMachine(folder_of(checkpoint), found, again)
     raise Damaged(
         f"its files are as they were stored, but hold the state {found[:16]}… and not {checkpoint.state_hash[:16]}…, "
         f"which the ledger names"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from relay.app.messages.wording import duration
 from relay.core.checkpoint.manifest import Manifest
 from relay.core.ledger.frozen import MAX_RETAINED
 from relay.core.ledger.state import Checkpoint, Retired, RunState
@@ -80,13 +80,36 @@ def _every(state: RunState, good: list[Checkpoint], every: int, room: int) -> se
         every *= 2
 
 
+Rule = Literal[
+    "foreign",  # not a file of a checkpoint
+    "passed over",  # an entry that was passed over may have committed it
+    "newest",  # of the head
+    "best",  # of the best checkpoint on validation
+    "evidence",  # of a damaged checkpoint
+    "lender",  # the retained checkpoint of `step` shares files with it
+    "kept",  # the run's settings keep its checkpoint
+    "named",  # the retained checkpoint of `step` names it
+    "unverified",  # the manifest of `step` cannot be verified, so nothing may go
+    "deleted run",
+    "newest epoch",  # a commit of `epoch` may still land
+    "unread epoch",  # the newest entries of `epoch` were passed over: they may have committed it
+    "over",  # `epoch` left it, and is over
+    "retired",
+    "stuck",  # it could not be deleted
+]
+
+
 @dataclass(frozen=True)
 class FileVerdict:
-    """One listed file: whether it may go, and the rule that says so, in words."""
+    """One listed file: whether it may go, and the rule that says so."""
 
     stat: Stat
     goes: bool
-    rule: str
+    rule: Rule
+    step: int = 0
+    epoch: int = 0
+    seconds: float = 0.0
+    """For `over` and `retired`: for how long, if it goes; else until it may go, infinite if the next entry decides."""
 
 
 def going(judged: Iterable[FileVerdict]) -> list[Stat]:
@@ -119,49 +142,51 @@ def judge_files(
     found = []
     for stat in listed:
         place = names.parse_checkpoint(stat.name)
-        stays = "" if place else "not a file of a checkpoint: left alone"
         folder = names.checkpoint(place.step, place.epoch, place.token) if place else ""
-        if place and (folder in kept or place[:2] in lenders):
-            stays = "kept: an entry that was passed over may have committed it"
-        elif place and (checkpoint := folders.get(folder)):
-            stays = f"retained: {_role(state, checkpoint)}"
+        if not place:
+            verdict = FileVerdict(stat, False, "foreign")
+        elif folder in kept or place[:2] in lenders:
+            verdict = FileVerdict(stat, False, "passed over")
+        elif checkpoint := folders.get(folder):
+            verdict = _retained(state, stat, checkpoint)
         elif stat.name in named:
-            stays = f"the retained checkpoint of step {named[stat.name][0]:,} names it"
-        goes, rule = (False, stays) if stays or not place else _may_go(state, stat, place[:2], now, short_of_space)
-        if goes and unverified:
-            goes, rule = False, f"nothing may go while the manifest of step {unverified[0].step:,} cannot be verified"
-        found.append(FileVerdict(stat, goes, rule))
+            verdict = FileVerdict(stat, False, "named", step=named[stat.name][0])
+        else:
+            verdict = _unneeded(state, stat, place[:2], now, short_of_space)
+        if verdict.goes and unverified:
+            verdict = FileVerdict(stat, False, "unverified", step=unverified[0].step)
+        found.append(verdict)
     return found
 
 
-def _role(state: RunState, checkpoint: Checkpoint) -> str:
+def _retained(state: RunState, stat: Stat, checkpoint: Checkpoint) -> FileVerdict:
+    """Of a file in the folder of a retained checkpoint."""
     if state.head and checkpoint.key == state.head.key:
-        return "the newest checkpoint"
+        return FileVerdict(stat, False, "newest")
     if checkpoint.key == state.best:
-        return "the best on validation"
+        return FileVerdict(stat, False, "best")
     if checkpoint.damaged:
-        return "evidence of damage"
+        return FileVerdict(stat, False, "evidence")
     later = next((c for c in reversed(state.retained) if c.base == checkpoint.key != c.key), None)
-    return f"step {later.step:,} shares files with it" if later else "kept by the run's settings"
+    return FileVerdict(stat, False, "lender", step=later.step) if later else FileVerdict(stat, False, "kept")
 
 
-def _may_go(state: RunState, stat: Stat, key: Key, now: float, short_of_space: bool) -> tuple[bool, str]:
-    """Whether a file that no retained checkpoint names may go (P8), and the rule."""
+def _unneeded(state: RunState, stat: Stat, key: Key, now: float, short_of_space: bool) -> FileVerdict:
+    """Of a file that no retained checkpoint names (P8)."""
     if state.deleted is not None:
-        return True, "of a deleted run"  # nothing may be appended any more, so no commit can land (decisions/0013)
+        return FileVerdict(stat, True, "deleted run")  # nothing is appended, so no commit can land (decisions/0013)
     epoch = key[1]
     retired = next((r for r in state.retired if r.key == key), None)
     if retired is None and epoch >= state.epoch:
-        return False, f"of the newest epoch {epoch}: its commit may still land"
+        return FileVerdict(stat, False, "newest epoch", epoch=epoch)
     if retired is None and epoch in state.unread:
-        return False, f"of epoch {epoch}, whose newest entries were passed over: they may have committed it"
+        return FileVerdict(stat, False, "unread epoch", epoch=epoch)
     since = stat.modified if retired is None else seen_by(state, retired)
-    what = f"left by epoch {epoch}, which is over" if retired is None else "retired"
+    rule: Rule = "over" if retired is None else "retired"
     if short_of_space or now - since >= GRACE_S:
-        return True, f"{what}, {duration(now - min(since, now))} ago"
-    if since > now:
-        return False, f"{what} by the newest entry; readers have an hour from the next one on"
-    return False, f"{what}; readers have {duration(GRACE_S - (now - since))} more"
+        return FileVerdict(stat, True, rule, epoch=epoch, seconds=now - min(since, now))
+    left_s = math.inf if since > now else GRACE_S - (now - since)
+    return FileVerdict(stat, False, rule, epoch=epoch, seconds=left_s)
 
 
 def seen_by(state: RunState, retired: Retired) -> float:

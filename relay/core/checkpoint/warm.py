@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 
-from relay.app.messages.wording import counted, size
 from relay.core.clock import Runtime, Task
 from relay.core.errors import BadConfig
+from relay.core.events import CompileCache, SessionEvent
 from relay.core.lease.heartbeat import find
 from relay.core.names import CACHES
 from relay.core.workload import Kernels
@@ -40,22 +40,28 @@ _MAC = "sha256"
 _MAC_BYTES = 32
 _PURPOSE = "trm-relay compile cache 1"
 _NAME = re.compile(re.escape(CACHES) + r"[0-9a-f]{64}")
-COMPILING = "this session compiles"
+
+
+class NoCacheKey(BadConfig):
+    """This machine allows compiled code from the store, without a key that signs it."""
+
+    def __init__(self, length: int) -> None:
+        """`length`: characters of the key that there is, 0 for none."""
+        is_so = f"has {length} characters of the {SHORTEST} it needs" if length else "is not set"
+        super().__init__(
+            f"cache.allow lets this machine run compiled code from the store, and {VARIABLE}, which signs it, {is_so}."
+        )
+        self.length = length
 
 
 def secret_of(environ: Mapping[str, str], allowed: bool) -> bytes | None:
-    """The key that signs compiled code; None where this machine does not allow any. Raises BadConfig (78)."""
+    """The key that signs compiled code; None where this machine does not allow any. Raises NoCacheKey (78)."""
     if not allowed:
         return None
     secret = environ.get(VARIABLE, "").strip()
     if len(secret) >= SHORTEST:
         return os.fsencode(secret)
-    is_so = f"has {len(secret)} characters of the {SHORTEST} it needs" if secret else "is not set"
-    raise BadConfig(
-        f"cache.allow lets this machine run compiled code from the store, and {VARIABLE}, which signs it, {is_so}. Set "
-        f"it to the key that your team uses; the first of you makes one: "
-        f"python3 -c 'import secrets; print(secrets.token_hex(32))'. Or go on without: cache.allow=false."
-    )
+    raise NoCacheKey(len(secret))
 
 
 def signature(secret: bytes, key: str, payload: bytes) -> bytes:
@@ -71,14 +77,14 @@ class WarmStart:
     """One session's compiled code: fetched beside the restore, offered after the first step."""
 
     def __init__(
-        self, runtime: Runtime, store: Store, kernels: Kernels, secret: bytes, tell: Callable[[str], None]
+        self, runtime: Runtime, store: Store, kernels: Kernels, secret: bytes, event: Callable[[SessionEvent], None]
     ) -> None:
         self._runtime, self._store, self._kernels, self._secret = runtime, store, kernels, secret
-        self._tell_people = tell
+        self._event = event
         self._name = CACHES + kernels.key
         self._arrived = runtime.event()
         self._too_late = self._usable = self._refused = False
-        self._line = ""
+        self._found: CompileCache | None = None
         self._upload: Task | None = None
         self._sent = 0
         """Of those that this process compiled."""
@@ -93,12 +99,12 @@ class WarmStart:
         try:
             here = self._kernels.open()
         except OSError as error:
-            self._line = f"not used here ({error.strerror})"
+            self._found = CompileCache("unusable", str(error.strerror))
             self._arrived.set()
             return
         self._usable = True
         if here:
-            self._line = f"{counted(here, 'kernel')} of an earlier session on this machine"
+            self._found = CompileCache("local", files=here)
             self._arrived.set()
         else:
             self._runtime.spawn("compile cache", self._fetch)
@@ -112,7 +118,7 @@ class WarmStart:
         while not self._arrived.wait(0.1) and self._runtime.monotonic() < until and go_on():
             pass
         self._too_late = True
-        self._tell(self._line or f"not in time; {COMPILING}")
+        self._event(self._found or CompileCache("late"))
 
     def offer(self, spare_s: float) -> None:
         """After the first step: send what was compiled, behind training, if the time that is left allows it."""
@@ -148,15 +154,15 @@ class WarmStart:
                 return
             files = self._kernels.unpack(payload)
             spent = self._runtime.monotonic() - began
-            line = f"hit, {counted(files, 'file')}, {size(len(payload))}, {spent:.1f} s"
+            found = CompileCache("hit", files=files, bytes=len(payload), seconds=spent)
         except Missing:
-            line = f"miss (the store has none for this card, software and configuration); {COMPILING}"
+            found = CompileCache("miss")
         except (Unfit, ValueError) as error:
             self._refused = True
-            line = f"refused ({error}); {COMPILING}"
+            found = CompileCache("refused", str(error))
         except (StoreError, OSError) as error:
-            line = f"not read ({error}); {COMPILING}"
-        self._line = line
+            found = CompileCache("unreadable", str(error))
+        self._found = found
         self._arrived.set()
 
     def _payload(self) -> bytes:
@@ -167,7 +173,7 @@ class WarmStart:
         try:
             data = self._store.get(found.ref, limit=MAX_BYTES)
         except TooLong as error:
-            raise Unfit(f"longer than {size(MAX_BYTES)}") from error
+            raise Unfit(f"longer than {_mb(MAX_BYTES)}") from error
         told, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
         if not hmac.compare_digest(told, signature(self._secret, self._kernels.key, payload)):
             raise Unfit(f"its signature is not one by this {VARIABLE} for this key")
@@ -180,15 +186,16 @@ class WarmStart:
                 return
             payload = self._kernels.pack()
             if len(payload) > MAX_BYTES - _MAC_BYTES:
-                raise ValueError(f"{size(len(payload))} are more than {size(MAX_BYTES)}")
+                raise ValueError(f"{_mb(len(payload))} are more than {_mb(MAX_BYTES)}")
             self._store.put(self._name, signature(self._secret, self._kernels.key, payload) + payload)
-            self._tell(f"stored, {size(len(payload))}")
+            self._event(CompileCache("stored", bytes=len(payload)))
             sweep(self._store)
         except (StoreError, OSError, ValueError) as error:
-            self._tell(f"not stored ({error})")
+            self._event(CompileCache("not stored", str(error)))
 
-    def _tell(self, text: str) -> None:
-        self._tell_people(f"Compile cache: {text}.")
+
+def _mb(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"
 
 
 def forget_all(store: Store) -> None:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from relay.app.messages.wording import duration
 from relay.core.clock import Runtime
 from relay.core.errors import Exit, RelayError
+from relay.core.events import SessionEvent, SignalReceived
 from relay.core.lease.signals import Reason, StopSignal
 
 MEANING: dict[signal.Signals, Reason] = {
@@ -39,14 +39,6 @@ AT_ONCE_S = 2.0
 TICK_S = 0.1
 FAST = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """After these the process is gone in time, whatever hangs."""
-HEARD: dict[signal.Signals, str] = {
-    signal.SIGINT: "Ctrl-C: this step is finished and committed, then the session ends; once more ends it at once.",
-    signal.SIGTERM: "SIGTERM: this step is finished and committed, then the session ends.",
-    signal.SIGHUP: "SIGHUP: this step is finished and committed, then the session ends.",
-    signal.SIGUSR1: "SIGUSR1: this step is finished and committed, then the session ends as planned.",
-}
-"""What is said at once, for a step and its commit may take long."""
-NAMES = {signal.SIGINT: "Ctrl-C"}
 
 
 class Interrupted(RelayError):
@@ -61,11 +53,8 @@ class Overdue(RelayError):
     """A signal found the session under the lease, and what it was doing did not end in time."""
 
     def __init__(self, reason: Reason, note: str, seconds: float) -> None:
-        super().__init__(
-            f"Ended by {note or reason}: what was under way did not stop within {duration(seconds)}, as where storage "
-            f"does not answer. What was committed is safe; the lease runs out by itself, and the next session goes on."
-        )
-        self.exit_code = BY_REASON[reason]
+        super().__init__(f"Ended by {note or reason}: the session did not stop within {seconds:.0f} s.")
+        self.exit_code, self.by, self.seconds = BY_REASON[reason], note or reason, seconds
 
 
 def heed(stop: StopSignal) -> None:
@@ -97,14 +86,14 @@ def listening(
     stop: StopSignal,
     runtime: Runtime,
     leave: Callable[[RelayError], None],
-    tell: Callable[[str], None] = lambda line: None,
+    event: Callable[[SessionEvent], None] = lambda event: None,
 ) -> Iterator[None]:
     """SIGTERM, SIGHUP and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt.
     Whoever started this so that it outlives its terminal (nohup) has had SIGHUP ignored, and it stays so.
 
     `leave` must end the process. It is called, in a thread of its own, where a signal has not done so in time:
     whatever hangs, be it the main thread, hangs no longer than that. Also after this context, until the process ends.
-    `tell` is told at once what a signal has begun, from a thread of its own: a terminal may hang as well.
+    `event` receives each signal at once, on a thread of its own: a terminal may hang as well.
     """
 
     def heard(number: int, _: FrameType | None) -> None:
@@ -115,7 +104,7 @@ def listening(
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     former = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # written to however busy the main thread is
-    runtime.spawn("signals", _Watch(stop, runtime, leave, tell, reader).until_over)
+    runtime.spawn("signals", _Watch(stop, runtime, leave, event, reader).until_over)
     before = {number: signal.signal(number, heard) for number in heeded()}
     try:
         yield
@@ -133,7 +122,7 @@ class _Watch:
     stop: StopSignal
     runtime: Runtime
     leave: Callable[[RelayError], None]
-    tell: Callable[[str], None]
+    event: Callable[[SessionEvent], None]
     reader: int
     asked: float = math.inf
     """When the first signal came that leaves only a grace."""
@@ -146,7 +135,7 @@ class _Watch:
         open_still = True
         while open_still or self.asked < math.inf:
             if self.runtime.monotonic() >= self.due:
-                self.leave(self._words())
+                self.leave(self._error())
                 break
             if not open_still:
                 self.runtime.sleep(TICK_S)
@@ -165,7 +154,7 @@ class _Watch:
     def _note(self, numbers: bytes) -> None:
         for number in numbers:
             if number in MEANING:
-                self._say(signal.Signals(number))
+                self._report(signal.Signals(number))
             if number not in FAST:
                 continue
             if self.asked < math.inf and number == self.first == signal.SIGINT:
@@ -173,18 +162,12 @@ class _Watch:
             if self.asked == math.inf:
                 self.asked, self.first = self.runtime.monotonic(), signal.Signals(number)
 
-    def _say(self, number: signal.Signals) -> None:
-        """What happens now."""
-        name = NAMES.get(number, number.name)
-        if number == self.first == signal.SIGINT and self.asked < math.inf:
-            line = "Ctrl-C again: ending at once. What was committed is safe."
-        elif self.stop.under_lease:
-            line = HEARD[number]
-        else:
-            line = f"{name}: ending; nothing was trained yet."
-        self.runtime.spawn("said", lambda: self.tell(line))
+    def _report(self, number: signal.Signals) -> None:
+        again = number == self.first == signal.SIGINT and self.asked < math.inf
+        received = SignalReceived(number, self.stop.under_lease, again)
+        self.runtime.spawn("said", lambda: self.event(received))
 
-    def _words(self) -> RelayError:
+    def _error(self) -> RelayError:
         reason, note = MEANING[self.first], self.first.name
         if not self.stop.under_lease:
             return Interrupted(reason, note)

@@ -10,7 +10,7 @@ from typing import Any, Generic
 from pydantic import BaseModel
 
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, StorageUnreachable, UploadFailed, store_errors
+from relay.core.errors import StorageUnreachable, UploadFailed, store_errors
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.entry import Entry, NotAnEntry, encode
@@ -18,7 +18,7 @@ from relay.core.ledger.frozen import PASSING
 from relay.core.ledger.mark import Judged, Mark, NoMark, RolledBack
 from relay.core.ledger.passed import Passed
 from relay.core.ledger.passing import Prover
-from relay.core.ledger.reader import Damage, Machine, Point, Reader, S, Slot, hole, no_entry
+from relay.core.ledger.reader import Damage, Machine, NoValidEntry, Point, Reader, S, Slot, SlotEmpty
 from storage.base import OutcomeUnknown, Store, StoreError
 from storage.log import Log, Won
 
@@ -71,6 +71,14 @@ class Unsettled(UploadFailed):
     def __init__(self, message: str, intent: Intent[Any]) -> None:
         super().__init__(message)
         self.intent = intent
+
+
+class Overtaken(StorageUnreachable):
+    """Others took one slot after the other before this session could."""
+
+    def __init__(self, address: str, times: int) -> None:
+        super().__init__(f"{address}: {times} others wrote first.")
+        self.address, self.times = address, times
 
 
 class AlreadyBegun(Exception):
@@ -159,7 +167,7 @@ class Chain(Generic[S]):
                     break
                 point = self._attempt(point, entry_on(point), intent, give_up)
             else:
-                raise StorageUnreachable(f"{self.store.address}: {REBASES} others wrote first. Run again later.")
+                raise Overtaken(self.store.address, REBASES)
         view = self._remember(point)
         assert view is not None
         return view
@@ -211,7 +219,7 @@ class Chain(Generic[S]):
         hint = self.log.hint()
         tail = self.log.tail(hint.seq if hint else None)
         if lost := self.log.gaps(tail):  # a bisection can step over a hole; a listing cannot (I1)
-            raise BadData(hole(self.log, lost[0]))
+            raise SlotEmpty(self.log, lost[0])
         return tail
 
     def _marked(self, judged: Judged | None, tail: int) -> Point[S]:
@@ -254,7 +262,7 @@ class Chain(Generic[S]):
         if point.base == point.seq:
             return None
         if point.entry is None:
-            raise BadData(no_entry(self.log, point.seq))
+            raise NoValidEntry(self.log, point.seq)
         return self.prover.prove(point, give_up, held=held)
 
     def _attempt(self, point: Point[S], entry: Entry, intent: Intent[S], give_up: Callable[[], bool]) -> Point[S]:

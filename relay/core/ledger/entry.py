@@ -14,7 +14,6 @@ from relay.core.ledger.frozen import ADDED, MAX_DIGESTS, MAX_ENTRY_BYTES, PASSIN
 from relay.core.ledger.passed import Passed
 from relay.core.names import Name
 from relay.core.workload import Step
-from storage.packages import UPGRADE
 
 FORMAT = PASSING
 """The newest format; all older ones are read as well."""
@@ -22,7 +21,7 @@ Kind = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")]
 
 
 class NewerFormat(BadConfig):
-    """An intact entry that a later version wrote: stop and upgrade; never void (P4)."""
+    """An intact entry or object that a later version wrote: never void (P4)."""
 
 
 class NotAnEntry(ValueError):
@@ -133,6 +132,5 @@ def _check_format(body: dict[str, Any], kinds: Collection[str], seq: int) -> Non
     if newer or unknown:
         what = f"format {number}" if newer else f"an entry of kind {str(kind)[:40]!r}"
         raise NewerFormat(
-            f"Slot {seq} of the log holds {what}, which a newer version of trm-relay wrote and this one cannot read. "
-            f"Upgrade: {UPGRADE}."
+            f"Slot {seq} of the log holds {what}, which a newer version of trm-relay wrote and this one cannot read."
         )

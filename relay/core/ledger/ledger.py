@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import BaseModel, ValidationError
 
@@ -67,10 +67,7 @@ class RunLedger:
         """The newest state, or None if the run has not begun."""
         view = self.chain.read()
         if view and (view.state.project, view.state.run) != (self.names.project, self.names.run):
-            raise BadData(
-                f"{self.store.address}: the ledger under {self.names.ledger} is that of run {view.state.run} in "
-                f"project {view.state.project}. Somebody copied or renamed it; use the name it was begun with."
-            )
+            raise LedgerOfAnotherRun(self.store.address, self.names, view.state)
         return view
 
     def begin(self, genesis: Genesis, *, session: str) -> tuple[View, bool]:
@@ -111,7 +108,7 @@ class RunLedger:
 
         def checked(state: RunState | None) -> Change:
             if state is None:
-                raise self._unknown()
+                raise UnknownRun(self.store.address, self.names.project, self.names.run)
             if epoch is not None and kind != "lease":
                 check_fence(state, session, epoch)
             change = build(state)
@@ -176,16 +173,11 @@ class RunLedger:
     def check_unused(self, checkpoints: Store) -> None:
         """Before a run begins: no session has left files under its name, which the new one would replace (I8).
 
-        Raises BadConfig (78): another ledger leads to them, or this one was lost.
+        Raises StrayCheckpoints (78): another ledger leads to them, or this one was lost.
         """
         seen = self.newest_epoch(checkpoints)
         if seen[0] and self.peek() is None:
-            raise BadConfig(
-                f"{checkpoints.address} holds checkpoints of a run {self.names.run} in project {self.names.project} "
-                f"({seen[1]}) that {self.store.address} knows nothing of. Nothing was written. Likely causes: the "
-                f"others keep the ledger elsewhere (RELAY_LEDGER_STORE), or it was lost here. Use their ledger store, "
-                f"restore {self.names.ledger} from a backup, or choose another run name."
-            )
+            raise StrayCheckpoints(checkpoints.address, seen[1], self.store.address, self.names)
 
     def archived_links(self, state: RunState) -> tuple[Link, ...]:
         """The links that have left the state, oldest first. Raises BadData (65) if their objects are damaged."""
@@ -209,14 +201,8 @@ class RunLedger:
 
     def _begun(self, view: View | None) -> View:
         if view is None:
-            raise self._unknown()
+            raise UnknownRun(self.store.address, self.names.project, self.names.run)
         return view
-
-    def _unknown(self) -> BadConfig:
-        return BadConfig(
-            f"{self.store.address} holds no run {self.names.run} in project {self.names.project}. "
-            f"Check the name and the store's address."
-        )
 
     def _with_history(self, state: RunState, change: Change) -> Change:
         """Store the oldest links where a lease must move them; the same bytes whoever does it."""
@@ -250,10 +236,7 @@ class RunLedger:
                 return Archive.model_validate_json(data)
         except ValidationError:
             pass  # said below, like every other damage
-        raise BadData(
-            f"{self.store.address}: the history object {history.ref} is missing or damaged, so the oldest sessions "
-            f"cannot be listed. Training is not affected; restore the file from a backup of the storage."
-        )
+        raise HistoryDamaged(self.store.address, history.ref)
 
     def _epochs_in(self, checkpoints: Store) -> Iterator[tuple[int, str]]:
         """(epoch, name) of every checkpoint file and heartbeat that a listing shows."""
@@ -263,6 +246,59 @@ class RunLedger:
         for stat in self.store.list(self.names.signs[0]):
             if (epoch := self.names.parse_sign(stat.name)) is not None:
                 yield epoch, stat.name
+
+
+class UnknownRun(BadConfig):
+    """The store holds no such run."""
+
+    def __init__(
+        self,
+        address: str,
+        project: str,
+        run: str,
+        known: Sequence[tuple[str, str]] | None = None,
+        *,
+        absent: bool = False,
+        needs_init: bool = False,
+    ) -> None:
+        """`known`: project and name of the runs that it holds, oldest first, None where nobody looked.
+
+        `absent`: it is a folder that nobody has made yet; `needs_init`: no run begins in it without `init`.
+        """
+        super().__init__(f"{address} holds no run {run} in project {project}.")
+        self.address, self.project, self.run = address, project, run
+        self.known, self.absent, self.needs_init = known, absent, needs_init
+
+
+class LedgerOfAnotherRun(BadData):
+    """The ledger lies under another name than that of its run."""
+
+    def __init__(self, address: str, names: Names, state: RunState) -> None:
+        super().__init__(
+            f"{address}: the ledger under {names.ledger} is that of run {state.run} in project {state.project}."
+        )
+        self.address, self.log, self.project, self.run = address, names.ledger, state.project, state.run
+
+
+class HistoryDamaged(BadData):
+    """An object that holds the links which left the state is missing or damaged."""
+
+    def __init__(self, address: str, ref: str) -> None:
+        super().__init__(
+            f"{address}: the history object {ref} is missing or damaged, so the oldest sessions cannot be listed."
+        )
+        self.address, self.ref = address, ref
+
+
+class StrayCheckpoints(BadConfig):
+    """The checkpoints' store holds files of a run that the ledger's store does not hold."""
+
+    def __init__(self, address: str, file: str, ledger_address: str, names: Names) -> None:
+        super().__init__(
+            f"{address} holds checkpoints of a run {names.run} in project {names.project} ({file}) that "
+            f"{ledger_address} knows nothing of."
+        )
+        self.address, self.file, self.ledger_address, self.log = address, file, ledger_address, names.ledger
 
 
 class EntryLost(BadData):

@@ -35,8 +35,56 @@ class Look:
     """Until they are passed over if they stay as they are."""
 
 
-class Blocked(StorageUnreachable):
-    """A slot stays unreadable to the session that holds the lease: nothing that it makes can be committed any more."""
+class SlotUnreadable(StorageUnreachable):
+    """The session that holds the lease cannot read a slot, which may hold another session's lease."""
+
+    def __init__(self, log: Log, seq: int) -> None:
+        super().__init__(f"{_slot(log, seq)} cannot be read.")
+        self.address, self.seq, self.name = log.store.address, seq, log.name(seq)
+
+
+class Blocked(SlotUnreadable):
+    """The slot stays unreadable: nothing that the session makes can be committed any more."""
+
+
+class NoTimeToProve(StorageUnreachable):
+    """A slot cannot be read, and the session ends before it has been read again for long enough."""
+
+    def __init__(self, log: Log, seq: int) -> None:
+        super().__init__(f"{_slot(log, seq)} cannot be read, and there was no time to make sure of it.")
+        self.address, self.seq, self.name = log.store.address, seq, log.name(seq)
+
+
+class SlotsDiffer(StorageUnreachable):
+    """Two readings of the same slots differ."""
+
+    def __init__(self, log: Log, slots: range) -> None:
+        which = f"slot {slots[0]}" if len(slots) == 1 else f"slots {slots[0]} to {slots[-1]}"
+        super().__init__(
+            f"{log.store.address}: {which} of the log ({log.name(slots[-1])}) did not read the same twice: the storage "
+            f"or the connection is unreliable, or a file is still being copied."
+        )
+        self.address, self.slots, self.name = log.store.address, slots, log.name(slots[-1])
+
+
+class BadConnection(StorageUnreachable):
+    """Other bytes of a slot arrive than the server has."""
+
+    def __init__(self, log: Log, seq: int) -> None:
+        super().__init__(f"{_slot(log, seq)} does not arrive as the server has it: the connection is bad.")
+        self.address, self.seq, self.name = log.store.address, seq, log.name(seq)
+
+
+class SlotTooNew(BadData):
+    """A slot is as it was written, and no entry to this version."""
+
+    def __init__(self, log: Log, seq: int) -> None:
+        super().__init__(f"{_slot(log, seq)} is as it was written, but this version of trm-relay cannot read it.")
+        self.address, self.seq, self.name = log.store.address, seq, log.name(seq)
+
+
+def _slot(log: Log, seq: int) -> str:
+    return f"{log.store.address}: slot {seq} of the log ({log.name(seq)})"
 
 
 class Prover(Generic[S]):
@@ -65,28 +113,24 @@ class Prover(Generic[S]):
 
         A session that holds a lease passes over no slot that it cannot read: that slot may have begun the next epoch,
         whose session may delete what this one is about to name (docs/decisions/0014-passing-over.md).
-        Raises StorageUnreachable (69) if two readings differ, or a reading from the server's own hash, or once
-        `give_up()` is true, or if `held` and a slot cannot be read (Blocked once it has been so for `patience_s`);
-        BadData (65) if the log's hint says that a slot is
-        as it was written; what `keep` and `heed` raise.
+        Raises SlotsDiffer (69) if two readings differ, BadConnection (69) if one differs from the server's own hash,
+        NoTimeToProve (69) once `give_up()` is true, SlotUnreadable (69) if `held` and a slot cannot be read, Blocked
+        once it has been so for `patience_s`; SlotTooNew (65) if the log's hint says that a slot is as it was written;
+        what `keep` and `heed` raise.
         """
         slots = range(point.base + 1, point.seq + 1)
         start = _at_base(point)
         first = self._look(start, point)
         unreadable = [seq for seq, (_, readable) in first.items() if not readable]
         if unreadable and held:
-            raise (Blocked if self._lasts(first) else StorageUnreachable)(
-                f"{self._log.store.address}: slot {unreadable[0]} of the log ({self._log.name(unreadable[0])}) cannot "
-                f"be read. It may hold another session's lease, so this session writes nothing after it. The next one "
-                f"reads it again for a while, and passes over it if it stays unreadable."
-            )
+            raise (Blocked if self._lasts(first) else SlotUnreadable)(self._log, unreadable[0])
         if any(self._proved.get(seq) != first[seq][0] for seq in unreadable):
             self._check_server(point, first)
             pause = self.patience_s / (LOOKS - 1)
             for left in range(LOOKS - 1, 0, -1):
                 self._wait(slots, pause, (left - 1) * pause, give_up)
                 if self._look(start, point) != first:
-                    raise StorageUnreachable(self._differ(slots))
+                    raise SlotsDiffer(self._log, slots)
             self._proved.update((seq, first[seq][0]) for seq in unreadable)
         hinted = self._hinted(slots, first)
         digests = tuple(first[seq][0] for seq in slots[-MAX_DIGESTS:])
@@ -105,10 +149,7 @@ class Prover(Generic[S]):
             self.notice(Look(slots[0], slots[-1], seconds + after))
             self.heed()
             if give_up():
-                raise StorageUnreachable(
-                    f"{self._log.store.address}: slot {slots[-1]} of the log ({self._log.name(slots[-1])}) cannot be "
-                    f"read, and there was no time to make sure of it. Nothing was written. Run the same command again."
-                )
+                raise NoTimeToProve(self._log, slots[-1])
             self._sleep(min(SLICE_S, seconds))
             seconds -= SLICE_S
 
@@ -128,7 +169,7 @@ class Prover(Generic[S]):
             seen[seq] = (slot.digest, slot.entry is not None)
             now = reader.follow(now, slot)
         if now.base != start.base or now.digest != point.digest:
-            raise StorageUnreachable(self._differ(range(start.seq + 1, point.seq + 1)))
+            raise SlotsDiffer(self._log, range(start.seq + 1, point.seq + 1))
         return seen
 
     def _check_server(self, point: Point[S], seen: dict[int, tuple[str, bool]]) -> None:
@@ -140,10 +181,7 @@ class Prover(Generic[S]):
             except Missing:
                 continue
             if told is not None and told != seen[seq][0]:
-                raise StorageUnreachable(
-                    f"{self._log.store.address}: slot {seq} of the log ({self._log.name(seq)}) does not arrive as the "
-                    f"server has it: the connection is bad. Nothing was written. Run again on another network."
-                )
+                raise BadConnection(self._log, seq)
 
     def _hinted(self, slots: range, seen: dict[int, tuple[str, bool]]) -> tuple[int, str] | None:
         """What the log's hint says of one of the slots: published only after its entry had landed."""
@@ -151,19 +189,8 @@ class Prover(Generic[S]):
         if hint is None or hint.seq not in slots or seen[hint.seq][1]:
             return None
         if seen[hint.seq][0] == hint.digest:
-            raise BadData(
-                f"{self._log.store.address}: slot {hint.seq} of the log ({self._log.name(hint.seq)}) is as it was "
-                f"written, but this version of trm-relay cannot read it. Nothing was written. Upgrade, then run again."
-            )
+            raise SlotTooNew(self._log, hint.seq)
         return hint.seq, hint.digest
-
-    def _differ(self, slots: range) -> str:
-        which = f"slot {slots[0]}" if len(slots) == 1 else f"slots {slots[0]} to {slots[-1]}"
-        return (
-            f"{self._log.store.address}: {which} of the log ({self._log.name(slots[-1])}) did not read the same twice: "
-            f"the storage or the connection is unreliable, or a file is still being copied. Nothing was written. Run "
-            f"the same command again."
-        )
 
 
 def _at_base(point: Point[S]) -> Point[S]:

@@ -105,6 +105,25 @@ class Point(Generic[S]):
         return (*self.damage, *damage)[-MAX_DAMAGE:]
 
 
+class SlotEmpty(BadData):
+    """A slot that must have been used is empty (I1)."""
+
+    def __init__(self, log: Log, seq: int) -> None:
+        super().__init__(
+            f"{log.store.address}: slot {seq} of the log ({log.name(seq)}) is empty, but later slots are not: an entry "
+            f"has been lost."
+        )
+        self.address, self.seq, self.name = log.store.address, seq, log.name(seq)
+
+
+class NoValidEntry(BadData):
+    """No slot of a log holds a valid entry."""
+
+    def __init__(self, log: Log, tail: int) -> None:
+        super().__init__(f"{log.store.address}: none of the {tail + 1} entries under {log.prefix} is valid.")
+        self.address, self.tail, self.first = log.store.address, tail, log.name(0)
+
+
 class Reader(Generic[S]):
     """Judges the slots of one log by the rules of one machine."""
 
@@ -151,7 +170,7 @@ class Reader(Generic[S]):
         return self.through(Point(), tail)
 
     def through(self, point: Point[S], tail: int) -> Point[S]:
-        """Every slot after `point` up to `tail`, judged in order. Raises BadData (65) if none up to there is valid."""
+        """Every slot after `point` up to `tail`, judged in order. Raises NoValidEntry (65) if none up to there is."""
         junk = self.junk(point.seq, tail)
         if point.entry is not None and point.base == point.seq:
             self._remember(point)
@@ -159,7 +178,7 @@ class Reader(Generic[S]):
             slot = Slot(seq, ZEROS, None, NO_ENTRY) if seq in junk and seq + 1 in junk else self.slot(seq)
             point = self.follow(point, slot)
         if point.entry is None and tail >= 0:
-            raise BadData(no_entry(self.log, tail))
+            raise NoValidEntry(self.log, tail)
         return point
 
     def follow(self, point: Point[S], slot: Slot) -> Point[S]:
@@ -350,29 +369,12 @@ class Reader(Generic[S]):
         return {seq: size for seq, size in self.log.sizes(after) if not SMALLEST <= size <= LARGEST and seq <= tail}
 
     def read(self, seq: int) -> Slot:
-        """One reading of a slot. Raises BadData (65) if it is empty, NewerFormat (78), StoreError."""
+        """One reading of a slot. Raises SlotEmpty (65), NewerFormat (78), StoreError."""
         try:
             data = self.log.peek(seq)
         except Missing as error:
-            raise BadData(hole(self.log, seq)) from error
+            raise SlotEmpty(self.log, seq) from error
         try:
             return Slot(seq, digest(data), decode(data, self.machine.kinds, seq))
         except NotAnEntry as error:
             return Slot(seq, digest(data), None, str(error))
-
-
-def hole(log: Log, seq: int) -> str:
-    """What to say of an empty slot that must have been used (I1)."""
-    return (
-        f"{log.store.address}: slot {seq} of the log ({log.name(seq)}) is empty, but later slots are not: an entry has "
-        f"been lost. Nothing was written or deleted. Restore that file from a backup of the storage, or fork from a "
-        f"good checkpoint."
-    )
-
-
-def no_entry(log: Log, tail: int) -> str:
-    """What to say of a log in which no slot holds a valid entry."""
-    return (
-        f"{log.store.address}: none of the {tail + 1} entries under {log.prefix} is valid. Nothing was changed. "
-        f"Restore {log.name(0)} from a backup of the storage, or begin under another name."
-    )

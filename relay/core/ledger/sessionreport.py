@@ -14,7 +14,6 @@ from relay.core.ledger.entry import is_newer
 from relay.core.ledger.fields import Certified, Digest, Epoch, Gpu, Id, Line, Metrics, Seconds, Strict, Text, Time
 from relay.core.names import Name
 from relay.core.workload import Step
-from storage.packages import UPGRADE
 
 MAX_BYTES = 64_000
 MAX_CHECKPOINTS = 50
@@ -157,7 +156,7 @@ def parse(document: dict[str, Any]) -> SessionReport:
     found = dict(document)
     schema, number = found.pop("schema", None), found.get("format")
     if is_newer(number):
-        raise Newer(f"it has format {number}, which a newer version wrote: {UPGRADE}")
+        raise Newer(f"it has format {number}, which a newer version wrote")
     if schema != SCHEMA:
         raise ValueError(f"it is not {SCHEMA}")
     try:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from relay.app.messages.wording import duration
 from relay.core.clock import Runtime
 from relay.core.errors import PolicyRefused, store_errors
 from relay.core.lease.samehost import HostLocks
@@ -17,8 +16,31 @@ from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.resting import deletable_at, refuse_deleted
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
-from relay.people.zones import local
 from storage.base import Store, StoreError
+
+
+class NotArchived(PolicyRefused):
+    """Only an archived run can be deleted."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"Run {run} is not archived.")
+        self.run = run
+
+
+class TooEarly(PolicyRefused):
+    """The run was archived, but not for long enough to be deleted; times are store time."""
+
+    def __init__(self, run: str, archived_s: float, deletable_at: float) -> None:
+        super().__init__(f"Run {run} was archived {archived_s:,.0f} s ago; it may be deleted after {WAIT_S:,.0f} s.")
+        self.run, self.archived_s, self.deletable_at = run, archived_s, deletable_at
+
+
+class BroughtBack(PolicyRefused):
+    """Somebody let the run train again while it was being deleted."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"Run {run} was brought back meanwhile.")
+        self.run = run
 
 
 def archive(
@@ -91,7 +113,7 @@ def _delete(archived: float | None, state: RunState) -> Delete:
     if state.deleted is not None:
         raise _MovedOn
     if state.archived != archived:
-        raise PolicyRefused(f"Run {state.run} was brought back meanwhile. Nothing was deleted.")
+        raise BroughtBack(state.run)
     return Delete()
 
 
@@ -118,18 +140,12 @@ def shown_at(ledger: RunLedger, view: View) -> float:
 
 
 def refuse_early(state: RunState, now: float, shown: float = 0.0) -> None:
-    """Raises PolicyRefused (77) with what has to come first. `now` and `shown` (`deletable_at`) are store time."""
+    """Raises NotArchived or TooEarly (77). `now` and `shown` (`deletable_at`) are store time."""
     ready = deletable_at(state, shown)
     if ready is None:
-        raise PolicyRefused(
-            f"Run {state.run} is not archived. First archive it, so that the others see it; {duration(WAIT_S)} later "
-            f"it may be deleted. Nothing was deleted."
-        )
+        raise NotArchived(state.run)
     if now < ready:
-        raise PolicyRefused(
-            f"Run {state.run} was archived {duration(max(0.0, now - (ready - WAIT_S)))} ago; it may be deleted from "
-            f"{local(ready)} on. Nothing was deleted."
-        )
+        raise TooEarly(state.run, max(0.0, now - (ready - WAIT_S)), ready)
 
 
 def as_deleted(state: RunState, now: float) -> RunState:

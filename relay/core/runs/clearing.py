@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relay.app.messages.advice import command
 from relay.core.checkpoint.collect import Surveyor, delete, sweep_parts
 from relay.core.checkpoint.retention import FileVerdict, going
 from relay.core.errors import store_errors
@@ -13,6 +12,14 @@ from relay.core.names import Names
 from relay.core.runs.archiving import refuse_unseen
 from relay.core.runs.identity import Opened, Pair
 from storage.base import QuotaExceeded, Stat
+
+
+class StoreFull(QuotaExceeded):
+    """The store's clock cannot be asked: a store without one of its own has to take a small file for that."""
+
+    def __init__(self, run: str, said: str) -> None:
+        super().__init__(said)
+        self.run = run
 
 
 def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[FileVerdict]]:
@@ -32,8 +39,7 @@ def judge(opened: Opened, stores: Pair, full: bool) -> tuple[RunState, list[File
         try:
             found = Surveyor(stores.checkpoints, stores.ledger, opened.names)(state, short_of_space=full)
         except QuotaExceeded as error:  # of the probe that tells the store's clock
-            full_too = command("gc", opened.names.run, "--full")
-            raise QuotaExceeded(f"{error} Where the store itself is full: `{full_too}`") from error
+            raise StoreFull(opened.names.run, str(error)) from error
     return state, found.judged
 
 
@@ -48,6 +54,6 @@ def clear(judged: list[FileVerdict], names: Names, stores: Pair, epoch: int) -> 
 
     def after(file: FileVerdict) -> FileVerdict:
         stuck = file.goes and file.stat not in gone
-        return replace(file, goes=False, rule="could not be deleted: run gc again later") if stuck else file
+        return replace(file, goes=False, rule="stuck") if stuck else file
 
     return [after(file) for file in judged]

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relay.app.terminal.transfers import Show, silent
 from relay.core.checkpoint.committer import Told
 from relay.core.checkpoint.kept import checkpoint_of
 from relay.core.checkpoint.outbox import Outbox
@@ -15,6 +14,7 @@ from relay.core.checkpoint.packed import LocalFile, Packed
 from relay.core.checkpoint.packing import put_manifest
 from relay.core.checkpoint.restore import Damaged, DamagedCheckpoint, as_packed, fetch_unheld
 from relay.core.errors import BadConfig, BadData, store_errors
+from relay.core.events import Transfer, unseen
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Key
 from relay.core.ledger.entry import encode
@@ -25,6 +25,16 @@ from relay.core.names import TOKEN, Names
 from relay.core.workload import Refit, Saved, StepDigest
 from storage.base import Exists, Store, TooLong
 from storage.transfer import file_digest, upload
+
+
+class ForkTaken(BadConfig):
+    """Another fork is being made under the new run's name."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(
+            f"Another fork to the name {run} was begun, from another checkpoint or by another version of trm-relay."
+        )
+        self.run = run
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ class Branch:
     code_version: str
     scratch: Path
     """A folder on this machine, empty at first."""
-    show: Show = silent
+    show: Transfer = unseen
     change: Refitted | None = None
     """None: the state is copied as it is."""
 
@@ -56,7 +66,7 @@ def copy_checkpoint(ledger: RunLedger, parent: View, key: Key, branch: Branch) -
     """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under its names.
 
     `ledger` is the parent's. Raises BadData (65) if the parent does not retain `key`, or no longer, or it is damaged;
-    BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    ForkTaken (78), StorageUnreachable (69).
     """
     state, outbox = parent.state, Outbox(branch.scratch)
     checkpoint = state.checkpoint(key)
@@ -90,7 +100,7 @@ def copy_kept(ledger: RunLedger, parent: View, kept: Kept, branch: Branch) -> tu
 def copy_unsent(parent: View, packed: Packed, outbox: Outbox, branch: Branch) -> tuple[Checkpoint, Origin]:
     """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
 
-    Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    Raises ForkTaken (78), StorageUnreachable (69).
     """
     contents = {"unsent": digest(dumps(packed.model_dump(mode="json")))}
     return _copy(parent, packed, outbox.folder(packed.key), branch, contents)
@@ -99,7 +109,7 @@ def copy_unsent(parent: View, packed: Packed, outbox: Outbox, branch: Branch) ->
 def put_weights(branch: Branch, packed: Packed, origin: Origin) -> Checkpoint:
     """The head of a run that begins from a file of weights: `packed`, a state of step 0, whose files are the scratch.
 
-    Raises BadConfig (78) if another fork has taken the name, StorageUnreachable (69).
+    Raises ForkTaken (78), StorageUnreachable (69).
     """
     with store_errors(branch.store, "The weights could not be stored"):
         _claim(branch, {"weights": origin.entry, "state": packed.state_hash})
@@ -188,10 +198,7 @@ def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
     except TooLong:
         found = b""
     if found != mine:
-        raise BadConfig(
-            f"Another fork to the name {names.run} was begun, from another checkpoint or by another version of "
-            f"trm-relay. Nothing of it was touched. Choose another name with --to."
-        )
+        raise ForkTaken(names.run)
 
 
 def _store(branch: Branch, packed: Packed, folder: Path, metric: float | None = None) -> Checkpoint:
@@ -206,7 +213,7 @@ def _stored(branch: Branch, packed: Packed, folder: Path, metric: float | None, 
     """Raises Exists if something else lies in the folder with that token."""
     names = branch.names
     keys = {file.name: names.checkpoint(packed.step, 0, token) + file.name for file in packed.files}
-    sent = branch.show(f"sending step {packed.step:,}", packed.bytes)
+    sent = branch.show("sending", packed.step, packed.bytes)
     files = upload(branch.store, folder, keys, sent=sent)
     own = {"project": names.project, "run": names.run, "run_id": branch.run_id, "epoch": 0, "parent": None}
     shares_nothing = {"borrowed": (), "base": (packed.step, 0) if packed.base else None}

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from typing import Any, Literal
 
-from relay.app.messages.advice import command
 from relay.core.checkpoint.passedover import guard
 from relay.core.clock import Runtime
 from relay.core.errors import BadConfig, RelayError
 from relay.core.ledger.chain import Chain
 from relay.core.ledger.changes import Genesis
-from relay.core.ledger.ledger import RunLedger, View
+from relay.core.ledger.ledger import RunLedger, UnknownRun, View
 from relay.core.ledger.passing import Look
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import Checkpoint, Origin
-from relay.core.names import FRAGMENT, Names, nearest, one_edit_apart
+from relay.core.names import FRAGMENT, Names, one_edit_apart
 from relay.core.runs.endpoint import ensure_tested
 from relay.core.runs.pinned import config_hash
 from relay.core.runs.salvage import salvage
 from relay.core.runs.storeid import begin_store, begins_by_itself, read_identity
-from relay.core.runs.whereabouts import NOWHERE, absent
+from relay.core.runs.whereabouts import absent, folder_of
 from storage.base import Store, StoreError
 from storage.mounts import evaporates
 
@@ -37,13 +35,59 @@ class Opened:
     view: View
     begun: bool = False
     """Whether this call began it."""
-    notes: tuple[str, ...] = ()
-    """Lines for people."""
+    others: tuple[tuple[str, str], ...] = ()
+    """Project and name of the store's newest other runs, where this call began it."""
+    passing: tuple[str, ...] = ()
+    """Addresses on disks that are gone when this machine ends, where this call began it."""
 
     @property
     def names(self) -> Names:
         """Where the run's objects lie."""
         return self.ledger.names
+
+
+class NameTaken(BadConfig):
+    """The name of a run that a fork or an import would begin is another's."""
+
+    def __init__(self, run: str, by: Literal["fork", "import"]) -> None:
+        super().__init__(f"There is a run {run} already.")
+        self.run, self.by = run, by
+
+
+class SimilarName(BadConfig):
+    """A new run's name is one edit away from that of a run that there is."""
+
+    def __init__(self, project: str, run: str, other_project: str, other: str) -> None:
+        super().__init__(
+            f"There is no run {run} in project {project}, but {other_project}/{other} differs by one character."
+        )
+        self.project, self.run, self.other_project, self.other = project, run, other_project, other
+
+
+class PassingDisk(BadConfig):
+    """A new run would be on a disk that does not outlive this machine."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address} is on a disk that is gone when this machine ends, and the run with it.")
+        self.address = address
+
+
+class AnotherStore(BadConfig):
+    """The store is not the one that the address names by its identity; `found`: its own, None if it has none."""
+
+    def __init__(self, address: str, expected: str, found: str | None) -> None:
+        there = f"it is store {found}" if found else "nothing was ever begun in it"
+        super().__init__(f"{address} is not the store that your address names ({FRAGMENT}{expected}): {there}.")
+        self.address, self.expected, self.found = address, expected, found
+
+
+class RunOfAnotherStore(BadConfig):
+    """The run was begun with another `kind` of store (ledger, checkpoint) than this one; `found`: its identity."""
+
+    def __init__(self, run: str, kind: str, pinned: str, address: str, found: str | None) -> None:
+        there = f"store {found}" if found else "a store without an identity"
+        super().__init__(f"Run {run} began with {kind} store {pinned}, but {address} is {there}.")
+        self.run, self.kind, self.pinned, self.address, self.found = run, kind, pinned, address, found
 
 
 @dataclass(frozen=True)
@@ -110,7 +154,7 @@ def open_run(stores: Pair, project: str, run: str) -> Opened | None:
 
 
 def require_run(stores: Pair, project: str, run: str) -> Opened:
-    """The run. Raises BadConfig (78) with the likely causes and the runs there are, if it has not begun."""
+    """The run. Raises UnknownRun (78) with the runs there are, if it has not begun."""
     found = open_run(stores, project, run)
     if found is None:
         raise unknown_run(stores, project, run, stores.registry().runs())
@@ -118,13 +162,13 @@ def require_run(stores: Pair, project: str, run: str) -> Opened:
 
 
 @contextmanager
-def taking_name(stores: Pair, project: str, run: str, option: str) -> Iterator[BadConfig]:
-    """Around what makes a run under a name that must be free, given by `option`; yields what to raise if it is not.
+def taking_name(stores: Pair, project: str, run: str, by: Literal["fork", "import"]) -> Iterator[NameTaken]:
+    """Around what makes a run under a name that must be free; yields what to raise if it is not.
 
     Raises that (78) too where anything fails after another has begun the run, whose sessions may have cleared what
     was stored for this one.
     """
-    refused = BadConfig(f"There is a run {run} already. Choose another name with {option}.")
+    refused = NameTaken(run, by)
     if open_run(stores, project, run):
         raise refused
     try:
@@ -189,10 +233,15 @@ def begin_run(
         check_similar(project, run, known)
     ledger = stores.run_ledger(project, run)
     ledger.check_unused(stores.checkpoints)
-    notes = _new_run_notes(stores, project, run, known, ephemeral)
+    passing = _passing(stores)
+    if passing and not ephemeral:
+        raise PassingDisk(passing[0])
     stores.ensure_tested()
     view, begun = _write(stores, registry, ledger, config, origin, head)
-    return Opened(ledger, registry, view, begun, notes if begun else ())
+    if not begun:
+        return Opened(ledger, registry, view)
+    others = tuple(other for other in known[-10:] if other != (project, run))
+    return Opened(ledger, registry, view, begun, others, passing)
 
 
 def _write(
@@ -224,62 +273,32 @@ def _write(
     return view, begun
 
 
-def unknown_run(stores: Pair, project: str, run: str, known: list[tuple[str, str]]) -> BadConfig:
-    """What to say when a run is not there."""
-    there = ", ".join(f"{p}/{r}" for p, r in known[-10:]) or "no run at all"
-    near = next((f" Did you mean {r}?" for p, r in reversed(known) if p == project and r == nearest(run, [r])), "")
-    if absent(stores.ledger.address):
-        there = f"nothing, for {NOWHERE}"
-    begin = (
-        ""
-        if begins_by_itself(stores.ledger)
-        else f" If it is meant to be new, one person runs `{command('init', run)}` once."
-    )
-    return BadConfig(
-        f"{stores.ledger.address} holds no run {run} in project {project}; it holds {there}.{near} Likely causes: a "
-        f"mistyped name, another bucket or folder than the others use, or another person's app folder.{begin}"
-    )
+def unknown_run(stores: Pair, project: str, run: str, known: Sequence[tuple[str, str]]) -> UnknownRun:
+    """The error for a run that is not in the store, with what its user may want to know of the store."""
+    address = stores.ledger.address
+    needs_init = not begins_by_itself(stores.ledger)
+    return UnknownRun(address, project, run, known, absent=absent(address), needs_init=needs_init)
 
 
-def check_similar(project: str, run: str, known: list[tuple[str, str]]) -> None:
-    """Raises BadConfig (78) for a new name that is one edit away from that of a run that there is."""
+def check_similar(project: str, run: str, known: Sequence[tuple[str, str]]) -> None:
+    """Raises SimilarName (78) for a new name that is one edit away from that of a run that there is."""
     if (project, run) in known:
         return
     for other_project, other in known:
         if one_edit_apart(f"{project}/{run}", f"{other_project}/{other}"):
-            raise BadConfig(
-                f"There is no run {run} in project {project}, but {other_project}/{other} differs by one character. "
-                f"Correct the name (RUN_NAME={other}), or pass --new if a new run is meant."
-            )
+            raise SimilarName(project, run, other_project, other)
 
 
-def _new_run_notes(
-    stores: Pair, project: str, run: str, known: list[tuple[str, str]], ephemeral: bool
-) -> tuple[str, ...]:
-    others = ", ".join(r if p == project else f"{p}/{r}" for p, r in known[-10:] if (p, r) != (project, run))
-    holds = f"this store also holds: {others}" if others else "this store holds no other run"
-    notes = [f"NEW run {run} at step 0; {holds}"]
-    for address in sorted({stores.ledger.address, stores.checkpoints.address}):
-        parts = urlsplit(address)
-        if parts.scheme != "file" or not evaporates(unquote(parts.path)):
-            continue
-        if not ephemeral:
-            raise BadConfig(
-                f"{address} is on a disk that is gone when this machine ends, and the run with it. Set RELAY_STORE to "
-                f"a place that stays, or pass --ephemeral (RELAY_EPHEMERAL=1) if the run may be lost."
-            )
-        notes.append(f"{address} is on a disk that is gone when this machine ends: nothing outlives this machine")
-    return tuple(notes)
+def _passing(stores: Pair) -> tuple[str, ...]:
+    """The addresses that are on a disk which is gone when this machine ends."""
+    folders = {store.address: folder_of(store.address) for store in stores.both}
+    return tuple(sorted(address for address, folder in folders.items() if folder and evaporates(folder)))
 
 
 def check_expected(store: Store, expected: str | None, identity: str | None) -> None:
-    """Raises BadConfig (78) if the store is not the one that the address names."""
+    """Raises AnotherStore (78) if the store is not the one that the address names."""
     if expected and identity != expected:
-        found = f"it is store {identity}" if identity else "nothing was ever begun in it"
-        raise BadConfig(
-            f"{store.address} is not the store that your address names ({FRAGMENT}{expected}): {found}. "
-            f"Likely causes: a mistyped name, another bucket or folder, or another person's app folder."
-        )
+        raise AnotherStore(store.address, expected, identity)
 
 
 def _check_stores(stores: Pair, view: View, identity: str | None) -> None:
@@ -296,8 +315,4 @@ def _check_stores(stores: Pair, view: View, identity: str | None) -> None:
         ("checkpoint", stores.checkpoints, checkpoint_identity, view.state.checkpoint_store),
     ):
         if is_id != pinned:
-            raise BadConfig(
-                f"Run {view.state.run} began with {kind} store {pinned}, but {store.address} is "
-                f"{'store ' + is_id if is_id else 'a store without an identity'}. Check RELAY_STORE, "
-                f"RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."
-            )
+            raise RunOfAnotherStore(view.state.run, kind, pinned, store.address, is_id)

@@ -1,16 +1,12 @@
-"""Describes a run's histories, where its ledger holds more than one, and what they contradict each other in.
+"""A run's histories, where its ledger holds more than one, and what they contradict each other in.
 
 Pure: reads and appends nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any
 
-from relay.app.messages.wording import listing
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import Commit
 from relay.core.ledger.entry import Entry
@@ -136,61 +132,6 @@ def conflict(own: Part, other: Part) -> Conflict:
     )
 
 
-def parting(own: Part, other: Part, decided: bool = False) -> str:
-    """How the two histories came about, in a few sentences."""
-    first, after = other.seqs[0], other.after
-    without = "A person decided that the run goes on without" if decided else "The run goes on without"
-    them = "it" if len(other.seqs) == 1 else "them"
-    if first > after + 1:
-        passed = slots_text(range(after + 1, first))
-        return (
-            f"{slots_text(other.seqs).capitalize()} ({doing(other)}) passed over {passed}, unreadable then and "
-            f"readable now. {without} {them}."
-        )
-    passing = min((seq for seq in own.seqs if seq > after), default=other.seqs[-1] + 1)
-    before, later = [seq for seq in other.seqs if seq < passing], [seq for seq in other.seqs if seq > passing]
-    told = f"Slot {passing} passed over {slots_text(before)}, unreadable then and readable now."
-    if later:
-        told += f" {slots_text(later).capitalize()} went on from {slots_text(before)}."
-    return f"{told} {without} {them} ({doing(other)})."
-
-
-def doing(part: Part) -> str:
-    """Who wrote it, and the steps that it trained."""
-    who = listing(part.accounts) or "no account"
-    return f"{who}, steps {part.from_step:,} to {part.highest_step:,}" if part.commits else who
-
-
-def slots_text(seqs: Sequence[int] | range) -> str:
-    """slot 7; slots 7 to 12; slots 7, 9 and 11"""
-    if len(seqs) == 1:
-        return f"slot {seqs[0]}"
-    together = seqs[-1] - seqs[0] == len(seqs) - 1
-    return f"slots {seqs[0]} to {seqs[-1]}" if together else f"slots {listing(map(str, seqs))}"
-
-
-def row(part: Part) -> dict[str, Any]:
-    """For tools."""
-    return {
-        "name": part.name,
-        "after": part.after,
-        "slots": list(part.seqs),
-        "epochs": list(part.epochs),
-        "accounts": list(part.accounts),
-        "from_step": part.from_step,
-        "to_step": part.state.step,
-    }
-
-
 def letter(number: int) -> str:
     """A, B, …, Z, then A2, B2, …"""
     return chr(ord("A") + number % 26) + (str(number // 26 + 1) if number >= 26 else "")
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """7, 11-15"""
-    runs = (
-        [number for _, number in group]
-        for _, group in groupby(enumerate(sorted(set(numbers))), lambda one: one[1] - one[0])
-    )
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relay.app.messages.advice import command
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.ledger import RunLedger, View
@@ -25,29 +24,32 @@ class Changed:
     mine: str
 
 
+class ConfigDiffers(BadConfig):
+    """The run pinned other settings when it began."""
+
+    def __init__(self, run: str, changed: Sequence[Changed], overrides: Sequence[str]) -> None:
+        """`overrides`: `key=value` for each setting that was asked for, as a new run would be given them."""
+        listed = "; ".join(f"{c.key}: the run has {c.pinned}, you asked for {c.mine}" for c in changed)
+        super().__init__(f"Run {run} pinned another configuration when it began: {listed}.")
+        self.run, self.changed, self.overrides = run, tuple(changed), tuple(overrides)
+
+
 def config_hash(config: Mapping[str, Any]) -> str:
     """SHA-256 of the canonical JSON of a pinned configuration."""
     return digest(dumps(dict(config)))
 
 
 def check_config(ledger: RunLedger, view: View, config: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Raises BadConfig (78) with the difference and the fork command if `config` is not what the run pinned (P3).
+    """Raises ConfigDiffers (78) if `config` is not what the run pinned (P3).
 
     `asked` are the settings that `config` was made from: where a run pins data by its content, they name its source.
     """
     if view.state.config_hash == config_hash(config):
         return
-    run = ledger.names.run
     changed = difference(ledger.genesis().config, config)
-    listed = "; ".join(f"{c.key}: the run has {c.pinned}, you asked for {c.mine}" for c in changed)
     wishes = dict(_flat(asked))
-    overrides = [f"{c.key}={wishes[c.key] if c.mine.startswith(CONTENT) else c.mine}" for c in changed]
-    overrides = [text for text, c in zip(overrides, changed, strict=True) if c.mine != ABSENT]
-    raise BadConfig(
-        f"Run {run} pinned another configuration when it began: {listed}. Leave these settings as the run has "
-        f"them, or begin a new run from its newest checkpoint: "
-        f"{command('fork', run, '--to', f'{run[:60]}_2', *overrides)}"
-    )
+    mine = {c.key: wishes[c.key] if c.mine.startswith(CONTENT) else c.mine for c in changed if c.mine != ABSENT}
+    raise ConfigDiffers(ledger.names.run, changed, [f"{key}={value}" for key, value in mine.items()])
 
 
 def difference(pinned: Mapping[str, Any], mine: Mapping[str, Any]) -> tuple[Changed, ...]:

@@ -13,7 +13,7 @@ from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.passedover import keeping
 from relay.core.clock import Runtime
-from relay.core.errors import BadData, StorageUnreachable, UsageError, store_errors
+from relay.core.errors import BadData, UsageError, store_errors
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.vacancy import Held, HeldBy, obstacle_of
 from relay.core.ledger import changes
@@ -24,7 +24,8 @@ from relay.core.ledger.histories import Walked, walk
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.mark import Judged, MarkDiffers, RolledBack
 from relay.core.ledger.passed import Kept, Passed
-from relay.core.ledger.reader import Point, Reader, hole
+from relay.core.ledger.passing import SlotsDiffer
+from relay.core.ledger.reader import Point, Reader, SlotEmpty
 from relay.core.ledger.resting import refuse_deleted
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.parted import Conflict, Part, chosen, conflict, parted
@@ -35,6 +36,30 @@ STORE = "store"
 HIGHEST_EPOCH = 2**53 - 2
 
 Tell = Callable[[str], None]
+
+
+class NoSuchChoice(UsageError):
+    """No history is called so."""
+
+    def __init__(self, name: str, names: Sequence[str]) -> None:
+        super().__init__(f"There is no choice {name!r}.")
+        self.name, self.names = name, tuple(names)
+
+
+class NothingLoads(BadData):
+    """No session could go on from the chosen history."""
+
+    def __init__(self, history: str) -> None:
+        super().__init__(f"No checkpoint of history {history} can be loaded, so no session could go on from it.")
+        self.history = history
+
+
+class ImpossibleEpoch(BadData):
+    """A stored file's name claims an epoch after which none can follow."""
+
+    def __init__(self, file: str, epoch: int) -> None:
+        super().__init__(f"{file} is of epoch {epoch}, which no session can have begun.")
+        self.file, self.epoch = file, epoch
 
 
 @dataclass(frozen=True)
@@ -108,14 +133,14 @@ class Situation:
         return one.head is not None or not one.broken or not any(other.head for other in self.histories)
 
     def named(self, name: str) -> History:
-        """The history that people call so. Raises UsageError (2)."""
+        """The history that people call so. Raises NoSuchChoice (2)."""
         names = [one.part.name for one in self.histories] if self.others else [STORE]
         if name.lower() == STORE and not self.others:
             return self.own
         for one in self.histories if self.others else ():
             if one.part.name == name.upper():
                 return one
-        raise UsageError(f"There is no choice {name!r}. Choose one of: {', '.join(names)}.")
+        raise NoSuchChoice(name, names)
 
 
 def look(
@@ -134,7 +159,7 @@ def look(
     with store_errors(ledger.store):
         tail = chain.log.tail()
         if lost := chain.log.gaps(tail):
-            raise BadData(hole(chain.log, lost[0]))
+            raise SlotEmpty(chain.log, lost[0])
         hint = chain.log.hint()
     tell(f"reading {tail + 1:,} entries")
     walked = walk(chain, tail)
@@ -187,10 +212,7 @@ def choose(
     refuse_deleted(situation.own.part.state)
     refuse_deleted(wanted.part.state)
     if not situation.can_be_chosen(wanted):
-        raise BadData(
-            f"No checkpoint of history {wanted.part.name} can be loaded, so no session could go on from it. Nothing "
-            f"was written. Restore its files from a backup first, or choose another history."
-        )
+        raise NothingLoads(wanted.part.name)
     gone = {one.part.name: _gone(one.part.state, ledger, locks, notice) for one in situation.histories}
     _read_again(ledger, situation)
     epoch = _highest_epoch(situation)
@@ -289,7 +311,7 @@ def _gone(
 
 
 def _read_again(ledger: RunLedger, situation: Situation) -> None:
-    """Raises StorageUnreachable (69) if the slots that matter do not read the same again, on connections of their own:
+    """Raises SlotsDiffer (69) if the slots that matter do not read the same again, on connections of their own:
     a choice among bad reads would be no choice."""
     first = min((one.part.after for one in situation.others), default=situation.tail - 1)
     reader = Reader(ledger.chain.log.again(), ledger.chain.machine)
@@ -297,23 +319,16 @@ def _read_again(ledger: RunLedger, situation: Situation) -> None:
         with store_errors(ledger.store):
             digest = reader.read(seq).digest
         if digest != situation.walked.digests[seq]:
-            raise StorageUnreachable(
-                f"{ledger.store.address}: slot {seq} of the log ({ledger.chain.log.name(seq)}) did not read the same "
-                f"twice: the storage or the connection is unreliable, or a file is still being copied. Nothing was "
-                f"written. Run the same command again."
-            )
+            raise SlotsDiffer(ledger.chain.log, range(seq, seq + 1))
 
 
 def _highest_epoch(situation: Situation) -> int:
-    """The highest epoch that the run is known to have used. Raises BadData (65) if no later one can be."""
+    """The highest epoch that the run is known to have used. Raises ImpossibleEpoch (65) if no later one can be."""
     beyond = situation.beyond
     here = [packed.epoch for packed in beyond.local] + ([beyond.mark.epoch] if beyond.mark else [])
     highest = max(*(one.part.state.next_epoch - 1 for one in situation.histories), beyond.epoch, *here)
     if highest > HIGHEST_EPOCH:
-        raise BadData(
-            f"{beyond.file} is of epoch {highest}, which no session can have begun. Nothing was written. Move that "
-            f"file out of the store, then run the same command again."
-        )
+        raise ImpossibleEpoch(beyond.file, highest)
     return highest
 
 

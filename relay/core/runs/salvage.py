@@ -19,6 +19,14 @@ PARTS = 17
 """Stretches between holes that are looked at, the newest first: a stray file beyond the newest entry is one too."""
 
 
+class SettingsDamaged(BadData):
+    """The entry with the settings that a run was begun with is damaged."""
+
+    def __init__(self, address: str, name: str) -> None:
+        super().__init__(f"{address}: {name}, which holds the settings that the run was begun with, is damaged.")
+        self.address, self.name = address, name
+
+
 def salvage(ledger: RunLedger) -> View | None:
     """The state after the newest slots that hold an entry, judged from the oldest intact one that no hole parts from
     them.
@@ -40,14 +48,11 @@ def salvage(ledger: RunLedger) -> View | None:
 
 
 def pinned_config(ledger: RunLedger) -> dict[str, object]:
-    """The settings in slot 0. Raises BadData (65) if that slot is lost or damaged."""
+    """The settings in slot 0. Raises SlotEmpty or SettingsDamaged (65)."""
     with store_errors(ledger.store):
         entry = ledger.chain.reader.slot(0).entry
     if entry is None or entry.kind != "genesis":
-        raise BadData(
-            f"{ledger.store.address}: {ledger.chain.log.name(0)}, which holds the settings that the run was begun "
-            f"with, is damaged. Nothing was changed. Restore that file from a backup of the storage."
-        )
+        raise SettingsDamaged(ledger.store.address, ledger.chain.log.name(0))
     return dict(Genesis.model_validate_json(dumps(entry.change)).config)
 
 

@@ -37,18 +37,34 @@ class Address:
         return self.url + (FRAGMENT + self.id if self.id else "")
 
 
+class BadIdentity(BadConfig):
+    """What an address says of the store's identity cannot be one."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}: what follows {FRAGMENT} must be 32 hexadecimal digits.")
+        self.text = text
+
+
+class IdentityDamaged(BadData):
+    """The object that says which store this is cannot be read as one."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address}: {IDENTITY} is damaged, so nobody can tell which store this is.")
+        self.address = address
+
+
 def parse_address(text: str) -> Address:
-    """Split `file:///x#id=<32 hex>`. Raises BadConfig (78) for an identity that cannot be one."""
+    """Split `file:///x#id=<32 hex>`. Raises BadIdentity (78)."""
     url, mark, identity = text.partition(FRAGMENT)
     if not mark:
         return Address(text)
     if len(identity) != 32 or set(identity) - set("0123456789abcdef"):
-        raise BadConfig(f"{text}: what follows {FRAGMENT} must be 32 hexadecimal digits. Copy the whole address again.")
+        raise BadIdentity(text)
     return Address(url, identity)
 
 
 def read_identity(store: Store) -> str | None:
-    """The store's identity, or None if nothing was begun in it. Raises BadData (65) if the object is damaged."""
+    """The store's identity, or None if nothing was begun in it. Raises IdentityDamaged (65)."""
     with store_errors(store):
         try:
             data = store.get(store.ref(IDENTITY), limit=LIMIT)
@@ -60,10 +76,7 @@ def read_identity(store: Store) -> str | None:
         loads(data, LIMIT)
         return StoreIdentity.model_validate_json(data).id
     except (NotCanonical, ValidationError) as error:
-        raise BadData(
-            f"{store.address}: {IDENTITY} is damaged, so nobody can tell which store this is. Restore that file from "
-            f"a backup, or write it anew from the address you were given: what follows {FRAGMENT} is its id."
-        ) from error
+        raise IdentityDamaged(store.address) from error
 
 
 def begin_store(store: Store, runtime: Runtime) -> str:

@@ -1,18 +1,14 @@
-"""What there is where the run asked for is not, in words; asks a folder whether it is there, knows no object."""
+"""Stores that are folders: where they are, whether anybody has made them yet; knows no object."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
 
-from relay.core.names import nearest
 from storage.oserrors import os_errors
-
-SHOWN = 10
-NOWHERE = "the store does not exist yet; the first run or register makes it"
 
 
 def folder_of(address: str) -> Path | None:
@@ -37,15 +33,3 @@ def beside(address: str) -> Iterator[Path]:
         with os_errors(folder, reading=False):
             scratch = stack.enter_context(TemporaryDirectory(prefix=".trm-relay-", dir=there))
         yield Path(scratch)
-
-
-def missing(project: str, run: str, known: Sequence[tuple[str, str]], nowhere: bool = False) -> str:
-    """What the store holds instead of this run; `known` are the runs in it, oldest first, `nowhere`: it is absent."""
-    if nowhere:
-        return NOWHERE
-    if not known:
-        return "this store holds no run yet"
-    others = [name if where == project else f"{where}/{name}" for where, name in known]
-    listed = f"{'… ' if len(others) > SHOWN else ''}{', '.join(others[-SHOWN:])}"
-    near = nearest(run, others)
-    return f"this store holds no run {run}; it holds: {listed}{f'. Did you mean {near}?' if near else ''}"

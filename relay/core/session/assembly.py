@@ -13,13 +13,14 @@ from relay.core.checkpoint.collect import Housekeeper
 from relay.core.checkpoint.committer import Committer
 from relay.core.checkpoint.lending import Lending
 from relay.core.checkpoint.warm import forget_all
-from relay.core.errors import Exit, RelayError
+from relay.core.errors import RelayError
+from relay.core.events import Committed
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.lease import Lease
 from relay.core.ledger.changes import Noted
 from relay.core.ledger.frozen import TRACKER
-from relay.core.session.context import Context, Outcome
-from relay.core.session.ending import Ending, NotSent
+from relay.core.session.context import Context
+from relay.core.session.ending import Ending
 from relay.core.session.training import Trainer
 
 END_S, HURRIED_S = 10.0, 1.0
@@ -55,28 +56,6 @@ class Parts:
         if not self.writer.made:
             return None
         return self.lease.state.step if self.lease.lost is None else self.writer.made[-1].step
-
-    def outcome(self, code: Exit, message: str, error: RelayError | None = None) -> Outcome:
-        """What the session has come to, with an exit code."""
-        return Outcome(
-            exit_code=code,
-            message=message,
-            durable_step=self.lease.state.step,
-            from_step=self.from_step,
-            made_step=self.made_step,
-            epoch=self.lease.epoch,
-            commits=self.writer.commits,
-            certified=self.verdict.certified,
-            why=self.verdict.why,
-            interval_s=self.writer.interval_s,
-            latency_s=self.writer.latency_s,
-            replaced=self.committer.replaced,
-            stall_s=tuple(self.trainer.stalls.seconds),
-            train_s=self.trainer.train_s,
-            total_s=self.lease.seconds,
-            start_s=max(0.0, self.ctx.runtime.monotonic() - self.ctx.plan.limits.started - self.lease.seconds),
-            unsent=error.folder if isinstance(error, NotSent) else None,
-        )
 
     def offer_compiled(self) -> None:
         """After the first step: what it compiled, for the next session, if that cannot be in the way of a commit."""
@@ -127,12 +106,11 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         lease=lease,
         keep=plan.keep,
         still_ours=heartbeat.still_ours,
-        tell=ctx.listener.tell,
-        word=ctx.listener.word,
+        event=ctx.listener.event,
     )
     lending = Lending(ctx.outbox)
     writer = _writer(ctx, lease, budget, verdict, lending, housekeeper)
-    committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.tell, ctx.listener.word)
+    committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.event)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
     trainer = Trainer(
         ctx, budget, committer, heartbeat, verdict, evaluated, partial(lending.offer, ctx.workload, lease)
@@ -174,8 +152,7 @@ def _writer(
         if short_of_space:
             forget_all(ctx.checkpoint_store)
         else:
-            ctx.listener.tell(f"Step {lease.state.step:,} is committed.")
-            ctx.listener.committed(lease.state.step)
+            ctx.listener.event(Committed(lease.state.step))
             if ctx.observer is not None:
                 ctx.observer.committed()
         housekeeper(short_of_space)

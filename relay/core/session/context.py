@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
-from relay.app.terminal.transfers import Show, silent
 from relay.core.budget import Limits
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
 from relay.core.checkpoint.warm import WarmStart
 from relay.core.clock import Runtime
-from relay.core.errors import Exit
+from relay.core.errors import Exit, Fenced, RelayError
+from relay.core.events import SessionEvent, Transfer, unseen
 from relay.core.lease.samehost import HostLocks
 from relay.core.lease.signals import StopSignal
 from relay.core.lease.vacancy import Held
@@ -50,30 +50,25 @@ class Plan:
     """Longest wait for the final upload where no budget says otherwise."""
     workers: int = 4
     """Parallel transfers."""
-    tell_pace: bool = False
-    """Say soon how long a step takes here and how many a session has time for."""
+    report_pace: bool = False
+    """Report soon how long a step takes here and how much time is left for steps."""
 
 
 @dataclass
 class Listener:
-    """What whoever watches the session is told. Every function must return quickly and raise nothing."""
+    """Receives what a session reports. Every function must return quickly and raise nothing."""
 
-    tell: Callable[[str], None] = lambda text: None
+    event: Callable[[SessionEvent], None] = lambda event: None
+    """From any thread."""
     progress: Callable[[Progress], None] = lambda progress: None
     held: Callable[[Held], None] = lambda held: None
     """Who is in the way of the lease, at each look."""
-    transfer: Show = silent
+    transfer: Transfer = unseen
     """How far a checkpoint is on its way, from any thread."""
     tick: Callable[[], None] = lambda: None
     """Asked all the time while the session waits for the lease."""
     entered: Callable[[], None] = lambda: None
     """The wait is over, however it ended."""
-    phase: Callable[[str], None] = lambda text: None
-    """What is done while no step is made; empty: training goes on."""
-    committed: Callable[[int], None] = lambda step: None
-    """That step is durable."""
-    word: Callable[[BaseException], str] = str
-    """An error as people read it: the application adds what helps."""
 
 
 class Observer(Protocol):
@@ -151,15 +146,35 @@ def fraction(part: float, whole: float) -> float:
 
 
 @dataclass(frozen=True)
+class Idle:
+    """A session found nothing to do, and took no lease: the target is reached, or no checkpoint waits here."""
+
+    work: Literal["train", "push"]
+    project: str
+    run: str
+    step: int
+    target_steps: int
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a session ended."""
 
     exit_code: Exit
-    message: str
-    """One paragraph for people."""
     durable_step: int | None
     """The head's step as far as this session knows; None if it could not read the ledger."""
     from_step: int = 0
+    end: str = ""
+    """The reason of the release, as in the session's link; empty without a lease."""
+    failure: RelayError | None = None
+    """What went wrong; None for a planned end."""
+    lost: Fenced | None = None
+    """How the session learned that its lease was over, also where it had ended by then."""
+    asked: str = ""
+    """The note of a request to stop, as it was written."""
+    spared: str = ""
+    """The spot notice that left no time for the last upload."""
+    idle: Idle | None = None
     made_step: int | None = None
     """The newest step that it has committed itself; None for none."""
     epoch: int = 0

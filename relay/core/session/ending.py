@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.app.messages.advice import command
 from relay.core.budget import Budget
 from relay.core.checkpoint.checkpoint import Writer
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.outbox import Outbox
 from relay.core.clock import Runtime
 from relay.core.errors import UploadFailed
+from relay.core.events import Activity, OutOfTime, Trouble
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.session.context import Context
 from relay.core.session.training import Trainer
@@ -24,34 +25,41 @@ SHORT_STEP_S = 2.0
 """After a signal the extra step is only run if it is this short."""
 
 
-class NotSent(UploadFailed):
-    """The final checkpoint is not committed; it was kept on this machine.
+class NotCommitted(UploadFailed):
+    """The session's last step is not committed; `durable` is the step that is."""
 
-    Whether it still is, is looked up whenever it is told: while this session still ends, or sleeps, a later one on this
-    machine may take it over, commit it and put it away.
+    def __init__(self, run: str, durable: int, step: int, cause: Exception | None) -> None:
+        """`cause`: the newest storage trouble; None if the upload did not finish in the time that was left."""
+        super().__init__(f"Step {step:,} of run {run} is not committed.")
+        self.run, self.durable, self.step, self.cause = run, durable, step, cause
+
+
+class NotKept(NotCommitted):
+    """It is lost: it could not be saved on this machine either."""
+
+    def __init__(self, run: str, durable: int, step: int, cause: Exception | None, disk: OSError | None) -> None:
+        """`disk`: what this machine's disk said; None if there was no time left to save it."""
+        super().__init__(run, durable, step, cause)
+        self.disk = disk
+
+
+class NotSent(NotCommitted):
+    """It was kept on this machine.
+
+    `folder` looks every time whether it still is: while this session ends, or sleeps, a later one on this machine may
+    take it over, commit it and remove it here.
     """
 
-    def __init__(self, kept: str, run: str, gone: str, outbox: Outbox, key: tuple[int, int]) -> None:
-        """`kept` is told for as long as the outbox holds the checkpoint of that run, `gone` from then on."""
-        super().__init__(kept)
-        self._run, self._gone, self._outbox, self._key = run, gone, outbox, key
+    def __init__(
+        self, run: str, durable: int, cause: Exception | None, outbox: Outbox, key: tuple[int, int], size: int
+    ) -> None:
+        super().__init__(run, durable, key[0], cause)
+        self.bytes, self._outbox, self._key = size, outbox, key
 
     @property
     def folder(self) -> Path | None:
         """Where it lies; None once it is gone."""
         return self._outbox.folder(self._key) if self._outbox.holds(self._key) else None
-
-    def told(self, alone: bool = True) -> str:
-        """What became of it, and what helps: who is not `alone` was taken over, and the run may have gone on since."""
-        if self.folder is None:
-            return self._gone
-        doctor, push = (command(verb, self._run) for verb in ("doctor", "push"))
-        if not alone:
-            return f"{self.args[0]} What can be done with it now: {doctor}"
-        return f"{self.args[0]} The next session of this run on this machine commits it, or do it now: {push}"
-
-    def __str__(self) -> str:
-        return self.told()
 
 
 @dataclass
@@ -77,7 +85,7 @@ class Ending:
         final = None
         self._allow_what_is_late()
         with self.heartbeat.phase(self.ctx.plan.patience_s + 60):
-            self.ctx.listener.phase(f"finishing: step {self.ctx.workload.step:,} is made durable")
+            self.ctx.listener.event(Activity("finishing", self.ctx.workload.step))
             if self.ctx.workload.step > self.writer.lease.state.step:
                 final = self.trainer.snapshot(last=True)
                 self._hand_over(final)
@@ -91,14 +99,15 @@ class Ending:
         now = self.runtime.monotonic()
         if now > self.ctx.plan.limits.deadline:
             self.budget.allow(now + self.ctx.plan.grace_s)
-            self.ctx.listener.tell("The session's time ran out unnoticed, as where a machine sleeps; it ends now.")
+            self.ctx.listener.event(OutOfTime())
 
     def _hand_over(self, final: Item) -> None:
         """Choose what can still become durable, and start with it."""
         plan = self.budget.plan_end(self.runtime.monotonic(), self.trainer.inflight_rest())
         if plan == "inflight":
-            self._keep(final)
-            self.ctx.listener.tell(f"No time is left to send step {final.step}; it stays on this machine.")
+            with suppress(OSError):  # a disk that refuses is asked again when the session gives up
+                self._keep(final)
+            self.ctx.listener.event(OutOfTime(unsent=final.step))
             self._drain_then_give_up(final)
         if plan == "final":
             self.committer.abandon_inflight()
@@ -115,7 +124,7 @@ class Ending:
         try:
             return self.trainer.extra_step()
         except Exception as error:  # noqa: BLE001 - whatever training raises must not cost the final commit
-            self.ctx.listener.tell(f"The step after the last could not be tried out ({type(error).__name__}).")
+            self.ctx.listener.event(Trouble("extra step", error))
             return None
 
     def _extra_step_fits(self) -> bool:
@@ -143,32 +152,23 @@ class Ending:
             raise failure
         item = final if final is not None and not final.committed else next(iter(left), None)
         if item is not None and not item.committed:
-            raise self._not_sent(item, self._keep(item))
+            raise self._not_committed(item)
 
-    def _keep(self, item: Item) -> str | None:
-        """Save an item that has not been saved yet; None if it is on disk, else why it is not."""
+    def _keep(self, item: Item) -> bool:
+        """Save an item that has not been saved yet; False where there is no time left for that. Raises OSError."""
         if item.packed is None and self.ctx.signal.at_once:
-            return "there was no time left to save it"
-        try:
-            self.writer.keep(item)
-        except OSError as error:
-            return f"this machine's disk refused it too ({error.strerror})"
-        return None
+            return False
+        self.writer.keep(item)
+        return True
 
-    def _not_sent(self, item: Item, unkept: str | None) -> UploadFailed:
-        why = self.committer.trouble or "it did not finish in the time that was left"
-        why = why if why.endswith((".", "?")) else f"{why}."
-        state, outbox, key = self.writer.lease.state, self.writer.outbox, (item.step, self.writer.lease.epoch)
-        head = f"The durable step is {state.step:,}. Step {item.step:,} is not committed: {why}"
-        if unkept is not None:
-            return UploadFailed(f"{head} It is lost, because {unkept}.")
-        size = item.packed.bytes if item.packed else 0
-        return NotSent(
-            f"{head} It is kept, verified, in {outbox.folder(key)} ({size:,} bytes).",
-            state.run,
-            f"The durable step was {state.step:,} when this session last looked. It did not commit step {item.step:,}: "
-            f"{why} A later session on this machine took that step over or put it away; see what is durable now: "
-            f"{command('status', state.run)}",
-            outbox,
-            key,
-        )
+    def _not_committed(self, item: Item) -> NotCommitted:
+        """Keep the item on this machine if that can be done, and return the error to raise."""
+        lease, cause = self.writer.lease, self.committer.trouble
+        run, durable, disk = lease.state.run, lease.state.step, None
+        try:
+            if self._keep(item):
+                size = item.packed.bytes if item.packed else 0
+                return NotSent(run, durable, cause, self.writer.outbox, (item.step, lease.epoch), size)
+        except OSError as error:
+            disk = error
+        return NotKept(run, durable, item.step, cause, disk)

@@ -1,14 +1,13 @@
-"""What the end of a session is called: its exit code, the reason in its link, the words for people; ends nothing."""
+"""Decides what the end of a session is called: its exit code and the reason in its link; ends nothing."""
 
 from __future__ import annotations
 
-from relay.app.messages.wording import printable
 from relay.core.checkpoint.committer import CommitterDied
 from relay.core.errors import BadData, Exit, RelayError, StorageUnreachable, UploadFailed
 from relay.core.lease.lease import Lease
 from relay.core.ledger import frozen
 from relay.core.session.assembly import Parts
-from relay.core.session.context import Context
+from relay.core.session.context import Context, Outcome
 from relay.core.session.ending import NotSent
 from relay.core.session.incidents import Recorded
 from relay.core.session.training import End
@@ -43,7 +42,7 @@ def reached(parts: Parts, end: End) -> tuple[Exit, str]:
 
 
 def meant(lease: Lease, error: RelayError) -> RelayError:
-    """What a failure is to be told as: others who took over clear files and put them away, here too (P5).
+    """The failure that decides the exit: others who took over clear files and put them away, here too (P5).
 
     A failure that was recorded came before that: no entry of this session could have landed after it.
     """
@@ -70,20 +69,32 @@ def why(ctx: Context, error: BaseException | None) -> str:
     return FAILURES.get(error.exit_code, frozen.FAILED) if isinstance(error, RelayError) else frozen.BROKEN_OFF
 
 
-def told(parts: Parts, error: RelayError) -> str:
-    """One paragraph for people: of two ends the one that decided the exit code comes first."""
-    ctx, lost, word = parts.ctx, parts.lease.lost, parts.ctx.listener.word
-    text = error.told(alone=lost is None) if isinstance(error, NotSent) else word(error)
-    text = f"{sentence(ctx.signal.note)}: the last commit stands. {text}" if _spared(ctx, error) else text
-    if lost and isinstance(error, UploadFailed):
-        return f"{word(lost)} {text}"
-    return f"{text} {word(lost)}" if lost and isinstance(error, Recorded) else text
-
-
-def asked(ctx: Context) -> str:
-    """What whoever asked for the end wrote."""
-    note = printable(ctx.signal.note) if ctx.signal.reason == "stop" else ""
-    return f" ({note})" if note else ""
+def outcome(parts: Parts, code: Exit, end: str, failure: RelayError | None = None) -> Outcome:
+    """The session as it stands now, with how it ended."""
+    ctx, lease, writer = parts.ctx, parts.lease, parts.writer
+    return Outcome(
+        exit_code=code,
+        durable_step=lease.state.step,
+        from_step=parts.from_step,
+        end=end,
+        failure=failure,
+        lost=lease.lost,
+        asked=ctx.signal.note if ctx.signal.reason == "stop" else "",
+        spared=ctx.signal.note if _spared(ctx, failure) else "",
+        made_step=parts.made_step,
+        epoch=lease.epoch,
+        commits=writer.commits,
+        certified=parts.verdict.certified,
+        why=parts.verdict.why,
+        interval_s=writer.interval_s,
+        latency_s=writer.latency_s,
+        replaced=parts.committer.replaced,
+        stall_s=tuple(parts.trainer.stalls.seconds),
+        train_s=parts.trainer.train_s,
+        total_s=lease.seconds,
+        start_s=max(0.0, ctx.runtime.monotonic() - ctx.plan.limits.started - lease.seconds),
+        unsent=failure.folder if isinstance(failure, NotSent) else None,
+    )
 
 
 def crashed(error: BaseException | None) -> bool:
@@ -94,8 +105,3 @@ def crashed(error: BaseException | None) -> bool:
 def _spared(ctx: Context, error: BaseException | None) -> bool:
     """Whether a notice left too little time for the last upload: that is no failure of the session."""
     return isinstance(error, UploadFailed) and ctx.signal.reason == "notice"
-
-
-def sentence(text: str) -> str:
-    """With a capital."""
-    return text[:1].upper() + text[1:]

@@ -5,15 +5,15 @@ Where the head is damaged in the store and this machine has an intact copy, that
 
 from __future__ import annotations
 
-from relay.app.messages.links import continuing
 from relay.core.checkpoint.committer import Item
 from relay.core.checkpoint.packed import Packed
 from relay.core.checkpoint.restore import Restored, Route, restore
 from relay.core.checkpoint.warm import WAIT_S
 from relay.core.errors import store_errors
+from relay.core.events import Activity, Committed, Continuing, LeftAlone, WentBack
 from relay.core.ledger.changes import Rewind
 from relay.core.ledger.frozen import SENT_AGAIN
-from relay.core.ledger.state import NextDigest
+from relay.core.ledger.state import Checkpoint, NextDigest, RunState
 from relay.core.session.assembly import Parts
 from relay.core.session.training import End
 from relay.core.workload import StepDigest
@@ -63,7 +63,7 @@ def bring_up(parts: Parts) -> Restored | None:
         restored = _restore(parts)
         again = bool(restored.damaged) and _commit_again(parts, restored)
         if not again:
-            ctx.listener.tell(continuing(lease.state, restored.checkpoint))
+            ctx.listener.event(_continuing(lease.state, restored.checkpoint))
         ctx.outbox.tidy(lease.state)
     return None if again else restored
 
@@ -73,8 +73,15 @@ def push_unsent(parts: Parts, packed: Packed) -> bool:
     if not _fits(parts, packed):
         return False
     _send(parts, packed, packed.next, "sent from the machine that made it")
-    parts.ctx.listener.tell(f"Committed step {packed.step:,}, which an earlier session left on this machine.")
+    parts.ctx.listener.event(Committed(packed.step, "unsent"))
     return True
+
+
+def _continuing(state: RunState, checkpoint: Checkpoint) -> Continuing:
+    made = state.link_of(checkpoint.epoch)
+    if made is None:
+        return Continuing(checkpoint.step, origin=state.origin)
+    return Continuing(checkpoint.step, made.account, made.epoch)
 
 
 def _commit_again(parts: Parts, restored: Restored) -> bool:
@@ -88,7 +95,7 @@ def _commit_again(parts: Parts, restored: Restored) -> bool:
         ctx.workload.load(ctx.outbox.folder(restored.checkpoint.key))
         return False
     _send(parts, packed, head.next, SENT_AGAIN)
-    ctx.listener.tell(f"Committed step {packed.step:,} again from this machine's copy: nothing is lost.")
+    ctx.listener.event(Committed(packed.step, "copy"))
     return True
 
 
@@ -118,9 +125,7 @@ def _fits(parts: Parts, packed: Packed) -> bool:
         why = "its description names another state"
     except ValueError as error:
         why = str(error)
-    parts.ctx.listener.tell(
-        f"The checkpoint of step {packed.step:,} on this machine does not fit and is left alone: {why}"
-    )
+    parts.ctx.listener.event(LeftAlone(packed.step, why))
     return False
 
 
@@ -142,8 +147,7 @@ def _heed(parts: Parts) -> None:
 def _restore(parts: Parts) -> Restored:
     ctx, lease = parts.ctx, parts.lease
     began = ctx.runtime.monotonic()
-    head = lease.state.head
-    ctx.listener.phase(f"restoring step {head.step:,}" if head else "restoring")
+    ctx.listener.event(Activity("restoring", lease.state.step))
     go_on, show = (lambda: _heed(parts)), ctx.listener.transfer
     route = Route(ctx.checkpoint_store, ctx.names, ctx.outbox, ctx.plan.workers, go_on, show)
     restored = restore(lease.state, route, ctx.workload)
@@ -156,5 +160,5 @@ def _restore(parts: Parts) -> Restored:
     if restored.damaged:
         change = Rewind(damaged=restored.damaged, to=restored.checkpoint.key, evidence=restored.evidence)
         lease.append("rewind", lambda state: change)
-        ctx.listener.tell(f"Went back to step {restored.checkpoint.step:,}: {restored.evidence}")
+        ctx.listener.event(WentBack(restored.checkpoint.step, restored.evidence))
     return restored

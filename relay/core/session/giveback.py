@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relay.core.errors import Fenced, RelayError
+from relay.core.events import Trouble
 from relay.core.ledger.changes import Release
 from relay.core.session.assembly import Parts
 
@@ -23,10 +24,7 @@ def give_back(parts: Parts, reason: str) -> bool:
         except Fenced:  # there is nothing to give back, which the session's end tells
             pass
         except RelayError as error:
-            ctx.listener.tell(
-                f"The lease could not be released and runs out by itself in {lease.ttl_s:.0f} s: "
-                f"{ctx.listener.word(error)}"
-            )
+            ctx.listener.event(Trouble("release", error, expires_s=lease.ttl_s))
         done.set()
 
     ctx.runtime.spawn("release", body)

@@ -39,7 +39,7 @@ WAIT_S, HURRIED_S = 5.0, 1.0
 _FILE = re.compile(r"session_e(0|[1-9][0-9]{0,15})\.(md|json)")
 
 
-def leave_report(parts: Parts, outcome: Outcome, end: str) -> None:
+def leave_report(parts: Parts, outcome: Outcome) -> None:
     """Write the report; wait for the store no longer than is left. A second Ctrl-C leaves none.
 
     A session that has lost its lease writes nothing to the store any more (P5): its report stays on this machine.
@@ -51,7 +51,7 @@ def leave_report(parts: Parts, outcome: Outcome, end: str) -> None:
 
     def body() -> None:
         try:
-            report = report_of(parts, outcome, end)
+            report = report_of(parts, outcome)
             keep(ctx.outbox.root / FOLDER, report, desk.words(report))
             if fenced:
                 return
@@ -69,7 +69,7 @@ def leave_report(parts: Parts, outcome: Outcome, end: str) -> None:
     done.wait(max(0.0, min(HURRIED_S if ctx.signal.hurry else WAIT_S, left)))
 
 
-def report_of(parts: Parts, outcome: Outcome, end: str) -> SessionReport:
+def report_of(parts: Parts, outcome: Outcome) -> SessionReport:
     """All but the quota, of what this session has seen."""
     ctx, lease, state = parts.ctx, parts.lease, parts.lease.state
     link = state.link_of(lease.epoch)
@@ -108,10 +108,10 @@ def report_of(parts: Parts, outcome: Outcome, end: str) -> SessionReport:
         follows=parts.follows,
         incidents=tuple(_happened(state.incidents, lease.epoch)),
         exit_code=int(outcome.exit_code),
-        end=end,
+        end=outcome.end,
         at_risk_s=outcome.interval_s + outcome.latency_s,
         unsent=outcome.unsent is not None,
-        next=None if end == TARGET_REACHED else state.next,
+        next=None if outcome.end == TARGET_REACHED else state.next,
     )
 
 

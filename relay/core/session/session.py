@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
+from typing import Literal
 
 from relay.core.checkpoint.committer import CommitterDied
 from relay.core.errors import BadData, Exit, RelayError
@@ -19,7 +20,7 @@ from relay.core.ledger.resting import refuse_halted
 from relay.core.ledger.state import RunState
 from relay.core.session import ends
 from relay.core.session.assembly import Parts, assemble
-from relay.core.session.context import Context, Outcome
+from relay.core.session.context import Context, Idle, Outcome
 from relay.core.session.ending import NotSent
 from relay.core.session.entrance import EndedEarly, push_unsent, warm_up
 from relay.core.session.giveback import give_back
@@ -35,7 +36,7 @@ def run_session(ctx: Context) -> Outcome:
 
     Any other exception of the workload is recorded as an incident (P10), the lease is released, and it is raised.
     """
-    found = _lease(ctx, _nothing_to_train, gpu_name(ctx.facts.fingerprint))
+    found = _lease(ctx, "train", gpu_name(ctx.facts.fingerprint))
     if isinstance(found, Outcome):
         return found
     ctx.startup.mark("lease", ctx.runtime.monotonic())
@@ -44,12 +45,12 @@ def run_session(ctx: Context) -> Outcome:
 
 def push(ctx: Context) -> Outcome:
     """Commit this machine's unsent checkpoint under a new epoch if the head is still its parent, and train nothing."""
-    found = _lease(ctx, _nothing_to_push)
+    found = _lease(ctx, "push")
     return found if isinstance(found, Outcome) else _hold(assemble(ctx, found), _push)
 
 
-def _lease(ctx: Context, nothing: Callable[[Context, RunState], str], gpu: str | None = None) -> Lease | Outcome:
-    """The lease; else how it ends without one, where there is nothing to do (`nothing` says what) or it is refused."""
+def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None) -> Lease | Outcome:
+    """The lease; else how it ends without one, where there is nothing to do or it is refused."""
     step = None
     try:
         here = ctx.outbox.all()
@@ -57,16 +58,13 @@ def _lease(ctx: Context, nothing: Callable[[Context, RunState], str], gpu: str |
         step = state.step
         refuse_halted(state)
         ctx.outbox.refuse_rolled_back(here, state)
-        if text := nothing(ctx, state):
-            return Outcome(Exit.OK, text, step, step)
+        if _at_target(ctx, state) if work == "train" else ctx.outbox.pushable(state) is None:
+            idle = Idle(work, state.project, state.run, step, ctx.plan.target_steps)
+            return Outcome(Exit.OK, step, step, idle=idle)
         return _enter(ctx, gpu)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
-        return Outcome(error.exit_code, ctx.listener.word(error), step, step or 0)
-
-
-def _nothing_to_push(ctx: Context, state: RunState) -> str:
-    return "" if ctx.outbox.pushable(state) is not None else f"Nothing here can be added to step {state.step:,}."
+        return Outcome(error.exit_code, step, step or 0, failure=error)
 
 
 def _enter(ctx: Context, gpu: str | None) -> Lease:
@@ -156,19 +154,16 @@ def _hold(parts: Parts, work: Work) -> Outcome:
     except RelayError as error:
         failure = ends.meant(lease, error)
         holding.reason = ends.why(ctx, failure)
-        outcome = parts.outcome(ends.exit_code(parts, failure), ends.told(parts, failure), failure)
+        outcome = ends.outcome(parts, ends.exit_code(parts, failure), holding.reason, failure)
     except Exception:
-        leave_report(parts, parts.outcome(Exit.BUG, ""), holding.reason)
+        leave_report(parts, ends.outcome(parts, Exit.BUG, holding.reason))
         raise
     else:
-        step = lease.state.step if parts.made_step is None else parts.made_step
-        text = f"{ends.sentence(holding.reason)}{ends.asked(ctx)}; step {step:,} is committed."
-        text += f" {ctx.listener.word(lease.lost)}" if lease.lost else ""
-        outcome = parts.outcome(code, text)
-    leave_report(parts, outcome, holding.reason)
-    if isinstance(failure, NotSent):  # looked for once more, last of all: somebody may have taken it over meanwhile
-        code, text = ends.exit_code(parts, failure), ends.told(parts, failure)
-        return replace(outcome, exit_code=code, message=text, unsent=failure.folder)
+        outcome = ends.outcome(parts, code, holding.reason)
+    leave_report(parts, outcome)
+    if isinstance(failure, NotSent):  # looked for once more, last of all: another session may have taken it over
+        code = ends.exit_code(parts, failure)
+        return replace(outcome, exit_code=code, lost=lease.lost, unsent=failure.folder)
     return outcome
 
 
@@ -217,12 +212,3 @@ class _Holding:
 
 def _at_target(ctx: Context, state: RunState) -> bool:
     return state.step >= ctx.plan.target_steps
-
-
-def _nothing_to_train(ctx: Context, state: RunState) -> str:
-    if not _at_target(ctx, state):
-        return ""
-    return (
-        f"Run {state.project}/{state.run} is at step {state.step:,}, and the target is {ctx.plan.target_steps:,}: "
-        f"nothing to do. Raise it with --target-steps N."
-    )

@@ -6,13 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from relay.app.messages.wording import duration
-
 Phase = Literal["import", "data", "lease", "restore", "cache", "first_step"]
 """Interpreter, packages and device; puzzles; acquiring; checkpoint; what is left of fetching compiled code, where that
 is allowed; the first optimizer step with what it compiles."""
-NOTABLE_S = 10.0
-"""A start that took this long is told: a budget counts it."""
 
 
 @dataclass
@@ -45,14 +41,3 @@ class Startup:
             every.update(self.inside())
         seconds = {f"{phase}_s": round(spent, 3) for phase, spent in every.items()}
         return seconds | (dict(self.counts()) if trained else {})
-
-    def text(self) -> str:
-        """For people; empty for a start that nobody has to know of."""
-        if self.total_s < NOTABLE_S:
-            return ""
-        parts = ", ".join(f"{phase.replace('_', ' ')} {seconds:.1f} s" for phase, seconds in self.phases.items())
-        inside = ", ".join(
-            [f"{name} {seconds:.1f} s" for name, seconds in self.inside().items()]
-            + [f"{count} {name.replace('_', ' ')}" for name, count in self.counts().items()]
-        )
-        return f"START: {duration(self.total_s)} to the first step: {parts}{f' ({inside})' if inside else ''}."

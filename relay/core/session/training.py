@@ -7,12 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
-from relay.app.messages.links import told
-from relay.app.messages.pace import pace
 from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Verdict, judge
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
+from relay.core.events import Activity, LinkCertified, Pace, Started
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import Reason
 from relay.core.ledger.samples import Gathered
@@ -27,7 +26,7 @@ COMPILE_S = 1800.0
 EVALUATE_S = 3600.0
 URGENT: tuple[Reason, ...] = ("notice", "sigterm", "sigint", "fenced")
 PACED = 2
-"""Steps after the first, which may compile, until the pace is told."""
+"""Steps after the first, which may compile, until the pace is reported."""
 FIRST_COMMIT_S = 60.0
 """Until an upload has been measured, a commit is due this soon, and after a tenth of a short budget."""
 
@@ -76,16 +75,15 @@ class Trainer:
         self._snapped_step, self._snapped_at = self._workload.step, self._now()
         if self.why_end() is not None:
             return
-        self._ctx.listener.phase("first step, which may compile")
+        startup, event = self._ctx.startup, self._ctx.listener.event
+        event(Activity("first step"))
         with self._heartbeat.phase(COMPILE_S):
             digest = self._one_step(self._report, sample=False)  # it may compile
-        self._ctx.listener.phase("")
-        self._ctx.startup.mark("first_step", self._now())
-        if line := self._ctx.startup.text():
-            self._ctx.listener.tell(line)
+        event(Activity("training"))
+        startup.mark("first_step", self._now())
+        event(Started(startup.total_s, dict(startup.phases), startup.inside(), startup.counts()))
         judge(self._verdict, restored, digest, self._ctx.facts)
-        if line := told(self._verdict.certified, self._verdict.why):
-            self._ctx.listener.tell(line)
+        event(LinkCertified(self._verdict.certified, self._verdict.why))
 
     def run(self) -> End:
         """Train until an end is due, handing over a snapshot whenever a commit is. Raises what ended the committer."""
@@ -215,16 +213,16 @@ class Trainer:
             self._budget.measured.add("step", (now - self._stepped_at) / (step - self._steps))
             self.train_s += now - self._stepped_at
             self._heartbeat.progress(step)
-            self._tell_pace()
+            self._report_pace()
         self._stepped_at, self._steps = now, step
 
-    def _tell_pace(self) -> None:
+    def _report_pace(self) -> None:
         """Once, where people were warned that this machine is slow: before it has taken their hour."""
         self._paced += 1
-        if not self._plan.tell_pace or self._paced != PACED:
+        if not self._plan.report_pace or self._paced != PACED:
             return
         left = self._budget.deadline - self._now() - self._budget.reserve()
-        self._ctx.listener.tell(pace(self._budget.measured.median("step"), left))
+        self._ctx.listener.event(Pace(self._budget.measured.median("step"), left))
 
     def _report(self, progress: Progress) -> None:
         self.stalls.report(self._now(), progress.step)
@@ -247,15 +245,14 @@ class Trainer:
             too_slow = (self._now() - began) * done.total > allowed * max(done.done, 1)
             if done.done < done.total and (too_slow or self._ctx.signal.reason in URGENT):
                 raise _TooLong  # what is done is not thrown away, however long it took
-            self._ctx.listener.phase(f"{words}: {100 * done.done // max(done.total, 1)}%")
+            event(Activity("evaluating", item.step, 100 * done.done // max(done.total, 1)))
 
-        self._evaluated_step = item.step
-        words = f"evaluating step {item.step:,}"
-        self._ctx.listener.phase(words)
+        self._evaluated_step, event = item.step, self._ctx.listener.event
+        event(Activity("evaluating", item.step))
         with suppress(_TooLong), self._heartbeat.phase(EVALUATE_S):
             found = self._workload.evaluate("valid", self._plan.evaluate_rows, go_on)
             item.metrics = {**item.metrics, **{f"valid/{name}": value for name, value in found.items()}}
             item.metric = found.get("exact_accuracy")
-        self._ctx.listener.phase("")
+        event(Activity("training"))
         self._budget.measured.add("evaluate", self._now() - began)
         self.stalls.excuse(self._now() - began)

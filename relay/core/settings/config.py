@@ -9,10 +9,18 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from relay.core.errors import BadConfig
 from relay.core.ledger.frozen import MAX_RETAINED
 from relay.core.names import FRAGMENT, Name
-from relay.core.settings.origins import Given, deleted, from_command_line, from_environment, from_file, variable
+from relay.core.settings.origins import (
+    BadSetting,
+    Fault,
+    Given,
+    deleted,
+    from_command_line,
+    from_environment,
+    from_file,
+    variable,
+)
 from relay.core.settings.validating import check_known, submodel, validate
 from relay.core.workload import Step
 from storage.openers import is_address
@@ -137,11 +145,11 @@ class Resolved(Generic[WorkloadConfig]):
     """By dotted key; keys that nobody set are absent."""
 
     def path(self, text: str) -> Path:
-        """An absolute path. Raises BadConfig (78) for the home folder of nobody."""
+        """An absolute path. Raises BadSetting (78) for the home folder of nobody."""
         try:
             return (self.folder / Path(text).expanduser()).absolute()
         except RuntimeError as error:
-            raise BadConfig(f"{text}: nobody knows that home folder. Write the whole path.") from error
+            raise BadSetting(Fault.NO_HOME, f"{text}: nobody knows that home folder.") from error
 
     @property
     def home(self) -> Path:
@@ -207,7 +215,7 @@ def resolve(
     `default_task`: where nobody names a task. `file` defaults to the one in `folder`, where there is one; `flags` holds
     dotted keys from options, None is unset; `implied` follows from other settings and is stronger than the file alone.
 
-    Raises BadConfig (78) naming the key, what is wrong with it and where it was written.
+    Raises BadSetting and BadName (78) naming the key, what is wrong with it and where it was written.
     """
     keys = [*leaves(Settings), *leaves(model)]
     found = file or (folder / FILE_NAME if (folder / FILE_NAME).is_file() else None)

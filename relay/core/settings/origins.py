@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import yaml
@@ -35,6 +36,40 @@ READ_ELSEWHERE = frozenset(
 """Variables of ours that are not settings."""
 
 
+class Fault(StrEnum):
+    """What is wrong with settings as they were given."""
+
+    UNKNOWN = "unknown"
+    UNKNOWN_VARIABLE = "unknown variable"
+    GROUP = "group"
+    """The key is that of several settings."""
+    INVALID = "invalid"
+    """A value that the setting cannot have."""
+    NOT_YES_OR_NO = "not yes or no"
+    NOT_A_PAIR = "not a pair"
+    """A word of the command line without key or without =."""
+    REFERENCE = "reference"
+    """A value that names another one."""
+    NO_FILE = "no file"
+    UNREADABLE = "unreadable"
+    """The file, or a list or mapping in a text."""
+    NOT_YAML = "not YAML"
+    FORM = "form"
+    """Lines or values of another form than settings have."""
+    TWICE = "twice"
+    NO_HOME = "no home"
+    """A path in the home folder of nobody."""
+
+
+class BadSetting(BadConfig):
+    """A setting, or a source of settings, cannot be taken as it was given."""
+
+    def __init__(self, fault: Fault, sentence: str, near: str | None = None, options: Sequence[str] = ()) -> None:
+        """`near`: the known name most like an unknown one; `options`: the settings of a group."""
+        super().__init__(sentence)
+        self.fault, self.near, self.options = fault, near, tuple(options)
+
+
 @dataclass(frozen=True)
 class Given:
     """One setting as somebody gave it. Texts stay texts, so that `run=007` keeps its zeros; None is a bare null."""
@@ -45,10 +80,10 @@ class Given:
 
 
 def says_coauthor(environ: Mapping[str, str]) -> bool:
-    """RELAY_COAUTHOR=1. Raises BadConfig (78) for what is neither yes nor no."""
+    """RELAY_COAUTHOR=1. Raises BadSetting (78) for what is neither yes nor no."""
     text = environ.get(COAUTHOR, "").strip().lower()
     if text not in ("", "0", "1", "true", "false", "yes", "no", "on", "off"):
-        raise BadConfig(f"{COAUTHOR} must be 1 or 0, not {text[:40]!r}. Correct it or unset it.")
+        raise BadSetting(Fault.NOT_YES_OR_NO, f"{COAUTHOR} must be 1 or 0, not {text[:40]!r}.")
     return text in ("1", "true", "yes", "on")
 
 
@@ -65,16 +100,16 @@ def from_environment(environ: Mapping[str, str], keys: Sequence[str]) -> list[Gi
         if name in names and text:
             found.append(Given(names[name], text, f"environment variable {name}"))
         elif name.startswith("RELAY_") and name not in names and name not in READ_ELSEWHERE:
-            meant = _meant(name, keys)
-            raise BadConfig(f"Unknown environment variable {name}.{meant} Unset it or correct its name.")
+            raise BadSetting(Fault.UNKNOWN_VARIABLE, f"Unknown environment variable {name}.", _meant(name, keys))
     return [*found, *_cpu(environ.get(CPU, "").strip().lower())]
 
 
-def _meant(name: str, keys: Sequence[str]) -> str:
-    """As `hint`; a variable that is called otherwise than its key (RUN_NAME) is known by the key too (RELAY_RUN)."""
+def _meant(name: str, keys: Sequence[str]) -> str | None:
+    """The nearest one; a variable that is called otherwise than its key (RUN_NAME) is known by the key too
+    (RELAY_RUN)."""
     known = {"RELAY_" + key.upper().replace(".", "_"): variable(key) for key in keys}
     close = nearest(name, [*known, *known.values()])
-    return f" Did you mean {known.get(close, close)}?" if close else ""
+    return known.get(close, close) if close else None
 
 
 def _cpu(text: str) -> Iterator[Given]:
@@ -82,7 +117,7 @@ def _cpu(text: str) -> Iterator[Given]:
     if text in ("1", "true", "yes", "on"):
         yield Given("device", "cpu", f"environment variable {CPU}")
     elif text not in ("", "0", "false", "no", "off"):
-        raise BadConfig(f"{CPU} must be 1 or 0, not {text!r}. Correct it or unset it.")
+        raise BadSetting(Fault.NOT_YES_OR_NO, f"{CPU} must be 1 or 0, not {text!r}.")
 
 
 def from_command_line(overrides: Sequence[str]) -> list[Given]:
@@ -91,11 +126,9 @@ def from_command_line(overrides: Sequence[str]) -> list[Given]:
     for text in overrides:
         key, equals, value = text.lstrip("+").partition("=")
         if not equals or not key:
-            raise BadConfig(
-                f"Cannot read {text!r} on the command line. Write settings as key=value, e.g. batch_size=64."
-            )
+            raise BadSetting(Fault.NOT_A_PAIR, f"Cannot read {text!r} on the command line.")
         if "${" in value:
-            raise BadConfig(f"{text!r} on the command line refers to another value. Write the value itself.")
+            raise BadSetting(Fault.REFERENCE, f"{text!r} on the command line refers to another value.")
         found.extend(_from_text(key, value, f"command line: {text}"))
     return found
 
@@ -104,7 +137,7 @@ def deleted(overrides: Sequence[str], keys: Sequence[str]) -> set[str]:
     """Keys written as ~key: whatever file and environment say of them does not count."""
     found = {text[1:].partition("=")[0] for text in overrides if text.startswith("~")}
     for key in sorted(found - set(keys)):
-        raise BadConfig(f"Unknown setting {key} (command line: ~{key}).{hint(key, keys)}")
+        raise BadSetting(Fault.UNKNOWN, f"Unknown setting {key} (command line: ~{key}).", nearest(key, keys))
     return found
 
 
@@ -114,22 +147,16 @@ def from_file(path: Path) -> list[Given]:
         text = path.read_text(encoding="utf-8")
         root = _composed(text)
     except FileNotFoundError:
-        raise BadConfig(f"There is no configuration file {path}. Correct --config or RELAY_CONFIG.") from None
+        raise BadSetting(Fault.NO_FILE, f"There is no configuration file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadConfig(f"Cannot read the configuration file {path}: {error}.") from error
+        raise BadSetting(Fault.UNREADABLE, f"Cannot read the configuration file {path}: {error}.") from error
     except yaml.YAMLError as error:
-        raise BadConfig(f"{path} is not valid YAML: {' '.join(str(error).split())}. Correct that line.") from error
+        raise BadSetting(Fault.NOT_YAML, f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
     if root is None:
         return []
     if not isinstance(root, yaml.MappingNode):
-        raise BadConfig(f"{path} must hold lines of the form `key: value`.")
+        raise BadSetting(Fault.FORM, f"{path} must hold lines of the form `key: value`.")
     return list(_flatten(root, "", path.name))
-
-
-def hint(name: str, candidates: Iterable[str]) -> str:
-    """' Did you mean X?' or nothing."""
-    close = nearest(name, candidates)
-    return f" Did you mean {close}?" if close else ""
 
 
 def _composed(text: str) -> yaml.Node | None:
@@ -151,23 +178,24 @@ def _from_text(key: str, text: str, origin: str) -> Iterator[Given]:
     try:
         node = _composed(text)
     except yaml.YAMLError as error:
-        raise BadConfig(f"Cannot read the list or mapping in {origin}: {' '.join(str(error).split())}.") from error
+        why = " ".join(str(error).split())
+        raise BadSetting(Fault.UNREADABLE, f"Cannot read the list or mapping in {origin}: {why}.") from error
     if node is not None:
         yield from _flatten_value(node, key, "", origin)
 
 
 def _flatten(node: yaml.MappingNode, prefix: str, source: str, origin: str = "") -> Iterator[Given]:
     if prefix.count(".") > MAX_DEPTH:
-        raise BadConfig(f"{source or origin} nests deeper than {MAX_DEPTH} levels at {prefix}.")
+        raise BadSetting(Fault.FORM, f"{source or origin} nests deeper than {MAX_DEPTH} levels at {prefix}.")
     seen: dict[str, int] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         where = f"{source}:{line}" if source else origin
         if not isinstance(key_node, yaml.ScalarNode):
-            raise BadConfig(f"{where}: a key must be a plain name.")
+            raise BadSetting(Fault.FORM, f"{where}: a key must be a plain name.")
         key = prefix + key_node.value
         if key in seen:
-            raise BadConfig(f"{where}: {key} is set twice (first on line {seen[key]}). Keep one of the two lines.")
+            raise BadSetting(Fault.TWICE, f"{where}: {key} is set twice (first on line {seen[key]}).")
         seen[key] = line
         yield from _flatten_value(value_node, key, source, where)
 
@@ -182,9 +210,9 @@ def _flatten_value(node: yaml.Node, key: str, source: str, origin: str) -> Itera
 def _plain(node: yaml.Node, origin: str, depth: int = 0) -> Value:
     """Scalars as their raw text, so that YAML 1.1's 007, on and 10:30 keep what was written."""
     if depth > MAX_DEPTH:
-        raise BadConfig(f"{origin} nests deeper than {MAX_DEPTH} levels.")
+        raise BadSetting(Fault.FORM, f"{origin} nests deeper than {MAX_DEPTH} levels.")
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, origin, depth + 1) for item in node.value]
     if isinstance(node, yaml.ScalarNode):
         return None if node.tag == "tag:yaml.org,2002:null" else str(node.value)
-    raise BadConfig(f"{origin}: a list may hold plain values and lists only.")
+    raise BadSetting(Fault.FORM, f"{origin}: a list may hold plain values and lists only.")

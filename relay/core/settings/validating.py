@@ -1,4 +1,4 @@
-"""Makes a model of flat settings with their origins, or says in words what is wrong; knows no setting but names."""
+"""Makes a model of flat settings with their origins, or says what is wrong; knows no setting but names."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from relay.core.errors import BadConfig
-from relay.core.names import check_name
-from relay.core.settings.origins import Given, Value, hint
+from relay.core.names import check_name, nearest
+from relay.core.settings.origins import BadSetting, Fault, Given, Value
 
 NAMES = ("project", "run", "account")
 
@@ -23,19 +22,17 @@ def submodel(annotation: Any) -> type[BaseModel] | None:
 
 
 def check_known(given: Given, keys: Sequence[str]) -> None:
-    """Raises BadConfig (78) with the nearest name, or the settings of a group."""
+    """Raises BadSetting (78) with the nearest name, or the settings of a group."""
     if given.key in keys:
         return
     inside = [k for k in keys if k.startswith(given.key + ".")]
     if inside:
-        raise BadConfig(
-            f"{given.key} is a group of settings ({given.origin}). Set one of {', '.join(inside[:6])} instead."
-        )
-    raise BadConfig(f"Unknown setting {given.key} ({given.origin}).{hint(given.key, keys)}")
+        raise BadSetting(Fault.GROUP, f"{given.key} is a group of settings ({given.origin}).", options=inside)
+    raise BadSetting(Fault.UNKNOWN, f"Unknown setting {given.key} ({given.origin}).", nearest(given.key, keys))
 
 
 def validate(model: type[Model], given: Mapping[str, Given]) -> Model:
-    """Raises BadConfig (78) naming each key, what is wrong with it and where it was written."""
+    """Raises BadSetting (78) naming each key, what is wrong with it and where it was written; BadName (78)."""
     tree: dict[str, Any] = {}
     for key, item in given.items():
         *parents, last = key.split(".")
@@ -46,7 +43,7 @@ def validate(model: type[Model], given: Mapping[str, Given]) -> Model:
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        raise BadConfig(_explain(error, given)) from error
+        raise BadSetting(Fault.INVALID, _explain(error, given)) from error
 
 
 def _value(model: type[BaseModel], key: str, value: Value) -> Value:
@@ -71,14 +68,11 @@ def _explain(error: ValidationError, given: Mapping[str, Given]) -> str:
             _refuse_name(key, item)
         got = f", not {item.value!r} ({item.origin})" if item else ""
         parts.append(f"{key or 'The configuration'}: {_wish(problem['msg'])}{got}.")
-    return " ".join(parts) + " Correct it and run the same command again."
+    return " ".join(parts)
 
 
 def _refuse_name(key: str, item: Given | None) -> None:
-    try:
-        check_name(key, str(item.value) if item else "")
-    except BadConfig as error:
-        raise BadConfig(f"{error} It was given by {item.origin if item else 'nobody'}.") from None
+    check_name(key, str(item.value) if item else "", item.origin if item else "nobody")
 
 
 def _wish(message: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from relay.app.providers import shipped
 from relay.core.errors import BadConfig
 from relay.core.settings.config import Settings, leaves
-from relay.core.settings.origins import from_environment
+from relay.core.settings.origins import BadSetting, from_environment
 from relay.people.owners import infer
 from tests.app.cli import Desk
 
@@ -45,8 +45,9 @@ def test_an_unknown_home_is_refused_for_this_machine_s_folders_too(tmp_path: Pat
     ],
 )
 def test_an_unknown_variable_names_the_one_that_was_meant(name: str, meant: str) -> None:
-    with pytest.raises(BadConfig, match=rf"Did you mean {meant}\?"):
+    with pytest.raises(BadSetting) as error:
         from_environment({name: "x"}, KEYS)
+    assert error.value.near == meant
 
 
 @pytest.mark.parametrize(("label", "owner", "environ"), [(GARBLED, None, {}), ("x", GARBLED, {}), ("x", None, GARBLED)])

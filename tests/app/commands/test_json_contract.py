@@ -11,7 +11,8 @@ import pytest
 import typer
 
 from relay.app.commands.looking import reports
-from relay.people.status import View, status_document
+from relay.app.views.status import status_document
+from relay.people.status import View
 from tests.app.cli import Desk
 from tests.people.views import NOW, trained
 

@@ -52,7 +52,7 @@ class Tags(HTMLParser):
 def hostile() -> dict[str, Any]:
     noted = (Incident(at=NOW, epoch=1, step=1, account=None, cause=HOSTILE[:20], text=HOSTILE),)
     run = trained(incidents=noted, halted=HOSTILE, metrics={"<b>": 1.0})
-    return document(Seen(view(run, (AccountRow("account_1", HOSTILE, "ready", why=HOSTILE),), store=HOSTILE)))
+    return document(Seen(view(run, (AccountRow("account_1", HOSTILE, "ready"),), store=HOSTILE)))
 
 
 @pytest.mark.parametrize("page", [served, whole])

@@ -13,7 +13,7 @@ from relay.core.errors import Exit
 from relay.core.lease.signals import StopSignal
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import run_session
-from tests.core.lab import Lab, Session
+from tests.core.lab import Lab, Session, said
 from tests.core.toy import ToyWorkload, state_at
 
 NOTICE = "spot notice from aws, {:.0f} s left"
@@ -51,7 +51,7 @@ def test_a_notice_ends_the_session_with_a_last_commit_and_75(lab: Lab) -> None:
     assert outcome.exit_code is Exit.HANDOFF and outcome.durable_step == state.step
     assert state.step == session.workload.step - 1, "all but the step that is tried out after the last"
     assert state.holder is None and state.links[-1].end == NOTICE.format(118)
-    assert outcome.message.startswith("Spot notice from aws, 118 s left; step")
+    assert said(outcome).startswith("Spot notice from aws, 118 s left; step")
     assert any("the session ends now" in line for line in session.told)
 
 
@@ -72,12 +72,12 @@ def test_where_the_last_upload_cannot_end_in_time_the_last_commit_stands(lab: La
     session = lab.session(target_steps=10_000, every_steps=400)
     slow_puts(session, 15.0)
     here: list[int] = []
-    session.ctx.listener.tell = lambda text: here.extend(packed.step for packed in session.ctx.outbox.all())
+    session.ctx.listener.event = lambda event: here.extend(packed.step for packed in session.ctx.outbox.all())
     outcome = taken(lab, session, 300.0, 25.0)
     state = lab.state()
     assert session.workload.step in here, "it was kept before anything was waited for"
     assert outcome.exit_code is Exit.HANDOFF and 0 < state.step < session.workload.step
-    assert outcome.message.startswith("Spot notice from aws, 25 s left: the last commit stands. The durable step is")
+    assert said(outcome).startswith("Spot notice from aws, 25 s left: the last commit stands. The durable step is")
     assert state.links[-1].end == f"{NOTICE.format(25)}; last upload did not fit" and state.holder is None
     assert outcome.unsent is not None and outcome.unsent.is_dir()
 
@@ -110,7 +110,7 @@ def test_a_notice_while_another_session_is_waited_for_takes_no_lease(lab: Lab) -
     waiting.start(run)
     lab.world.run()
     assert waiting.outcome.exit_code is Exit.HANDOFF and ended[0] < began + 20 + POLL_S + 30
-    assert "spot notice from aws, 30 s left before training began" in waiting.outcome.message
+    assert "spot notice from aws, 30 s left before training began" in said(waiting.outcome)
     assert holder.outcome.exit_code is Exit.OK and [link.account for link in lab.state().links] == ["alice"]
 
 

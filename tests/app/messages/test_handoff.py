@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.app.messages.handoff import Reader
+from relay.app.messages.handoff import Reader, bar_text
 from relay.app.providers import shipped
 from relay.core.clock import RealRuntime
 from relay.core.ledger.ledger import RunLedger
@@ -92,7 +92,7 @@ def test_nobody_is_woken_and_everybody_is_told_why_not() -> None:
     turn = turn_of(*rows, reader=Reader("America/New_York", "paused"))
     assert turn.account is None and turn.document()["command"] is None
     assert turn.first and turn.first.row.id == "cooling" and turn.first.at == NOON + 2 * HOUR
-    told = {one.row.id: one.why_not for one in turn.others}
+    told = {one.row.id: bar_text(one, "America/New_York") for one in turn.others}
     assert list(told) == ["used", "asleep", "doubt", "paused"], "by when they can, then who cannot"
     assert told["asleep"] == f"asleep until {wall(NOON + 5 * HOUR, 'America/New_York')}"
     assert told["used"].startswith("60 s left until") and told["doubt"].startswith("unconfirmed")
@@ -104,7 +104,7 @@ def test_nobody_is_woken_and_everybody_is_told_why_not() -> None:
 def test_a_window_too_short_for_a_session_is_no_turn() -> None:
     hasty = AccountRow("a", "", "ready", availability="daily 12:00-12:05", zone="UTC")
     turn = turn_of(hasty)
-    assert turn.account is None and turn.others[0].why_not == "its windows are shorter than a session"
+    assert turn.account is None and bar_text(turn.others[0], "UTC") == "its windows are shorter than a session"
     closing = AccountRow("b", "", "ready", availability="daily 06:00-12:05", zone="UTC")
     assert turn_of(closing).first is not None
 
@@ -117,7 +117,7 @@ def test_whoever_trains_is_told_to_wait_for() -> None:
     turn = turn_of(AccountRow("a", "", "active"), AccountRow("b", "", "ready"), state=state, target_steps=10**9)
     assert turn.account and turn.account.id == "b"
     assert "a is training right now; start when that ends." in turn.message
-    assert turn.others[0].why_not == f"training until {wall(NOON + HOUR, 'UTC')}"
+    assert bar_text(turn.others[0], "UTC") == f"training until {wall(NOON + HOUR, 'UTC')}"
     alone = turn_of(AccountRow("a", "", "active"), state=state, target_steps=10**9)
     assert alone.account is None and alone.first and alone.first.at == NOON + HOUR
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from relay.app.commands.sessions.outcomes import sentence
+from relay.app.commands.sessions.outcomes import Ended, sentence
 from relay.app.messages import links
 from relay.core.errors import Exit
 from relay.core.ledger.fields import Certified
 from relay.core.ledger.frozen import FIRST_SESSION
 from relay.core.ledger.state import Link
 from relay.core.session.context import Outcome
-from tests.core.lab import Lab, with_plan
+from tests.core.lab import Lab, said, with_plan
 from tests.core.toy import ToyWorkload
 
 EXACT = "The link is exact: the first step gave the very bits that the session before had foretold."
@@ -31,7 +31,7 @@ def test_a_session_says_whose_step_it_continues_and_that_the_link_is_exact(lab: 
     assert not [line for line in lab.told if "link" in line or "Continuing" in line]
     outcome = lab.run(lab.session("bob", target_steps=1080))
     assert lab.told[:2] == ["Continuing step 1,067 of alice's session (epoch 1).", EXACT]
-    assert "Link: exact. Durable step: 1,080." in sentence(outcome)
+    assert "Link: exact. Durable step: 1,080." in sentence(Ended(outcome, said(outcome)))
 
 
 def test_a_link_that_is_not_exact_or_unknown_says_why(lab: Lab) -> None:
@@ -44,16 +44,14 @@ def test_a_link_that_is_not_exact_or_unknown_says_why(lab: Lab) -> None:
     outcome = lab.run(lab.session(target_steps=60, workload=ToyWorkload(path="compiled")))
     why = "another path: toy then, compiled now"
     assert lab.told[1] == f"Whether the link is exact is unknown: {why}. Training goes on."
-    assert f"Link: unknown ({why})." in sentence(outcome)
+    assert f"Link: unknown ({why})." in sentence(Ended(outcome, said(outcome)))
 
 
 @pytest.mark.parametrize(("certified", "why"), [("unknown", ""), ("unknown", FIRST_SESSION)])
 def test_where_nothing_could_be_compared_nothing_is_said(certified: Certified, why: str) -> None:
     assert not links.told(certified, why) and not links.briefly(certified, why)
-    ended = Outcome(
-        Exit.OK, "Target reached; step 5 is committed.", 5, made_step=5, commits=1, certified=certified, why=why
-    )
-    assert "Link" not in sentence(ended)
+    outcome = Outcome(Exit.OK, 5, made_step=5, commits=1, certified=certified, why=why)
+    assert "Link" not in sentence(Ended(outcome, "Target reached; step 5 is committed."))
 
 
 def test_a_long_start_is_told_since_a_budget_counts_it(lab: Lab) -> None:
@@ -62,10 +60,12 @@ def test_a_long_start_is_told_since_a_budget_counts_it(lab: Lab) -> None:
     with_plan(session, limits=replace(limits, started=limits.started - 25.0))
     outcome = lab.run(session)
     assert 24 < outcome.start_s < 27 and outcome.start_s + outcome.total_s < 60
-    assert " of training, after 25 s of starting up, goodput 55%), " in sentence(outcome)
-    brief = Outcome(Exit.OK, "Done.", 5, made_step=5, commits=1, total_s=60.0, start_s=3.0)
-    assert "starting up" not in sentence(brief)
-    assert "after 3 s of starting up" in sentence(replace(brief, total_s=10.0))  # else goodput would not follow
+    assert " of training, after 25 s of starting up, goodput 55%), " in sentence(Ended(outcome, said(outcome)))
+    brief = Outcome(Exit.OK, 5, made_step=5, commits=1, total_s=60.0, start_s=3.0)
+    assert "starting up" not in sentence(Ended(brief, "Done."))
+    assert "after 3 s of starting up" in sentence(
+        Ended(replace(brief, total_s=10.0), "Done.")
+    )  # else goodput would not follow
 
 
 def test_the_sum_of_links_leaves_out_what_was_never_judged() -> None:

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from relay.app.messages.pace import pace
+from relay.app.messages.events import line
+from relay.core.events import Committed, Pace
 from tests.core.lab import Lab
 from tests.core.toy import ToyWorkload
 
@@ -21,20 +22,19 @@ from tests.core.toy import ToyWorkload
     ],
 )
 def test_pace_in_words(step_s: float, left_s: float, expected: str) -> None:
-    assert expected in pace(step_s, left_s)
+    assert expected in line(Pace(step_s, left_s))
 
 
 def test_a_machine_that_people_were_warned_of_tells_its_pace_after_three_steps(tmp_path) -> None:
     lab = Lab(tmp_path)
-    lab.run(lab.session(budget_s=600.0, workload=ToyWorkload(step_s=5.0), tell_pace=True, target_steps=60))
-    told = [line for line in lab.told if line.startswith("PACE")]
-    assert len(told) == 1
-    assert "a step takes 5,000 ms here, so this session has time for about 1" in told[0]
-    committed = next(index for index, line in enumerate(lab.told) if "is committed" in line)
-    assert lab.told.index(told[0]) < committed
+    lab.run(lab.session(budget_s=600.0, workload=ToyWorkload(step_s=5.0), report_pace=True, target_steps=60))
+    kinds = [type(event) for event in lab.heard.events]
+    assert kinds.count(Pace) == 1 and kinds.index(Pace) < kinds.index(Committed)
+    pace = next(event for event in lab.heard.events if isinstance(event, Pace))
+    assert pace.step_s == pytest.approx(5.0) and 500.0 < pace.left_s < 600.0
 
 
 def test_a_machine_as_usual_tells_none(tmp_path) -> None:
     lab = Lab(tmp_path)
     lab.run(lab.session(budget_s=600.0, workload=ToyWorkload(step_s=5.0), target_steps=20))
-    assert not [line for line in lab.told if line.startswith("PACE")]
+    assert not [event for event in lab.heard.events if isinstance(event, Pace)]

@@ -8,7 +8,9 @@ import re
 
 from rich.console import Console
 
+from relay.app.messages.events import activity
 from relay.app.terminal.progress import Bar
+from relay.core.events import Activity, Committed, SessionEvent
 from tests.core.lab import Lab, Session
 
 
@@ -19,15 +21,15 @@ def shown(session: Session) -> tuple[Bar, list[str]]:
     bar._closed = True
     listener = session.ctx.listener
 
-    def phase(text: str) -> None:
-        bar.phase(text)
-        frames.append(bar.drawn().plain)
+    def event(event: SessionEvent) -> None:
+        if isinstance(event, Activity):
+            bar.phase(activity(event))
+            frames.append(bar.drawn().plain)
+        elif isinstance(event, Committed):
+            bar.committed(event.step)
+            frames.append(bar.drawn().plain)
 
-    def committed(step: int) -> None:
-        bar.committed(step)
-        frames.append(bar.drawn().plain)
-
-    listener.phase, listener.committed, listener.progress = phase, committed, bar.step
+    listener.event, listener.progress = event, bar.step
     bar.aim(session.ctx.plan.target_steps)
     bar.ends(session.ctx.plan.limits.deadline)
     return bar, frames

@@ -33,7 +33,7 @@ class Watch(RealRuntime):
 
 def test_a_line_comes_only_after_a_while_and_then_now_and_then() -> None:
     watch, told = Watch(), list[str]()
-    count = lines(told.append, watch)("fetching step 1,500", 80_000_000)
+    count = lines(told.append, watch)("fetching", 1500, 80_000_000)
     for _ in range(80):
         count(500_000)
         watch.now += 0.5
@@ -43,7 +43,7 @@ def test_a_line_comes_only_after_a_while_and_then_now_and_then() -> None:
 
 def test_a_short_transfer_says_nothing() -> None:
     watch, told = Watch(), list[str]()
-    count = lines(told.append, watch)("sending step 2", 1000)
+    count = lines(told.append, watch)("sending", 2, 1000)
     watch.now += LONG_S / 2
     count(1000)
     assert told == []
@@ -52,7 +52,7 @@ def test_a_short_transfer_says_nothing() -> None:
 def test_more_than_the_whole_is_the_whole() -> None:
     """A part that is sent again counts twice."""
     watch, told = Watch(), list[str]()
-    count = lines(told.append, watch)("sending step 3", 1000)
+    count = lines(told.append, watch)("sending", 3, 1000)
     watch.now += EVERY_S
     count(900)
     watch.now += EVERY_S
@@ -63,7 +63,7 @@ def test_more_than_the_whole_is_the_whole() -> None:
 def test_bars_on_a_terminal_leave_nothing_behind() -> None:
     out = io.StringIO()
     with Moving(Console(file=out, force_terminal=True, width=80)) as show:
-        count = show("fetching step 7", 2_000_000)
+        count = show("fetching", 7, 2_000_000)
         count(1_000_000)
         count(3_000_000)
     assert "fetching step 7" in out.getvalue() and "MB" in out.getvalue()
@@ -73,7 +73,7 @@ def test_bars_on_a_terminal_leave_nothing_behind() -> None:
 def test_where_nobody_sees_a_bar_there_are_lines() -> None:
     watch, told = Watch(), list[str]()
     with showing(told.append, watch) as show:
-        count = show("sending step 4", 1000)
+        count = show("sending", 4, 1000)
         watch.now += LONG_S
         count(500)
     assert told == ["sending step 4: 50% of 1 kB, 0 kB/s, 3 s left"]
@@ -82,7 +82,7 @@ def test_where_nobody_sees_a_bar_there_are_lines() -> None:
 def test_a_sessions_bar_gives_way_while_no_step_is_made() -> None:
     watch = Watch()
     bar = Bar(100, watch.monotonic, Console(file=io.StringIO(), force_terminal=True, width=80))
-    count = through(bar.transfer, watch)("fetching step 5", 10_000_000)
+    count = through(bar.transfer, watch)("fetching", 5, 10_000_000)
     watch.now += LONG_S
     count(1_000_000)
     assert "fetching step 5: 10%" in bar.drawn().plain
@@ -99,7 +99,7 @@ def test_a_sessions_bar_gives_way_while_no_step_is_made() -> None:
 def test_a_sessions_lines_tell_a_transfer_no_more_often_than_steps(capsys: pytest.CaptureFixture[str]) -> None:
     watch = Watch()
     shown = Lines(100, watch.monotonic, 30.0)
-    count = through(shown.transfer, watch)("sending step 9", 100_000_000)
+    count = through(shown.transfer, watch)("sending", 9, 100_000_000)
     for _ in range(100):
         watch.now += 1.0
         count(1_000_000)

@@ -15,7 +15,7 @@ from relay.core.errors import Exit
 from relay.core.session.assembly import END_S
 from storage.base import Unavailable
 from tests.app.trackers.relays import Kept, truth, with_sink
-from tests.core.lab import PROJECT, RUN, Lab, Session
+from tests.core.lab import PROJECT, RUN, Lab, Session, said
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_p5_one_that_fails_after_the_lease_was_given_back_makes_no_loss_of_it(la
     made = session(lab, Kept({}, {}, fail), every_steps=1000, patience_s=20.0)
     made.store.fail = refuse
     outcome = lab.run(made)
-    assert outcome.exit_code == code and "is over" not in outcome.message
+    assert outcome.exit_code == code and "is over" not in said(outcome)
     assert any("could not be fed" in line for line in made.told) and lab.state().holder is None
     assert [*lab.shared.list(f"runs/{PROJECT}/{RUN}/sessions/")], "its report is in the store"
 

@@ -17,6 +17,7 @@ from relay.app.trackers.choose import TITLES, Places
 from relay.app.trackers.feed import Feed
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import Exit
+from relay.core.events import WentBack
 from tests.app.trackers.readback import Rows, of_tensorboard, of_trackio, of_wandb
 from tests.app.trackers.relays import Kept, committed, ledger_of, tracked, truth
 from tests.core.lab import PROJECT, RUN, Lab, Session
@@ -158,7 +159,9 @@ def test_a_tracker_is_told_what_a_copy_brought_back(lab: Lab, tmp_path: Path, kn
         Feed(ledger_of(lab), memory).update(kept)
     if known == "up to the rewind":
         one = session("ana", 350)
-        one.ctx.listener.tell = lambda line: Feed(ledger_of(lab), memory).update(kept) if "back to" in line else None
+        one.ctx.listener.event = lambda event: (
+            Feed(ledger_of(lab), memory).update(kept) if isinstance(event, WentBack) else None
+        )
     else:
         one = session("ana", 350)
     assert lab.run(one).exit_code == Exit.OK

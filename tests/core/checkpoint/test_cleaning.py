@@ -13,7 +13,7 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.names import Names
 from storage.base import Denied, QuotaExceeded
 from storage.memory import MemoryStore
-from tests.core.lab import PROJECT, RUN, Lab
+from tests.core.lab import PROJECT, RUN, Lab, said
 from tests.core.story import NAMES
 
 
@@ -42,7 +42,7 @@ def test_a_store_that_is_full_of_retired_files_is_cleaned_though_nothing_can_be_
 
     lab.world.at(lab.world.now + 2, lambda: setattr(session.store, "fail", full))
     outcome = lab.run(session)
-    assert lab.state().step == 300, outcome.message
+    assert lab.state().step == 300, said(outcome)
 
 
 def test_a_list_of_retained_checkpoints_never_gets_so_full_that_it_bricks_the_run(lab: Lab) -> None:

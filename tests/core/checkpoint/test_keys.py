@@ -24,7 +24,7 @@ from storage.base import Ref, Store, Unavailable, open_store
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
 from tests.core.checkpoint.test_lending import all_restorable, share
-from tests.core.lab import PROJECT, RUN, Lab, Session, genesis
+from tests.core.lab import PROJECT, RUN, Lab, Session, genesis, said
 from tests.core.story import NAMES
 from tests.core.toy import hash_of, state_at
 from tests.storage.s3.servers import ENVIRONMENT, UNWANTED, server
@@ -63,7 +63,7 @@ def test_a_checkpoint_whose_folder_is_taken_goes_to_one_with_a_token(lab: Lab, m
     session = lab.session(target_steps=20)
     when, file = MOMENTS[moment]
     plant(lab, session, when, file)
-    assert lab.run(session).exit_code == Exit.OK, session.outcome.message
+    assert lab.run(session).exit_code == Exit.OK, said(session.outcome)
     token = session.ctx.session[:TOKEN]
     state = lab.state()
     assert [c.manifest for c in state.retained] == [NAMES.manifest(10, 1), NAMES.manifest(20, 1, token)]
@@ -160,7 +160,7 @@ def test_an_older_program_stops_with_78_while_one_is_retained(lab: Lab, monkeypa
     older = lab.session("bob", target_steps=60, keep=Keep(2))
     with monkeypatch.context() as patch:
         patch.setattr("relay.core.ledger.entry.FORMAT", SHARING)
-        assert lab.run(older).exit_code == Exit.BAD_CONFIG and "`git pull`" in older.outcome.message
+        assert lab.run(older).exit_code == Exit.BAD_CONFIG and "`git pull`" in said(older.outcome)
     assert lab.run(lab.session("bob", target_steps=60, keep=Keep(2))).exit_code == Exit.OK
     assert not any(c.aside for c in lab.state().retained) and formats(lab)[-2:] == [USUAL, USUAL]
 
@@ -231,7 +231,7 @@ def test_nothing_is_borrowed_from_the_other_folder_of_the_lenders_key(lab: Lab) 
     away.ctx.outbox.seal(packed.model_copy(update={"borrowed": tuple(moved)}))
     assert moved
     outcome = lab.run(share(lab, "bob", target_steps=60, machine="one"))
-    assert outcome.exit_code == Exit.OK, outcome.message
+    assert outcome.exit_code == Exit.OK, said(outcome)
     assert not lab.state().head.borrows and lab.state().step == 60
     all_restorable(lab)
 

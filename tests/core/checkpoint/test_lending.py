@@ -21,7 +21,7 @@ from relay.core.session.session import push
 from storage.base import Unavailable
 from tests.core.borrowing import SharingToy, table
 from tests.core.checkpoint.test_restore import flip
-from tests.core.lab import Lab, Session
+from tests.core.lab import Lab, Session, said
 from tests.core.toy import hash_of, state_at
 
 
@@ -61,7 +61,7 @@ def test_a_table_is_written_twice_before_anything_is_borrowed_and_then_rarely(la
 def test_i8_sessions_go_on_from_what_is_borrowed_and_nothing_it_needs_is_deleted(lab: Lab) -> None:
     for n in range(1, 9):
         outcome = lab.run(share(lab, "bob" if n % 2 else "alice", target_steps=35 * n, every_steps=10))
-        assert outcome.exit_code == Exit.OK, outcome.message
+        assert outcome.exit_code == Exit.OK, said(outcome)
         lab.world.now += 2 * GRACE_S
         all_restorable(lab)
     state = lab.state()
@@ -99,7 +99,7 @@ def test_damage_of_a_table_is_damage_of_all_that_borrow_it_and_an_older_table_ca
     lab.damage(f"step_50.e1/{table(50)}", flip)
     gets = lambda s: sum(verb == "read_range" and table(50) in name for verb, name in s.store.calls)  # noqa: E731
     outcome = lab.run(session := share(lab, "bob", target_steps=80))
-    assert outcome.exit_code == Exit.OK, outcome.message
+    assert outcome.exit_code == Exit.OK, said(outcome)
     assert gets(session) <= 4, "a file found damaged is not read again for each that shares it"
     state = lab.state()
     assert [c.key for c in state.retained if c.damaged] == [(50, 1), (70, 1)], "evidence keeps what it borrows"
@@ -126,7 +126,7 @@ def test_an_unsent_checkpoint_is_pushed_and_borrows_if_it_still_may(lab: Lab) ->
     process = share(lab, machine="one")
     process.start(push)
     lab.world.run()
-    assert process.outcome.exit_code == Exit.OK, process.outcome.message
+    assert process.outcome.exit_code == Exit.OK, said(process.outcome)
     assert lab.state().step == 60 and lab.state().head.base == (20, 1)
     all_restorable(lab)
 
@@ -181,7 +181,7 @@ def test_a_table_that_goes_after_the_manifest_was_sent_ends_no_thread_and_the_st
 
     session.store.fail = fail
     outcome = lab.run(session)
-    assert lost and outcome.exit_code == Exit.UPLOAD_FAILED, outcome.message
+    assert lost and outcome.exit_code == Exit.UPLOAD_FAILED, said(outcome)
     assert lab.run(share(lab, target_steps=60, machine="one")).exit_code == Exit.OK
     assert (50, 3) in {c.key for c in lab.state().retained if c.lends}
     assert lab.run(share(lab, "bob", target_steps=70)).exit_code == Exit.OK
@@ -212,5 +212,5 @@ def test_an_older_client_stops_with_78_as_long_as_files_are_shared(lab: Lab, mon
     with monkeypatch.context() as patch:
         patch.setattr("relay.core.ledger.entry.FORMAT", SHARING - 1)  # a client that knows nothing of shared files
         outcome = lab.run(older)
-        assert outcome.exit_code == Exit.BAD_CONFIG and "`git pull`" in outcome.message
+        assert outcome.exit_code == Exit.BAD_CONFIG and "`git pull`" in said(outcome)
     assert lab.run(share(lab, "bob", target_steps=60)).exit_code == Exit.OK

@@ -18,7 +18,7 @@ from relay.core.checkpoint.restore import Damaged, fetch_unheld, read_manifest
 from relay.core.errors import Exit, StorageUnreachable
 from relay.core.ledger.ledger import RunLedger
 from storage.base import Denied, Missing, Unavailable
-from tests.core.lab import PROJECT, RUN, Lab, Session, down
+from tests.core.lab import PROJECT, RUN, Lab, Session, down, said
 from tests.core.story import manifest_of
 from tests.core.toy import hash_of, state_at
 from tests.rehash import held
@@ -45,7 +45,7 @@ def test_i6_a_damaged_newest_checkpoint_is_left_by_a_rewind_with_evidence(lab: L
     broken = lab.damage(f"step_40.e1/{file}", DAMAGES[damage])
     before = {stat.name for stat in lab.shared.list("checkpoints/")}
     outcome = lab.run(lab.session("bob", target_steps=60))
-    assert outcome.exit_code == Exit.OK, outcome.message
+    assert outcome.exit_code == Exit.OK, said(outcome)
     state = lab.state()
     assert state.step == 60 and lab.held() == hash_of(60, state_at(60))
     assert "rewind" in lab.kinds()
@@ -74,8 +74,8 @@ def test_a_full_disk_here_is_not_told_as_the_storages(lab: Lab, monkeypatch: pyt
         outcome = lab.run(lab.session("bob", target_steps=60))
     assert outcome.exit_code == Exit.STORAGE_UNREACHABLE
     told = r"This machine's disk: /\S+ cannot take a checkpoint of \d+ kB: .* are free \(No space left on device\)"
-    assert re.search(told, outcome.message) and "sync_dir=FOLDER" in outcome.message
-    assert "Storage" not in outcome.message and lab.shared.address not in outcome.message
+    assert re.search(told, said(outcome)) and "sync_dir=FOLDER" in said(outcome)
+    assert "Storage" not in said(outcome) and lab.shared.address not in said(outcome)
     assert lab.run(lab.session("bob", target_steps=60)).exit_code == Exit.OK
 
 
@@ -106,7 +106,7 @@ def test_i6_with_no_sound_checkpoint_it_never_restarts_at_0(lab: Lab) -> None:
     second = lab.session("bob", target_steps=60)
     outcome = lab.run(second)
     assert outcome.exit_code == Exit.BAD_DATA
-    assert all(f"step_{step}.e1" in outcome.message for step in (20, 30, 40))
+    assert all(f"step_{step}.e1" in said(outcome) for step in (20, 30, 40))
     assert not second.workload.trained and lab.state().step == 40
     assert "rewind" not in lab.kinds() and lab.state().holder is None
 
@@ -148,7 +148,7 @@ def test_an_intact_checkpoint_that_does_not_fit_is_never_gone_back_from(lab: Lab
 
     second.workload.load = load
     outcome = lab.run(second)
-    assert outcome.exit_code == Exit.BAD_DATA and "unknown tensor" in outcome.message
+    assert outcome.exit_code == Exit.BAD_DATA and "unknown tensor" in said(outcome)
     assert "rewind" not in lab.kinds() and lab.state().step == 40
 
 
@@ -163,7 +163,7 @@ def test_right_files_of_another_step_than_the_ledger_says_are_not_gone_on_from(l
 
     second.workload.load = load
     outcome = lab.run(second)
-    assert outcome.exit_code == Exit.BAD_DATA and "its files hold step 41" in outcome.message
+    assert outcome.exit_code == Exit.BAD_DATA and "its files hold step 41" in said(outcome)
     assert not second.workload.trained and lab.state().step == 40
 
 
@@ -217,7 +217,7 @@ def test_a_damaged_head_is_committed_again_from_an_intact_local_copy(lab: Lab, f
     lab.damage(f"step_40.e1/{file}", flip)
     before = {stat.name for stat in lab.shared.list("checkpoints/")}
     second = lab.session("bob", target_steps=45, machine="a")
-    assert lab.run(second).exit_code == Exit.OK, second.outcome.message
+    assert lab.run(second).exit_code == Exit.OK, said(second.outcome)
     assert second.workload.trained[0] == 41, "nothing is trained again"
     kinds = lab.kinds()
     assert kinds[kinds.index("rewind") + 1] == "commit"

@@ -126,10 +126,8 @@ def test_whoever_looks_is_told_why_a_lender_stays() -> None:
     story.borrow(0)
     story.add(None)
     judged = judge_files(story.state, NAMES, story.listed(), manifests(story.state), story.now)
-    rules = {NAMES.parse_checkpoint(one.stat.name)[:2]: one.rule for one in judged}
-    assert rules[10, 1] == "retained: step 20 shares files with it"
-    assert rules[20, 1] == "retained: kept by the run's settings"
-    assert rules[30, 1] == "retained: the newest checkpoint"
+    rules = {NAMES.parse_checkpoint(one.stat.name)[:2]: (one.rule, one.step) for one in judged}
+    assert rules == {(10, 1): ("lender", 20), (20, 1): ("kept", 0), (30, 1): ("newest", 0)}
 
 
 def test_the_rules_refuse_to_part_what_is_shared() -> None:

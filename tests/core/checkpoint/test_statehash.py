@@ -14,7 +14,7 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.workload import Saved, StepDigest
 from tests.app.cli import Desk
 from tests.core.borrowing import SharingSnapshot, SharingToy
-from tests.core.lab import PROJECT, RUN, Lab, Session
+from tests.core.lab import PROJECT, RUN, Lab, Session, said
 from tests.core.toy import ToySnapshot, hash_of, state_at
 from tests.rehash import held, rehash
 
@@ -54,7 +54,7 @@ def test_i9_a_head_that_is_another_state_is_left_by_a_rewind_that_says_so(
         lab.run(lab.session(target_steps=40))
     before = {stat.name for stat in lab.shared.list("checkpoints/")}
     bob = lab.session("bob", target_steps=60)
-    assert lab.run(bob).exit_code == Exit.OK, bob.outcome.message
+    assert lab.run(bob).exit_code == Exit.OK, said(bob.outcome)
     assert bob.workload.trained[0] == 31 and lab.held() == hash_of(60, state_at(60))
     state = lab.state()
     assert [c.key for c in state.retained if c.damaged] == [(40, 1)]
@@ -78,7 +78,7 @@ def test_i6_where_every_checkpoint_is_another_state_it_stops(lab: Lab, monkeypat
         lab.run(lab.session(target_steps=40))
     bob = lab.session("bob", target_steps=60)
     assert lab.run(bob).exit_code == Exit.BAD_DATA and not bob.workload.trained
-    assert all(f"step_{step}.e1: its files are as they were stored" in bob.outcome.message for step in (20, 30, 40))
+    assert all(f"step_{step}.e1: its files are as they were stored" in said(bob.outcome) for step in (20, 30, 40))
     assert "rewind" not in lab.kinds() and lab.state().step == 40
 
 
@@ -101,7 +101,7 @@ def test_a_machine_that_reads_two_states_from_the_same_files_proves_no_damage(la
     hashes = iter(["1" * 64, hash_of(40, state_at(40))])
     bob.workload.digest = lambda: StepDigest(40, "toy", next(hashes))
     outcome = lab.run(bob)
-    assert outcome.exit_code == Exit.BAD_DATA and "memory or its device is at fault" in outcome.message
+    assert outcome.exit_code == Exit.BAD_DATA and "memory or its device is at fault" in said(outcome)
     assert "rewind" not in lab.kinds() and lab.state().holder is None
     assert lab.run(lab.session("bob", target_steps=60)).exit_code == Exit.OK
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.checkpoint.warm import KEPT, WAIT_S, secret_of, sweep
-from relay.core.errors import BadConfig, Exit
+from relay.app.messages.errors import paragraph
+from relay.core.checkpoint.warm import KEPT, WAIT_S, NoCacheKey, secret_of, sweep
+from relay.core.errors import Exit
 from relay.core.lease.signals import StopSignal
 from relay.core.names import CACHES
 from storage.base import Denied, QuotaExceeded, Unavailable
@@ -189,9 +190,10 @@ def test_compiled_code_goes_first_where_space_is_short(lab: Lab) -> None:
 @pytest.mark.parametrize(("value", "says"), [("", "is not set"), ("  ", "is not set"), ("tooshort", "8 characters")])
 def test_a_missing_or_short_key_is_refused_with_what_to_do(value: str, says: str) -> None:
     assert secret_of({"RELAY_CACHE_KEY": value}, allowed=False) is None
-    with pytest.raises(BadConfig, match=says) as refused:
+    with pytest.raises(NoCacheKey, match=says) as refused:
         secret_of({"RELAY_CACHE_KEY": value}, allowed=True)
-    assert "secrets.token_hex(32)" in str(refused.value) and "tooshort" not in str(refused.value)
+    text = paragraph(refused.value)
+    assert "secrets.token_hex(32)" in text and "tooshort" not in text
     assert secret_of({"RELAY_CACHE_KEY": SECRET.decode() + "\n"}, allowed=True) == SECRET
 
 

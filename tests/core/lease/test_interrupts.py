@@ -13,6 +13,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from relay.app.messages.errors import paragraph
+from relay.app.messages.events import line
 from relay.core.clock import RealRuntime
 from relay.core.errors import RelayError
 from relay.core.lease import interrupts
@@ -32,7 +34,7 @@ class Watched:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        with listening(self.stop, RealRuntime(), self._leave, self.said.append):
+        with listening(self.stop, RealRuntime(), self._leave, lambda event: self.said.append(line(event))):
             yield
 
     def hears(self, what: str) -> bool:
@@ -139,7 +141,7 @@ def test_what_hangs_under_the_lease_has_the_grace_and_no_more(watched: Watched) 
         send(signal.SIGTERM)
         assert watched.left.wait(10) and time.monotonic() - began >= interrupts.LAST_S
     assert isinstance(watched.error, Overdue) and watched.error.exit_code == 143
-    assert "SIGTERM" in str(watched.error) and "What was committed is safe" in str(watched.error)
+    assert "SIGTERM" in str(watched.error) and "What was committed is safe" in paragraph(watched.error)
 
 
 def test_a_process_that_hangs_after_its_session_ends_too(watched: Watched) -> None:

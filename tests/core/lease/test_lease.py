@@ -11,7 +11,7 @@ from relay.core.lease.vacancy import Held, Watch
 from relay.core.ledger.state import Holder
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import run_session
-from tests.core.lab import PROJECT, FakeLocks, Lab, Session, down
+from tests.core.lab import PROJECT, FakeLocks, Lab, Session, down, said
 from tests.core.making import Client, begun
 from tests.core.toy import ToyWorkload, hash_of, state_at
 from tests.rehash import held
@@ -60,8 +60,8 @@ def test_of_two_started_at_once_one_trains_and_the_other_exits_73(lab: Lab) -> N
     loser = one if one.outcome.exit_code == Exit.LEASE_HELD else two
     assert not loser.workload.trained
     assert not [call for call in loser.store.calls if call[0] in ("put", "delete")], "it touched nothing"
-    assert loser.outcome.message.startswith(f"Run {PROJECT}/chain is being trained by")
-    assert "--wait" in loser.outcome.message
+    assert said(loser.outcome).startswith(f"Run {PROJECT}/chain is being trained by")
+    assert "--wait" in said(loser.outcome)
 
 
 def test_with_wait_the_second_goes_on_where_the_first_ended(lab: Lab) -> None:
@@ -161,7 +161,7 @@ def test_i5_a_session_suspended_and_superseded_is_fenced_and_changes_nothing(lab
     assert two.outcome.exit_code == Exit.OK
     state = lab.state()
     assert (state.step, state.epoch, state.links[-1].account) == (100, 2, "bob")
-    assert "bob" in one.outcome.message or "epoch" in one.outcome.message
+    assert "bob" in said(one.outcome) or "epoch" in said(one.outcome)
     assert [held(lab.shared, c) for c in state.retained] == [hash_of(c.step, state_at(c.step)) for c in state.retained]
 
 
@@ -236,7 +236,7 @@ def test_a_signal_ends_the_wait_within_a_second_and_without_a_lease(lab: Lab, re
     lab.world.at(asked, lambda: two.ctx.signal.ask(reason))
     lab.world.at(asked + 60, one.process.kill)
     lab.world.run()
-    assert two.outcome.exit_code == code, two.outcome.message
+    assert two.outcome.exit_code == code, said(two.outcome)
     assert ended[0] - asked < 1.0
     assert lab.state().epoch == 1 and not two.workload.trained
 

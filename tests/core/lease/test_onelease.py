@@ -11,7 +11,7 @@ from relay.core.errors import Exit
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.entry import FORMAT
 from tests.app.cli import Desk
-from tests.core.lab import Lab
+from tests.core.lab import Lab, said
 
 
 @pytest.mark.parametrize("newest", ["newer", "rotted"])
@@ -40,7 +40,7 @@ def test_one_account_trains_one_run_at_a_time(lab: Lab) -> None:
     lab.world.at(lab.world.now + 3, lambda: two.start())
     lab.world.run()
     assert one.outcome.exit_code == Exit.OK
-    assert two.outcome.exit_code == Exit.LEASE_HELD and "other" in two.outcome.message
+    assert two.outcome.exit_code == Exit.LEASE_HELD and "other" in said(two.outcome)
 
 
 def test_of_one_account_started_on_two_runs_at_once_at_most_one_trains(lab: Lab) -> None:

@@ -18,7 +18,7 @@ from relay.core.ledger.ledger import MACHINE, RunLedger
 from relay.core.ledger.resting import RunArchived, RunDeleted
 from relay.core.ledger.rules import apply, succeeds
 from relay.core.ledger.state import RunState
-from relay.core.runs.archiving import archive, mark_deleted, unarchive
+from relay.core.runs.archiving import TooEarly, archive, mark_deleted, unarchive
 from relay.core.session.session import push
 from storage.base import Store
 from storage.memory import MemoryStore
@@ -102,7 +102,7 @@ def test_deletion_waits_a_day_of_the_stores_clock_whatever_is_asked() -> None:
     clock = Clock()
     store, client = resting(clock)
     clock.now += WAIT_S - 1
-    with pytest.raises(PolicyRefused, match="Nothing was deleted"):
+    with pytest.raises(TooEarly):
         mark_deleted(client.ledger, store, session=id_of(9))
     clock.now += 1
     state = mark_deleted(client.ledger, store, session=id_of(9))
@@ -163,7 +163,7 @@ def test_the_rules_refuse_a_deletion_that_skips_a_step() -> None:
 def test_an_older_client_stops_with_78_at_a_run_that_rests_and_goes_on_with_one_that_came_back() -> None:
     store, client = resting(Clock())
     older = replace(MACHINE, kinds=MACHINE.kinds - {"archive", "unarchive", "delete"})
-    with pytest.raises(NewerFormat, match="Upgrade"):
+    with pytest.raises(NewerFormat):
         Chain(store, client.ledger.names.ledger, older, client.runtime).read()
     unarchive(client.ledger, session=id_of(9))
     client.lease()

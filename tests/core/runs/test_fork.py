@@ -9,10 +9,10 @@ import pytest
 from relay.app.checks.verify import verify
 from relay.core.checkpoint.restore import Retired
 from relay.core.checkpoint.retention import Keep
-from relay.core.errors import BadConfig, BadData, Exit
+from relay.core.errors import BadData, Exit
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.names import Names
-from relay.core.runs.fork import Branch, copy_checkpoint
+from relay.core.runs.fork import Branch, ForkTaken, copy_checkpoint
 from tests.core.lab import PROJECT, RUN, Lab, genesis
 from tests.core.toy import ToyWorkload, hash_of, state_at
 
@@ -55,7 +55,7 @@ def test_of_two_forks_to_one_name_the_second_touches_nothing(lab: Lab, tmp_path:
     lab.run(lab.session("bob", run="other", target_steps=40, workload=ToyWorkload(seed=7)))
     fork(lab, 40, tmp_path)
     for run, step in (("other", 40), (RUN, 30)):
-        with pytest.raises(BadConfig, match="Choose another name"):
+        with pytest.raises(ForkTaken):
             fork(lab, step, tmp_path, run)
     fork(lab, 40, tmp_path)  # one that broke off is made again: the same bytes
     assert verify(RunLedger(lab.shared, PROJECT, "branch", lab.world.process()), lab.shared).ok

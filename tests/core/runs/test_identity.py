@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from relay.app.messages.errors import paragraph
+from relay.app.messages.whereabouts import new_run, unknown_run
 from relay.core.errors import BadConfig, BadData, Exit
+from relay.core.ledger.ledger import UnknownRun
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import Origin
 from relay.core.names import IDENTITY, Names
 from relay.core.runs import identity
-from relay.core.runs.identity import Opened, begin_run, open_run, require_run
-from relay.core.runs.pinned import check_config, config_hash, difference
+from relay.core.runs.identity import (
+    AnotherStore,
+    Opened,
+    PassingDisk,
+    RunOfAnotherStore,
+    SimilarName,
+    begin_run,
+    open_run,
+    require_run,
+)
+from relay.core.runs.pinned import ConfigDiffers, check_config, config_hash, difference
 from relay.core.runs.storeid import Address, begin_store, parse_address, read_identity
 from storage.base import Exists, Missing, Ref, Store
 from storage.local import LocalStore
@@ -90,12 +103,12 @@ def test_a_damaged_identity_is_65(data: bytes) -> None:
 def test_a_local_run_begins_by_itself_and_says_so() -> None:
     store = MemoryStore()
     first = begin(store)
-    assert first.begun and first.notes == ("NEW run run_a at step 0; this store holds no other run",)
+    assert first.begun and new_run(first) == ["NEW run run_a at step 0; this store holds no other run"]
     assert first.view.state.config_hash == config_hash(CONFIG)
     second = begin(store, "another", seed=2)
-    assert second.notes == ("NEW run another at step 0; this store also holds: run_a",)
+    assert new_run(second) == ["NEW run another at step 0; this store also holds: run_a"]
     again = begin(store, seed=3)
-    assert (again.begun, again.notes, again.view.state.run_id) == (False, (), first.view.state.run_id)
+    assert (again.begun, new_run(again), again.view.state.run_id) == (False, [], first.view.state.run_id)
 
 
 def test_a_run_is_in_the_registry_before_its_genesis() -> None:
@@ -133,20 +146,23 @@ def test_two_sessions_beginning_one_run_join_one() -> None:
 def test_a_name_one_edit_away_needs_new() -> None:
     store = MemoryStore()
     begin(store, "sudoku_rotation")
-    with pytest.raises(BadConfig, match=r"RUN_NAME=sudoku_rotation.*--new"):
+    with pytest.raises(SimilarName) as error:
         begin(store, "sudoku_rotatoin")
+    assert error.value.other == "sudoku_rotation"
     assert begin(store, "sudoku_rotatoin", new=True).begun
     assert begin(store, "other").begun
 
 
 def test_elsewhere_only_init_begins() -> None:
     store = Remote(MemoryStore())
-    with pytest.raises(BadConfig, match=r"holds no run run_a in project proj; it holds no run at all.*init") as error:
+    with pytest.raises(UnknownRun) as error:
         begin(store)
-    assert error.value.exit_code == Exit.BAD_CONFIG
+    assert (error.value.exit_code, error.value.known, error.value.needs_init) == (Exit.BAD_CONFIG, [], True)
+    assert re.search(r"holds no run run_a in project proj; it holds no run at all.*init", unknown_run(error.value))
     assert begin(store, init=True).begun
-    with pytest.raises(BadConfig, match=r"it holds proj/run_a\. Did you mean run_a\? Likely causes: a mistyped name"):
+    with pytest.raises(UnknownRun) as error:
         begin(store, "run_b")
+    assert "it holds proj/run_a. Did you mean run_a? Likely causes: a mistyped name" in unknown_run(error.value)
     assert not begin(store, seed=4).begun
 
 
@@ -158,8 +174,9 @@ def test_opening_writes_nothing() -> None:
     found = open_run(pair_of(store), "proj", "run_a")
     assert found and found.view.state.step == 0 and found.names == Names("proj", "run_a")
     assert not {"put", "put_if_absent", "delete", "now"} & set(store.counts)
-    with pytest.raises(BadConfig, match="holds no run run_x in project proj; it holds proj/run_a"):
+    with pytest.raises(UnknownRun) as error:
         require_run(pair_of(store), "proj", "run_x")
+    assert (error.value.run, error.value.known, error.value.needs_init) == ("run_x", [("proj", "run_a")], False)
 
 
 def test_an_address_of_another_store_is_78() -> None:
@@ -167,7 +184,7 @@ def test_an_address_of_another_store_is_78() -> None:
     mine = begin(store).view.state.ledger_store
     assert begin(store, pair=pair_of(store, expected=mine)).view
     for other in (MemoryStore(), store):
-        with pytest.raises(BadConfig, match="is not the store that your address names"):
+        with pytest.raises(AnotherStore):
             begin(other, pair=pair_of(other, expected=id_of(99)))
     assert read_identity(other) == mine
 
@@ -178,7 +195,7 @@ def test_another_checkpoint_store_is_78() -> None:
     assert read_identity(ledger) != read_identity(checkpoints)
     assert not begin(ledger, pair=pair_of(ledger, checkpoints)).begun
     for other in (MemoryStore("checkpoints-b"), ledger):
-        with pytest.raises(BadConfig, match="began with checkpoint store"):
+        with pytest.raises(RunOfAnotherStore, match="began with checkpoint store"):
             begin(ledger, pair=pair_of(ledger, other))
 
 
@@ -194,11 +211,11 @@ def test_a_lost_lease_shows_when_a_session_begins() -> None:
 def test_a_disk_that_evaporates_needs_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "evaporates", lambda path: str(path) == os.fspath(tmp_path / "store"))
     store = LocalStore(tmp_path / "store")
-    with pytest.raises(BadConfig, match="--ephemeral"):
+    with pytest.raises(PassingDisk):
         begin(store)
     assert not (tmp_path / "store").exists()
-    notes = begin(store, ephemeral=True).notes
-    assert "nothing outlives this machine" in notes[-1]
+    opened = begin(store, ephemeral=True)
+    assert opened.passing == (store.address,) and "nothing outlives this machine" in new_run(opened)[-1]
     assert not begin(store, seed=2).begun, "a run that is there is joined without a word"
 
 
@@ -214,9 +231,9 @@ def test_another_configuration_is_78_with_the_difference_and_the_fork_command() 
         opened.ledger, opened.view, {"task": "sudoku4", "arch": {"layers": 2, "hidden": 32}, "lr": 0.1}, CONFIG
     )
     mine = {**CONFIG, "lr": 0.2, "arch": {"hidden": 32}, "seed": 3}
-    with pytest.raises(BadConfig) as error:
+    with pytest.raises(ConfigDiffers) as error:
         check_config(opened.ledger, opened.view, mine, mine)
-    text = str(error.value)
+    text = paragraph(error.value)
     assert "lr: the run has 0.1, you asked for 0.2" in text
     assert "arch.layers: the run has 2, you asked for (absent)" in text
     assert text.endswith("fork --run run_a --to run_a_2 lr=0.2 seed=3")

@@ -13,7 +13,7 @@ from relay.core.errors import Exit
 from relay.core.lease.signals import Reason
 from relay.core.session import session
 from relay.core.session.ending import Ending
-from tests.core.lab import Lab, down
+from tests.core.lab import Lab, down, said
 from tests.core.toy import Part, ToyWorkload
 
 
@@ -96,8 +96,8 @@ def test_what_a_later_session_took_over_is_not_called_kept(
     first.start()
     lab.world.run(to_the_end=True)
     assert first.outcome.exit_code == Exit.SIGTERM and second.outcome.exit_code == Exit.OK
-    assert first.outcome.unsent is None and "kept" not in first.outcome.message
-    assert "took that step over or put it away" in first.outcome.message
+    assert first.outcome.unsent is None and "kept" not in said(first.outcome)
+    assert "took that step over or put it away" in said(first.outcome)
 
 
 @pytest.mark.parametrize(("signal", "knows"), [("sigterm", True), ("stop", True), ("stop", False)])
@@ -123,7 +123,7 @@ def test_p5_a_last_step_that_others_took_over_ends_as_fenced(
     lab.world.at(began + 1000, second.start)
     first.start()
     lab.world.run(to_the_end=True)
-    assert first.outcome.exit_code == Exit.FENCED, first.outcome.message
+    assert first.outcome.exit_code == Exit.FENCED, said(first.outcome)
 
 
 @pytest.mark.parametrize("signal", [None, "sigterm"])
@@ -136,7 +136,7 @@ def test_what_a_machine_trained_before_it_slept_past_the_end_is_committed(lab: L
         lab.world.at(began + 61, lambda: session.ctx.signal.ask(signal))
     lab.world.run()
     assert session.outcome.exit_code == (Exit.HANDOFF if signal is None else Exit.SIGTERM)
-    assert lab.state().step == max(session.workload.trained) > 500, session.outcome.message
+    assert lab.state().step == max(session.workload.trained) > 500, said(session.outcome)
     assert lab.world.now - began < 60 + 3600 + 30
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from relay.app.commands.sessions.attaching import code_of
-from relay.app.commands.sessions.outcomes import sentence
+from relay.app.commands.sessions.outcomes import Ended, sentence
 from relay.core.errors import Exit
 from relay.core.lease.lease import Wish, acquire
 from relay.core.ledger.changes import Commit, Noted, Release
@@ -19,7 +19,7 @@ from relay.core.names import Names
 from relay.core.runs.archiving import archive, mark_deleted, unarchive
 from storage.base import Denied
 from tests.core.fake_runtime import Process
-from tests.core.lab import PROJECT, RUN, Lab, NoLocks, Session
+from tests.core.lab import PROJECT, RUN, Lab, NoLocks, Session, said
 from tests.core.toy import ToyWorkload
 
 HOUR = 3600.0
@@ -102,9 +102,9 @@ def test_a_lost_lease_names_what_helps_and_nothing_that_is_refused(
 ) -> None:
     outcome = asleep(lab, lab.session(target_steps=60), "put", "step_20.e1/state.json", others).outcome
     assert outcome.exit_code == Exit.FENCED
-    assert what in outcome.message and helps in outcome.message
-    assert (AGAIN in outcome.message) == (helps == AGAIN), outcome.message
-    assert ("had committed is safe" in outcome.message) == (others is not deleted)
+    assert what in said(outcome) and helps in said(outcome)
+    assert (AGAIN in said(outcome)) == (helps == AGAIN), said(outcome)
+    assert ("had committed is safe" in said(outcome)) == (others is not deleted)
 
 
 @pytest.mark.parametrize("others", [archived, halted])
@@ -114,8 +114,8 @@ def test_p10_a_failure_on_record_is_the_end_of_its_session_whoever_came_after(la
     session = asleep(lab, session, "after-put_if_absent", "03.json", others)
     assert lab.kinds()[:4] == ["genesis", "lease", "commit", "incident"]
     outcome = session.outcome
-    assert outcome.exit_code == Exit.BAD_DATA, outcome.message
-    assert outcome.message.startswith("At step 20 loss is nan.") and "is over" in outcome.message
+    assert outcome.exit_code == Exit.BAD_DATA, said(outcome)
+    assert said(outcome).startswith("At step 20 loss is nan.") and "is over" in said(outcome)
     kept = session.ctx.outbox.root / "reports" / "session_e1.json"
     assert '"bad data"' in kept.read_text() and not list(lab.shared.list(f"runs/{PROJECT}/{RUN}/sessions/"))
 
@@ -123,7 +123,7 @@ def test_p10_a_failure_on_record_is_the_end_of_its_session_whoever_came_after(la
 def test_p5_a_failure_that_others_came_before_is_no_end_of_its_own(lab: Lab) -> None:
     session = lab.session(target_steps=60, workload=ToyWorkload(nan_at=15))
     outcome = asleep(lab, session, "put_if_absent", "03.json", archived).outcome
-    assert outcome.exit_code == Exit.FENCED and "loss is nan" not in outcome.message
+    assert outcome.exit_code == Exit.FENCED and "loss is nan" not in said(outcome)
     assert "incident" not in lab.kinds()
 
 
@@ -132,7 +132,7 @@ def test_a_session_that_only_gives_back_too_late_ends_well_and_says_what_others_
     """It told that the lease runs out by itself in 180 s, a day after others had ended it."""
     session = asleep(lab, lab.session(target_steps=20, every_steps=1000), "after-put_if_absent", "02.json", others)
     assert session.outcome.exit_code == Exit.OK
-    assert "is over" in session.outcome.message and session.outcome.message.startswith("Target reached; step 20")
+    assert "is over" in said(session.outcome) and said(session.outcome).startswith("Target reached; step 20")
     assert not any("runs out by itself" in line for line in session.told)
 
 
@@ -150,17 +150,17 @@ def test_p6_a_step_kept_here_is_not_promised_to_a_next_session_that_is_refused(l
 
     asleep(lab, session, "put", "state.json", meanwhile)
     outcome = session.outcome
-    assert outcome.exit_code == Exit.FENCED and str(outcome.unsent) in outcome.message
-    assert "doctor --run chain" in outcome.message
-    assert "push" not in outcome.message and "next session" not in outcome.message
+    assert outcome.exit_code == Exit.FENCED and str(outcome.unsent) in said(outcome)
+    assert "doctor --run chain" in said(outcome)
+    assert "push" not in said(outcome) and "next session" not in said(outcome)
 
 
 def test_what_others_trained_after_its_last_commit_is_not_told_as_its_own(lab: Lab) -> None:
     session = lab.session(target_steps=20, every_steps=1000)
     outcome = asleep(lab, session, "after-put_if_absent", "02.json", took_over).outcome
     assert (outcome.exit_code, outcome.made_step, outcome.durable_step) == (Exit.OK, 20, 80)
-    assert outcome.message.startswith("Target reached; step 20 is committed. This session's lease")
-    assert "Steps 0 to 20 in" in sentence(outcome)
+    assert said(outcome).startswith("Target reached; step 20 is committed. This session's lease")
+    assert "Steps 0 to 20 in" in sentence(Ended(outcome, said(outcome)))
 
 
 @pytest.mark.parametrize(

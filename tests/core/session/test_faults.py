@@ -13,7 +13,7 @@ from relay.core.errors import Exit
 from relay.core.session.session import push
 from storage.base import Denied, QuotaExceeded, StoreError, Unavailable
 from tests.core.fake_runtime import Killed
-from tests.core.lab import Lab, Session, down
+from tests.core.lab import Lab, Session, down, said
 from tests.core.toy import ToySnapshot, ToyWorkload, hash_of, state_at
 
 
@@ -115,7 +115,7 @@ def test_a_failed_final_upload_is_74_and_the_next_run_there_commits_it(lab: Lab)
     outcome = lab.run(session)
     assert outcome.exit_code == Exit.UPLOAD_FAILED
     assert outcome.unsent is not None and (outcome.unsent / "state.json").exists()
-    assert str(outcome.unsent) in outcome.message and "push --run chain" in outcome.message
+    assert str(outcome.unsent) in said(outcome) and "push --run chain" in said(outcome)
     assert lab.state().links[-1].end == "open", "nothing could be said any more"
     kept = int(outcome.unsent.name.split("_")[1].split(".")[0])
     assert kept > outcome.durable_step
@@ -176,7 +176,7 @@ def test_a_disk_full_to_the_end_is_74_and_says_what_is_lost(lab: Lab) -> None:
     session = lab.session(workload=ToyWorkload(before_save=before_save), budget_s=30, target_steps=9999)
     outcome = lab.run(session)
     assert outcome.exit_code == Exit.UPLOAD_FAILED and outcome.unsent is None
-    assert "No space left" in outcome.message and f"durable step is {outcome.durable_step}" in outcome.message
+    assert "No space left" in said(outcome) and f"durable step is {outcome.durable_step}" in said(outcome)
     assert lab.world.now - began < 30
 
 
@@ -198,9 +198,9 @@ def test_an_append_of_unknown_outcome_lands_once(lab: Lab, verb: str) -> None:
 def test_i9_a_non_finite_state_never_becomes_head_and_halts_the_run_the_second_time(lab: Lab) -> None:
     first = lab.run(lab.session("alice", workload=ToyWorkload(nan_at=44)))
     assert first.exit_code == Exit.BAD_DATA and first.durable_step == 40
-    assert "loss is nan" in first.message
+    assert "loss is nan" in said(first)
     second = lab.run(lab.session("bob", workload=ToyWorkload(nan_at=44)))
-    assert second.exit_code == Exit.BAD_DATA and "halted" in second.message
+    assert second.exit_code == Exit.BAD_DATA and "halted" in said(second)
     state = lab.state()
     assert state.step == 40 and state.halted and "learning rate" in state.halted
     third = lab.session("carol", workload=ToyWorkload(nan_at=44))
@@ -247,7 +247,7 @@ def test_a_committing_thread_that_dies_is_a_crash_and_twice_halts(lab: Lab) -> N
         session = lab.session(account, target_steps=100_000)
         session.workload.before_save = die
         assert lab.run(session).exit_code == Exit.BUG
-        assert "thread that commits has died" in session.outcome.message
+        assert "thread that commits has died" in said(session.outcome)
     state = lab.state()
     assert [(i.cause, i.step) for i in state.incidents if i.cause == "crash"] == [("crash", 10)] * 2
     assert state.halted and state.holder is None

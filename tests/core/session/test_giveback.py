@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from relay.core.errors import Fenced, StorageUnreachable
+from relay.core.events import SessionEvent, Trouble
 from relay.core.session.giveback import RELEASE_S, give_back
 from tests.core.fake_runtime import World
 
@@ -21,7 +22,7 @@ class Bench:
     world: World = field(default_factory=World)
     answer_s: float = 0.2
     error: Exception | None = None
-    told: list[str] = field(default_factory=list)
+    events: list[SessionEvent] = field(default_factory=list)
     given_up: Callable[[], bool] = lambda: False
 
     def append(self, kind: str, build: Callable[[Any], Any], give_up: Callable[[], bool]) -> None:
@@ -37,7 +38,7 @@ class Bench:
         ctx = SimpleNamespace(
             runtime=self.process,
             signal=SimpleNamespace(at_once=at_once),
-            listener=SimpleNamespace(tell=self.told.append, word=str),
+            listener=SimpleNamespace(event=self.events.append),
             successor=lambda state: None,
         )
         lease = SimpleNamespace(state=None, seconds=1.0, ttl_s=180.0, append=self.append)
@@ -66,7 +67,7 @@ def bench() -> Iterator[Bench]:
 
 def test_a_lease_that_was_given_back_is_known_to_be(bench: Bench) -> None:
     given, after = bench.run()
-    assert given and after == pytest.approx(0.2, abs=0.01) and not bench.told
+    assert given and after == pytest.approx(0.2, abs=0.01) and not bench.events
 
 
 @pytest.mark.parametrize(
@@ -82,11 +83,11 @@ def test_nobody_waits_for_it_longer_than_there_is_time(
 
 
 def test_who_cannot_give_it_back_says_that_it_runs_out(bench: Bench) -> None:
-    bench.error = StorageUnreachable("down")
+    bench.error = error = StorageUnreachable("down")
     assert not bench.run()[0]
-    assert bench.told == ["The lease could not be released and runs out by itself in 180 s: down"]
+    assert bench.events == [Trouble("release", error, expires_s=180.0)]
 
 
 def test_who_lost_it_has_nothing_to_give_back(bench: Bench) -> None:
     bench.error = Fenced("bob has it")
-    assert not bench.run()[0] and not bench.told
+    assert not bench.run()[0] and not bench.events

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import Exit
-from tests.core.lab import Lab
+from tests.core.lab import Lab, said
 from tests.core.toy import ToyWorkload, hash_of, state_at
 from tests.rehash import held
 
@@ -26,7 +26,7 @@ def assert_unbroken(lab: Lab) -> None:
 
 def test_one_session_reaches_its_target(lab: Lab) -> None:
     outcome = lab.run(lab.session())
-    assert outcome.exit_code == Exit.OK, outcome.message
+    assert outcome.exit_code == Exit.OK, said(outcome)
     state = lab.state()
     assert state.step == 100 and state.holder is None
     assert state.links[-1].end == "target reached"
@@ -60,7 +60,7 @@ def test_a_budget_is_never_overrun_however_slow_the_store(
     session = lab.session(budget_s=budget, every_steps=every, target_steps=10_000, delay_s=delay)
     began = lab.world.now
     outcome = lab.run(session)
-    assert lab.world.now - began <= budget, outcome.message
+    assert lab.world.now - began <= budget, said(outcome)
     assert outcome.exit_code in (Exit.HANDOFF, Exit.UPLOAD_FAILED)
     if outcome.exit_code == Exit.UPLOAD_FAILED:
         assert outcome.unsent is not None, "kept for the next run on this machine"
@@ -73,7 +73,7 @@ def test_a_request_to_end_commits_and_names_its_code(lab: Lab, reason: str, code
     lab.world.at(lab.world.now + 4.55, lambda: session.ctx.signal.ask(reason))
     lab.world.run()
     assert session.outcome.exit_code == code
-    assert reason == "stop" or f"({reason.upper()})" in session.outcome.message
+    assert reason == "stop" or f"({reason.upper()})" in said(session.outcome)
     assert session.outcome.durable_step > 30
     assert lab.state().holder is None
     lab.run(lab.session("bob"))
@@ -103,7 +103,7 @@ def test_sessions_killed_at_any_moment_equal_an_unbroken_one(
         lab.world.run()
         lab.world.now += 300  # its lease runs out
     outcome = lab.run(lab.session("last", machine="same"))
-    assert outcome.exit_code == Exit.OK, outcome.message
+    assert outcome.exit_code == Exit.OK, said(outcome)
     assert_unbroken(lab)
     lab.world.close()
 
@@ -175,7 +175,7 @@ def test_a_disk_that_cannot_keep_a_checkpoint_is_refused_before_the_lease(lab: L
     session.ctx.outbox.root.parent.mkdir(parents=True)
     session.ctx.outbox.root.write_text("a file where the folder should be")
     outcome = lab.run(session)
-    assert outcome.exit_code == Exit.BAD_CONFIG and "sync_dir" in outcome.message
+    assert outcome.exit_code == Exit.BAD_CONFIG and "sync_dir" in said(outcome)
     assert not session.workload.trained and len(lab.kinds()) == entries
 
 

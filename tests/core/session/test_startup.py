@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from relay.app.commands.sessions.outcomes import document, sentence
+from relay.app.commands.sessions.outcomes import Ended, document, sentence
+from relay.app.messages.events import line
 from relay.core.errors import Exit
+from relay.core.events import Started
 from relay.core.session.context import Outcome, fraction
 from relay.core.session.startup import Startup
 from tests.app.cli import Desk
@@ -25,7 +27,7 @@ def started() -> Startup:
 def test_phases_are_told_for_a_long_start_and_add_up() -> None:
     startup = started()
     assert startup.total_s == 12.0
-    assert startup.text() == (
+    assert line(Started(12.0, startup.phases, startup.inside())) == (
         "START: 12 s to the first step: import 3.0 s, data 0.5 s, lease 0.5 s, restore 2.0 s, first step 6.0 s "
         "(compile 4.0 s, capture 1.0 s)."
     )
@@ -38,7 +40,7 @@ def test_phases_are_told_for_a_long_start_and_add_up() -> None:
 def test_a_short_start_is_not_told_and_one_that_trained_nothing_has_no_first_step() -> None:
     short = Startup(since=0.0, inside=lambda: {"compile": 1.0})
     short.mark("import", 1.0)
-    assert short.text() == ""
+    assert line(Started(short.total_s, short.phases)) == ""
     assert short.document() == {"import_s": 1.0}
     nobody = Startup()
     nobody.mark("import", 50.0)
@@ -46,10 +48,10 @@ def test_a_short_start_is_not_told_and_one_that_trained_nothing_has_no_first_ste
 
 
 def test_goodput_is_training_over_the_life_of_the_process() -> None:
-    outcome = Outcome(Exit.OK, "Done.", 5, made_step=5, commits=1, train_s=90.0, total_s=95.0, start_s=5.0)
+    outcome = Outcome(Exit.OK, 5, made_step=5, commits=1, train_s=90.0, total_s=95.0, start_s=5.0)
     assert outcome.goodput == 0.9
-    assert "goodput 90%" in sentence(outcome)
-    assert document(outcome, "relay.run/1")["goodput"] == 0.9
+    assert "goodput 90%" in sentence(Ended(outcome, "Done."))
+    assert document(Ended(outcome, "Done."), "relay.run/1")["goodput"] == 0.9
     assert (fraction(1.0, 0.0), fraction(3.0, 2.0), fraction(-1.0, 2.0)) == (0.0, 1.0, 0.0)
 
 

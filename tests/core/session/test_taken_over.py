@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from relay.app.commands.sessions.outcomes import sentence
+from relay.app.commands.sessions.outcomes import Ended, sentence
 from relay.core.errors import Exit
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push, run_session
 from storage.base import Denied, Missing, StoreError
-from tests.core.lab import PROJECT, RUN, Lab, Session, down
+from tests.core.lab import PROJECT, RUN, Lab, Session, down, said
 
 HOUR = 3600.0
 Begin = Callable[[Context], Outcome]
@@ -64,16 +64,16 @@ def test_p5_sending_an_earlier_step(lab: Lab, begin: Begin, met: Met) -> None:
     """Seed 60649 of the simulation: the files that it had just sent were cleared away."""
     left_unsent(lab)
     session = goes_on(lab, begin, met, "after-put", "state.json")
-    assert session.outcome.exit_code == Exit.FENCED, session.outcome.message
-    assert "is over" in session.outcome.message and "cannot be sent" not in session.outcome.message
+    assert session.outcome.exit_code == Exit.FENCED, said(session.outcome)
+    assert "is over" in said(session.outcome) and "cannot be sent" not in said(session.outcome)
     assert lab.state().step == 80 and not reports(lab, 2), "it wrote nothing more"
 
 
 def test_p5_a_checkpoint_that_others_have_retired_meanwhile(lab: Lab) -> None:
     lab.run(lab.session("bob", target_steps=40))
     session = goes_on(lab, run_session, Missing, "get", "manifest.json")
-    assert session.outcome.exit_code == Exit.FENCED, session.outcome.message
-    assert "No retained checkpoint" not in session.outcome.message
+    assert session.outcome.exit_code == Exit.FENCED, said(session.outcome)
+    assert "No retained checkpoint" not in said(session.outcome)
     assert session.ctx.outbox.root.joinpath("reports", "session_e2.json").read_text().count('"fenced"') == 1
 
 
@@ -82,7 +82,7 @@ def test_p5_a_checkpoint_that_others_have_retired_meanwhile(lab: Lab) -> None:
 def test_what_nobody_else_has_done_is_told_as_it_is(lab: Lab, begin: Begin, met: Met, code: Exit) -> None:
     left_unsent(lab)
     session = goes_on(lab, begin, met, "after-put", "state.json", alone=True)
-    assert session.outcome.exit_code == code and "cannot be sent" in session.outcome.message
+    assert session.outcome.exit_code == code and "cannot be sent" in said(session.outcome)
 
 
 def test_p6_a_last_step_kept_here_says_too_that_the_lease_is_over(lab: Lab) -> None:
@@ -93,7 +93,7 @@ def test_p6_a_last_step_kept_here_says_too_that_the_lease_is_over(lab: Lab) -> N
     lab.world.at(lab.world.now + 60, lab.session("bob", target_steps=80, wait_s=HOUR).start)
     lab.world.run(to_the_end=True)
     assert session.outcome.exit_code == Exit.FENCED and session.outcome.unsent is not None
-    assert str(session.outcome.unsent) in session.outcome.message and "is over" in session.outcome.message
+    assert str(session.outcome.unsent) in said(session.outcome) and "is over" in said(session.outcome)
 
 
 def test_what_others_trained_meanwhile_is_not_told_as_its_own(lab: Lab) -> None:
@@ -112,7 +112,7 @@ def test_what_others_trained_meanwhile_is_not_told_as_its_own(lab: Lab) -> None:
     lab.world.run(to_the_end=True)
     outcome = session.outcome
     assert (outcome.exit_code, outcome.commits, outcome.durable_step) == (Exit.FENCED, 1, 80)
-    assert sentence(outcome).endswith("newest checkpoint. Durable step: 80.")
+    assert sentence(Ended(outcome, said(outcome))).endswith("newest checkpoint. Durable step: 80.")
 
 
 def test_a_push_that_waited_while_another_sent_the_step_has_nothing_left_to_do(lab: Lab) -> None:
@@ -125,8 +125,8 @@ def test_a_push_that_waited_while_another_sent_the_step_has_nothing_left_to_do(l
     lab.world.at(lab.world.now + 1.0, holder.start)
     lab.world.run(to_the_end=True)
     assert holder.outcome.exit_code == Exit.OK
-    assert late.outcome.exit_code == Exit.OK, late.outcome.message
-    assert "Nothing left to push" in late.outcome.message and lab.state().step == 60
+    assert late.outcome.exit_code == Exit.OK, said(late.outcome)
+    assert "Nothing left to push" in said(late.outcome) and lab.state().step == 60
 
 
 def test_p5_its_own_release_as_its_heartbeat_sees_it_is_no_loss(lab: Lab) -> None:
@@ -144,4 +144,4 @@ def test_p5_its_own_release_as_its_heartbeat_sees_it_is_no_loss(lab: Lab) -> Non
     session.store.fail = fail
     outcome = lab.run(session)
     assert lab.kinds() == ["genesis", "lease", "release"]
-    assert outcome.exit_code == Exit.UPLOAD_FAILED and "is over" not in outcome.message
+    assert outcome.exit_code == Exit.UPLOAD_FAILED and "is over" not in said(outcome)

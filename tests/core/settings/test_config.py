@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from relay.app.messages.errors import paragraph
 from relay.core.errors import BadConfig
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
-from relay.core.settings.origins import from_environment, variable
+from relay.core.settings.origins import BadSetting, from_environment, variable
 from trm.config import TrainConfig
 
 
@@ -30,7 +31,7 @@ def refusal(folder: Path, yaml: str | None = None, environ: dict[str, str] | Non
     with pytest.raises(BadConfig) as caught:
         settled(folder, yaml, environ, *over)
     assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return paragraph(caught.value)
 
 
 def origin(found: Resolved[TrainConfig], key: str) -> tuple[object, str]:
@@ -98,7 +99,7 @@ def test_interpolation_is_never_executed(tmp_path: Path) -> None:
     """In a file it is text; on a command line nobody means it as text, so it is refused."""
     found = settled(tmp_path, "data:\n  train: ${HOME}\n", {"HOME": "/secret"})
     assert found.workload.data.train == "${HOME}"
-    with pytest.raises(BadConfig, match="Write the value itself"):
+    with pytest.raises(BadSetting, match="refers to another value"):
         settled(tmp_path, None, {"HOME": "/secret"}, "data.train=${HOME}")
 
 

@@ -30,6 +30,7 @@ from relay.app.commands.stores import connect, open_stores, require
 from relay.app.commands.weights.subject import fill, workload_of
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
+from relay.app.messages.whereabouts import NOWHERE
 from relay.app.providers import shipped
 from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
@@ -48,7 +49,7 @@ from relay.core.runs.endpoint import record
 from relay.core.runs.identity import Opened, Pair, open_run, salvaged_run
 from relay.core.runs.repairing import rolled_back
 from relay.core.runs.salvage import can_fork, pinned_config
-from relay.core.runs.whereabouts import NOWHERE, absent, beside
+from relay.core.runs.whereabouts import absent, beside
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.status import View

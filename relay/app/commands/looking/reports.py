@@ -15,9 +15,10 @@ from relay.app.machine.skew import clock_warning
 from relay.app.terminal.follow import LEAST_S, USUAL_S
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.report import draw, report_document
+from relay.app.views.status import status_document, status_line
 from relay.core.errors import UsageError
 from relay.core.settings.config import Resolved
-from relay.people.status import View, status_document, status_line
+from relay.people.status import View
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
 OfAccountOption = Annotated[

@@ -23,6 +23,7 @@ from relay.app.commands.people.fields import (
     Zone,
     details,
 )
+from relay.app.messages.admitting import one_team, terms
 from relay.app.messages.wording import printable
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
@@ -30,7 +31,7 @@ from relay.core.errors import BadConfig
 from relay.core.names import check_letters, check_name
 from relay.people.account import Account, in_team
 from relay.people.accounts import Accounts
-from relay.people.admission import NOTEBOOKS, one_team
+from relay.people.admission import NOTEBOOKS
 from relay.people.inference import infer_account
 from relay.people.owners import Inference
 
@@ -90,7 +91,7 @@ def say_rules(here: App, name: str) -> None:
     """What a participant at that provider must know before the first session."""
     provider = shipped().named(name)
     if provider.coauthor:
-        say(f"{provider.title}: {provider.clause} ({provider.cited})")
+        say(terms(provider))
         say("Nobody is asked to train a run there before its person has confirmed that, once, with `run --coauthor`.")
     if line := provider.stale(here.runtime.wall()):
         say(f"{line}.")

@@ -11,6 +11,7 @@ import typer
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import say
 from relay.app.commands.people.fields import AccountId
+from relay.app.messages.admitting import terms
 from relay.app.messages.wording import iso
 from relay.core.errors import BadConfig
 from relay.people import quotaread
@@ -27,7 +28,7 @@ def confirm(account: AccountId, call: Call) -> Answer:
     provider = known.providers.named(known.get(account).provider)
     if not provider.coauthor:
         raise BadConfig(f"{account} is at {provider.title}, whose record asks for no confirmation. Nothing was stored.")
-    say(f"{provider.title}: {provider.clause} ({provider.cited})")
+    say(terms(provider))
     state = opened.view.state
     at = keep_word(known, account, state.run_id, provider)
     said = {"schema": "relay.account/1", "id": account, "run": state.run, "confirmed": True, "at": iso(at)}

@@ -48,7 +48,7 @@ def fork(
     """Begin a new run from a retained checkpoint of this one; nothing is shared with it afterwards."""
     app, resolved, settings, stores = call.app, call.resolved, call.settings, call.stores(read_only=False)
     parent, before = parent_of(resolved, stores)
-    with taking_name(stores, settings.project, to, "--to") as taken:
+    with taking_name(stores, settings.project, to, "fork") as taken:
         stores.ensure_tested()
         new = settled(app, resolved, before)
         head, origin = copied(app, resolved, parent, stores.checkpoints, to, (step, epoch), new.refitted)

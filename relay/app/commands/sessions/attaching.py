@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as with_text
-
 from relay.app.commands.sessions.here import Choice
 from relay.app.commands.sessions.opening import Opening
+from relay.app.commands.sessions.outcomes import Ended
 from relay.app.machine.mirror import Onlooker
 from relay.app.messages.advice import command
 from relay.app.messages.wording import duration
@@ -62,7 +61,7 @@ def process(other: Earlier) -> str:
     return f"process {other.who.pid} (started {duration(other.age_s)} ago)"
 
 
-def met(opening: Opening) -> Outcome | None:
+def met(opening: Opening) -> Ended | None:
     """What comes of this machine's own earlier session, as was asked for; None: go on and train.
 
     Raises LeaseHeld (73) with both choices where none was made and nobody wants to wait.
@@ -82,10 +81,10 @@ def met(opening: Opening) -> Outcome | None:
     return None
 
 
-def named(opening: Opening, outcome: Outcome) -> Outcome:
-    """A refusal that the lease is held also says so where it is this machine's own earlier session."""
+def holder_here(opening: Opening, outcome: Outcome) -> str:
+    """What to add to a refusal where this machine's own earlier session holds the lease; else empty."""
     other = opening.here.earlier() if outcome.exit_code is Exit.LEASE_HELD else None
-    return outcome if other is None else with_text(outcome, message=f"{outcome.message} {choices(opening, other)}")
+    return "" if other is None else f" {choices(opening, other)}"
 
 
 def refuse(opening: Opening, other: Earlier) -> None:
@@ -94,7 +93,7 @@ def refuse(opening: Opening, other: Earlier) -> None:
     raise LeaseHeld(f"Run {settings.project}/{settings.run} is being trained already. {choices(opening, other)}")
 
 
-def attached(opening: Opening, other: Earlier | None) -> Outcome:
+def attached(opening: Opening, other: Earlier | None) -> Ended:
     """Show the other session's progress until it ends; touch nothing. Raises Detached (130)."""
     settings, state = opening.resolved.settings, newest(opening)
     step, epoch = (state.step, state.epoch) if state else (0, 0)
@@ -102,7 +101,7 @@ def attached(opening: Opening, other: Earlier | None) -> Outcome:
         epoch += 1  # it waits for the lease
     if other is None:
         text = f"No session of {settings.account} trains {settings.run} on this machine: nothing to look on at."
-        return Outcome(Exit.OK, text, step, step)
+        return Ended(Outcome(Exit.OK, step, step), text)
     look_on(opening, other)
     return ended(opening, other, epoch)
 
@@ -130,7 +129,7 @@ def newest(opening: Opening) -> RunState | None:
     return known.view.state if known else None
 
 
-def ended(opening: Opening, other: Earlier, epoch: int) -> Outcome:
+def ended(opening: Opening, other: Earlier, epoch: int) -> Ended:
     """How the session that was looked at ended, by the ledger; `epoch` is the oldest it can have. One that replaced it
     may have the lease by now."""
     state = newest(opening)
@@ -139,11 +138,11 @@ def ended(opening: Opening, other: Earlier, epoch: int) -> Outcome:
     step = state.step if state else None
     name = f"The session of process {other.who.pid}"
     if link is None:
-        return Outcome(Exit.HANDOFF, f"{name} ended before it had the lease.", step, step or 0)
+        return Ended(Outcome(Exit.HANDOFF, step, step or 0), f"{name} ended before it had the lease.")
     if link.end == frozen.OPEN:
         text = f"{name} is gone without a word. The next `run` here takes over at once and commits what it left."
-        return Outcome(Exit.UPLOAD_FAILED, text, step, link.from_step)
-    return Outcome(code_of(link.end), f"{name} ended: {link.end}.", step, link.from_step)
+        return Ended(Outcome(Exit.UPLOAD_FAILED, step, link.from_step), text)
+    return Ended(Outcome(code_of(link.end), step, link.from_step), f"{name} ended: {link.end}.")
 
 
 def code_of(end: str) -> Exit:

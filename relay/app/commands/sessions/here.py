@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -65,7 +66,15 @@ def here(app: App, settings: Settings, ledger_url: str) -> Here:
     return Here(app, settings, training, FileHostLocks(default_folder()))
 
 
-def followed(listener: Listener, of: Here, shown: Display, known: Accounts, wait_s: float, target: int) -> None:
+def followed(
+    listener: Listener,
+    of: Here,
+    shown: Display,
+    tell: Callable[[str], None],
+    known: Accounts,
+    wait_s: float,
+    target: int,
+) -> None:
     """What the session tells can be looked on at, and a wait for the lease counts down by a person's name."""
     step, mirror = listener.progress, of.mirror
     mirror.aim(target)
@@ -76,9 +85,7 @@ def followed(listener: Listener, of: Here, shown: Display, known: Accounts, wait
 
     stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # what stands in for it meanwhile has no encoding
     bar = bar_of(moves(of.app.environ, stream.isatty()), stream.encoding)
-    countdown = Countdown(
-        of.app.runtime, wait_s, shown.transfer, listener.tell, lambda account: person(known, account), bar
-    )
+    countdown = Countdown(of.app.runtime, wait_s, shown.transfer, tell, lambda account: person(known, account), bar)
     listener.progress, listener.held = both, countdown.held
     listener.tick, listener.entered = countdown.tick, countdown.over
 

@@ -15,6 +15,7 @@ from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, target_of
 from relay.app.commands.sessions.opening import Opening, without_training
 from relay.app.messages.advice import command
+from relay.app.messages.whereabouts import new_run
 from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.packed import Packed
 from relay.core.errors import BadConfig
@@ -87,7 +88,7 @@ def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
     """A new run that begins from the file; returns where it came from, and lines for people."""
     app, resolved = opening.app, opening.resolved
     settings = resolved.settings
-    with taking_name(opening.stores, settings.project, settings.run, "--run") as taken:
+    with taking_name(opening.stores, settings.project, settings.run, "import") as taken:
         opening.stores.ensure_tested()
         workload = opening.workload(target_of(app, resolved, None))
         notes = list(app.kind.start_from(workload, weights))
@@ -98,7 +99,7 @@ def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
         )  # fmt: skip
         if not made.begun:
             raise taken
-    for note in made.notes:
+    for note in new_run(made):
         opening.tell(note)
     return origin, notes
 

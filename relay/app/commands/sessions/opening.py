@@ -19,7 +19,9 @@ from relay.app.commands.sessions.here import Choice, Here, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
-from relay.app.messages.errors import paragraph
+from relay.app.messages import events
+from relay.app.messages.admitting import note_text
+from relay.app.messages.whereabouts import new_run
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
@@ -30,6 +32,7 @@ from relay.core.checkpoint.outbox import claimed_outbox
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
 from relay.core.checkpoint.warm import WarmStart
+from relay.core.events import Activity, Committed, SessionEvent
 from relay.core.gpus import gpu_name
 from relay.core.lease.signals import StopSignal
 from relay.core.ledger.mark import mark_of
@@ -126,7 +129,7 @@ class Opening:
             ephemeral=settings.ephemeral,
             init=init,
         )
-        for note in opened.notes:
+        for note in new_run(opened):
             self.tell(note)
         check_config(opened.ledger, opened.view, config, self.resolved.workload.model_dump(mode="json"))
         self.warn_of_clocks()
@@ -164,8 +167,8 @@ class Opening:
         if not self.admitted:
             run_id = state.run_id if state else None
             known, visit = accounts(self.stores), self.visit(run_id)
-            for line in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
-                self.tell(line)
+            for note in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
+                self.tell(note_text(note))
         self.admitted = True
 
     def unknown_account(self) -> str:
@@ -207,7 +210,7 @@ class Opening:
             outbox=claimed_outbox(self.resolved.home, run_id),
             locks=self.here.locks,
             signal=self.stop,
-            listener=self._listener(),
+            listener=Listener(self.event, self.shown.step, transfer=through(self.shown.transfer, app.runtime)),
             startup=self.startup,
             warm=self.warm(workload),
             observer=self.trackers,
@@ -224,7 +227,7 @@ class Opening:
         if kernels is None:
             self.tell("Compile cache: not needed, this training compiles nothing here.")
             return None
-        return WarmStart(self.app.runtime, self.stores.checkpoints, kernels, self.secret, self.tell)
+        return WarmStart(self.app.runtime, self.stores.checkpoints, kernels, self.secret, self.event)
 
     def plan(self, target: int) -> Plan:
         """The settings as the session wants them."""
@@ -239,7 +242,7 @@ class Opening:
             ttl_s=settings.lease.ttl_s,
             wait_s=self.wait_minutes * 60,
             limits=self.limits(),
-            tell_pace=self.slow,
+            report_pace=self.slow,
         )
 
     def limits(self) -> Limits:
@@ -258,13 +261,14 @@ class Opening:
             machine_limit_s=limit * 60 if limit else None,
         )
 
-    def _listener(self) -> Listener:
-        """The display, and for what is told the log; who is waited for is told by `followed`."""
-        shown = self.shown
-        sending = through(shown.transfer, self.app.runtime)
-        return Listener(
-            self.tell, shown.step, transfer=sending, phase=shown.phase, committed=shown.committed, word=paragraph
-        )
+    def event(self, event: SessionEvent) -> None:
+        """Show what the session reports, and log the lines."""
+        if isinstance(event, Activity):
+            self.shown.phase(events.activity(event))
+        elif text := events.line(event):
+            self.tell(text)
+        if isinstance(event, Committed) and event.source == "training":
+            self.shown.committed(event.step)
 
 
 def without_training(app: App, resolved: Resolved[BaseModel]) -> Opening:

@@ -1,41 +1,52 @@
-"""How a session's end is told: a sentence for people, a document for tools, the exit code; decides none of them."""
+"""Reports a session's end: a paragraph for people, a document for tools, the exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import typer
 
 from relay.app.commands.common import App, emit
+from relay.app.messages.events import NOTABLE_S
 from relay.app.messages.links import briefly
 from relay.app.messages.wording import counted, duration
 from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import tell
 from relay.core.errors import Exit
 from relay.core.session.context import Outcome
-from relay.core.session.startup import NOTABLE_S
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Ends that are no error."""
 
 
-def finish(app: App, outcome: Outcome, as_json: bool, schema: str) -> None:
-    """Say how it ended, and exit with its code."""
-    if outcome.exit_code in PLANNED:
-        emit(as_json, document(outcome, schema), sentence(outcome))
+@dataclass(frozen=True)
+class Ended:
+    """How a session ended, and the paragraph that people read about it."""
+
+    outcome: Outcome
+    message: str
+
+
+def finish(app: App, ended: Ended, as_json: bool, schema: str) -> None:
+    """Report it, and exit with its code."""
+    code = ended.outcome.exit_code
+    if code in PLANNED:
+        emit(as_json, document(ended, schema), sentence(ended))
     else:
-        tell(int(outcome.exit_code), sentence(outcome), None, as_json, secrets_of(app.environ))
-    raise typer.Exit(int(outcome.exit_code))
+        tell(int(code), sentence(ended), None, as_json, secrets_of(app.environ))
+    raise typer.Exit(int(code))
 
 
-def document(outcome: Outcome, schema: str) -> dict[str, Any]:
+def document(ended: Ended, schema: str) -> dict[str, Any]:
     """How a session ended; durations in seconds."""
+    outcome = ended.outcome
     return {
         "schema": schema,
         "exit_code": int(outcome.exit_code),
-        "message": outcome.message,
+        "message": ended.message,
         "from_step": outcome.from_step,
         "durable_step": outcome.durable_step,
         "epoch": outcome.epoch,
@@ -62,15 +73,16 @@ def _stalls(seconds: Sequence[float]) -> dict[str, float] | None:
     return {"median": round(median(seconds), 4), "most": round(max(seconds), 4), "n": len(seconds)}
 
 
-def sentence(outcome: Outcome) -> str:
+def sentence(ended: Ended) -> str:
     """For people: what happened, what is durable, and how much a kill could have cost."""
+    outcome = ended.outcome
     if outcome.made_step is None or outcome.exit_code == Exit.FENCED:  # what is durable then may be others' work
-        return f"{outcome.message} Durable step: {_step(outcome)}."
+        return f"{ended.message} Durable step: {_step(outcome)}."
     link = briefly(outcome.certified, outcome.why)
     slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # else goodput would not follow from what is told
     start = f", after {duration(outcome.start_s)} of starting up" if slow else ""
     return (
-        f"{outcome.message} Steps {outcome.from_step:,} to {outcome.made_step:,} in {duration(outcome.total_s)} "
+        f"{ended.message} Steps {outcome.from_step:,} to {outcome.made_step:,} in {duration(outcome.total_s)} "
         f"({duration(outcome.train_s)} of training{start}, goodput {outcome.goodput:.0%}), "
         f"{counted(outcome.commits, 'commit')}; a kill could have cost at most "
         f"{duration(outcome.interval_s + outcome.latency_s)} of work.{f' {link}' if link else ''} "

@@ -11,7 +11,7 @@ from dataclasses import replace as with_parts
 from relay.app.commands.command import Call, Ephemeral, subcommand
 from relay.app.commands.common import App, target_of, tell_secrets
 from relay.app.commands.looking.planning import announce
-from relay.app.commands.sessions.attaching import choice, met, named
+from relay.app.commands.sessions.attaching import choice, holder_here, met
 from relay.app.commands.sessions.fields import (
     Attach,
     Budget,
@@ -29,11 +29,13 @@ from relay.app.commands.sessions.fields import (
 from relay.app.commands.sessions.here import followed
 from relay.app.commands.sessions.importing import begin_or_check
 from relay.app.commands.sessions.opening import Opening
-from relay.app.commands.sessions.outcomes import finish
+from relay.app.commands.sessions.outcomes import Ended, finish
 from relay.app.machine.logs import close_log, open_log
 from relay.app.machine.notices import watching
 from relay.app.machine.place import refuse_rerun
 from relay.app.machine.spot import ADDRESS, Look, look_at
+from relay.app.messages.endings import message
+from relay.app.messages.events import line
 from relay.app.messages.webhook import address_of
 from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import explain, tell
@@ -41,6 +43,7 @@ from relay.app.terminal.progress import Display, Lines, display
 from relay.core.checkpoint.warm import secret_of
 from relay.core.clock import exit_now
 from relay.core.errors import Exit, RelayError
+from relay.core.events import SessionEvent
 from relay.core.lease.interrupts import heed, listening
 from relay.core.lease.signals import StopSignal
 from relay.core.ledger.resting import refuse_halted
@@ -88,7 +91,11 @@ def run(
     app, stop = call.app, StopSignal()
     app.streams.advisory = True
     shown = display(0, app.runtime, progress_seconds)
-    heard = (lambda text: None) if attach else shown.tell  # who looks on ends nothing
+
+    def heard(event: SessionEvent) -> None:
+        if not attach:  # a signal ends only the onlooker
+            shown.tell(line(event))
+
     with closing(shown), listening(stop, app.runtime, leaving(app, call.as_json, shown), heard):
         resolved = call.settle(flags)
         tell_secrets(app)
@@ -96,9 +103,10 @@ def run(
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
             said = coauthor or says_coauthor(app.environ)
             opening = Opening(app, resolved, shown, stop, wait, new, said, earlier=choice(attach, replace))
-            outcome = logged(app, opening, train)
+            ended = logged(app, opening, train)
+    outcome = ended.outcome
     try:
-        finish(app, outcome, call.as_json, "relay.run/1")
+        finish(app, ended, call.as_json, "relay.run/1")
     finally:
         if webhook and outcome.epoch and outcome.exit_code in (Exit.OK, Exit.HANDOFF):
             announce(app, resolved, webhook, redact)
@@ -126,8 +134,8 @@ def push(call: Call) -> None:
     app.streams.advisory = True
     with listening(stop, app.runtime, leaving(app, call.as_json)):
         opening = Opening(app, call.resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
-        outcome = logged(app, opening, send)
-    finish(app, outcome, call.as_json, "relay.push/1")
+        ended = logged(app, opening, send)
+    finish(app, ended, call.as_json, "relay.push/1")
 
 
 def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[RelayError], None]:
@@ -153,7 +161,7 @@ def show_cursor() -> None:
         os.write(STDERR, CURSOR)
 
 
-def train(opening: Opening) -> Outcome:
+def train(opening: Opening) -> Ended:
     """One session, or a look at one. Raises RelayError for what is refused before the lease is asked for."""
     refuse_rerun(opening.app.machine)
     opening.secret = secret_of(opening.app.environ, opening.resolved.settings.cache.allow)
@@ -165,12 +173,12 @@ def train(opening: Opening) -> Outcome:
     if state and state.head and state.step >= target:
         text = f"Step {state.step:,} is durable; the target of {target:,} is reached: --target-steps N trains on."
         text += opening.unknown_account()
-        return Outcome(Exit.OK, text, state.step, state.step)
+        return Ended(Outcome(Exit.OK, state.step, state.step), text)
     opening.ask(state)
     return prepared(opening, target, run_session)
 
 
-def send(opening: Opening) -> Outcome:
+def send(opening: Opening) -> Ended:
     """Commit what is on this machine only. Raises BadConfig (78) for a run that has not begun: it begins none (P3)."""
     settings = opening.resolved.settings
     require_run(opening.stores, settings.project, settings.run)
@@ -189,7 +197,7 @@ def found(opening: Opening) -> RunState | None:
     return known.view.state
 
 
-def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -> Outcome:
+def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -> Ended:
     """Load what trains, begin the run, make sure of the account, then act under the lease."""
     opening.shown.aim(target)
     if not begins_by_itself(opening.stores.ledger):
@@ -199,13 +207,13 @@ def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -
     opened = opening.begin(config)
     known = opening.account()
     context = opening.context(opened, known, workload, config, target)
-    followed(context.listener, opening.here, opening.shown, known, context.plan.wait_s, target)
+    followed(context.listener, opening.here, opening.shown, opening.tell, known, context.plan.wait_s, target)
     heed(opening.stop)
-    outcome = act(context)
-    return with_parts(named(opening, outcome), startup=opening.startup.document())
+    outcome = with_parts(act(context), startup=opening.startup.document())
+    return Ended(outcome, message(outcome) + holder_here(opening, outcome))
 
 
-def logged(app: App, opening: Opening, act: Callable[[Opening], Outcome]) -> Outcome:
+def logged(app: App, opening: Opening, act: Callable[[Opening], Ended]) -> Ended:
     """Act with a log file of the session's own."""
     settings = opening.resolved.settings
     folder = opening.resolved.path(settings.sync_dir) / "logs"

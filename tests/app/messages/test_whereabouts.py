@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.runs.whereabouts import missing
+from relay.app.messages.whereabouts import missing
 from tests.app.cli import Desk
 
 

@@ -1,0 +1,82 @@
+"""Words how a session ended, as one paragraph; decides nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relay.app.messages.advice import command
+from relay.app.messages.errors import paragraph
+from relay.app.messages.wording import printable
+from relay.core.errors import RelayError, UploadFailed
+from relay.core.session.context import Idle, Outcome
+from relay.core.session.ending import NotCommitted, NotKept, NotSent
+from relay.core.session.incidents import Recorded
+
+
+def message(outcome: Outcome) -> str:
+    """What happened, and the command that helps."""
+    if outcome.idle is not None:
+        return _idle(outcome.idle)
+    if outcome.failure is not None:
+        return _failed(outcome, outcome.failure)
+    asked = printable(outcome.asked)
+    step = outcome.durable_step if outcome.made_step is None else outcome.made_step
+    text = f"{_sentence(outcome.end)}{f' ({asked})' if asked else ''}; step {step:,} is committed."
+    return f"{text} {paragraph(outcome.lost)}" if outcome.lost else text
+
+
+def _idle(idle: Idle) -> str:
+    if idle.work == "push":
+        return f"Nothing here can be added to step {idle.step:,}."
+    return (
+        f"Run {idle.project}/{idle.run} is at step {idle.step:,}, and the target is {idle.target_steps:,}: "
+        f"nothing to do. Raise it with --target-steps N."
+    )
+
+
+def _failed(outcome: Outcome, failure: RelayError) -> str:
+    """Of two ends the one that decided the exit code comes first."""
+    match failure:
+        case NotSent():
+            text = _not_sent(failure, outcome.unsent, alone=outcome.lost is None)
+        case NotKept():
+            why = f"this machine's disk refused it too ({failure.disk.strerror})" if failure.disk else NO_TIME
+            text = f"{_head(failure)} It is lost, because {why}."
+        case _:
+            text = paragraph(failure)
+    text = f"{_sentence(outcome.spared)}: the last commit stands. {text}" if outcome.spared else text
+    if outcome.lost and isinstance(failure, UploadFailed):
+        return f"{paragraph(outcome.lost)} {text}"
+    return f"{text} {paragraph(outcome.lost)}" if outcome.lost and isinstance(failure, Recorded) else text
+
+
+NO_TIME = "there was no time left to save it"
+
+
+def _not_sent(error: NotSent, folder: Path | None, alone: bool) -> str:
+    """`folder`: where it was kept when the session ended; not `alone`: others have its lease, and may have gone on."""
+    if folder is None:
+        return (
+            f"The durable step was {error.durable:,} when this session last looked. It did not commit step "
+            f"{error.step:,}: {_why(error)} A later session on this machine took that step over or put it away; see "
+            f"what is durable now: {command('status', error.run)}"
+        )
+    text = f"{_head(error)} It is kept, verified, in {folder} ({error.bytes:,} bytes)."
+    if alone:
+        return f"{text} The next session of this run on this machine commits it, or do it now: " + command(
+            "push", error.run
+        )
+    return f"{text} What can be done with it now: {command('doctor', error.run)}"
+
+
+def _head(error: NotCommitted) -> str:
+    return f"The durable step is {error.durable:,}. Step {error.step:,} is not committed: {_why(error)}"
+
+
+def _why(error: NotCommitted) -> str:
+    why = paragraph(error.cause) if error.cause else "it did not finish in the time that was left"
+    return why if why.endswith((".", "?")) else f"{why}."
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,69 @@
+"""How a run stands: the relay.status/1 document, and one line for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relay.app.messages.wording import duration, iso
+from relay.core.ledger.state import Link, RunState
+from relay.people.status import View
+from relay.people.zones import local
+
+LINKS_SHOWN = 50
+"""A state may hold more, older ones too."""
+
+
+def status_document(view: View) -> dict[str, Any]:
+    """relay.status/1. Times are ISO-8601 UTC, sizes bytes; `head` is None before the first commit."""
+    state = view.state
+    return {
+        "schema": "relay.status/1",
+        "run": view.run,
+        "step": view.step,
+        "target_steps": view.target,
+        "epoch": state.epoch if state else 0,
+        "state": view.phase,
+        "halted_reason": state.halted if state else None,
+        "holder": view.holder.account if view.holder else None,
+        "lease_expires_at": iso(view.expires_at),
+        "head": _head(state),
+        "links": [_link(link) for link in state.links[-LINKS_SHOWN:]] if state else [],
+        "links_total": state.links_total if state else 0,
+    }
+
+
+def status_line(view: View) -> str:
+    """For people."""
+    line = f"{view.project}/{view.run}: {view.phase}, step {view.step:,}/{view.target:,}"
+    if view.training and view.holder:
+        line += f", {view.holder.account} holds the lease until {local(view.expires_at)} or longer"
+    if view.state and view.state.head:
+        head = view.state.head
+        clock = " (this machine's clock)" if view.clock_is_local else ""
+        line += f", last commit {duration(view.now - head.committed_at)} ago{clock}, state {head.state_hash[:12]}"
+    line += f" ({view.store})" if view.store else ""
+    line += f": {view.missing}" if view.missing else ""
+    return line + (f". Halted: {view.state.halted}" if view.state and view.state.halted else "")
+
+
+def _head(state: RunState | None) -> dict[str, Any] | None:
+    if state is None or state.head is None:
+        return None
+    head = state.head
+    return {
+        "step": head.step,
+        "epoch": head.epoch,
+        "state_hash": head.state_hash,
+        "bytes": head.bytes,
+        "committed_at": iso(head.committed_at),
+    }
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {
+        "epoch": link.epoch,
+        "account": link.account,
+        "from_step": link.from_step,
+        "to_step": link.to_step,
+        "certified": link.certified,
+    }

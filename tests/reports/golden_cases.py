@@ -23,6 +23,7 @@ from relay.app.views.status import status_line
 from relay.core.ledger.sessionreport import SessionReport, parse
 from relay.core.ledger.state import Link, RunState, Usage
 from relay.core.runs.registered import Standing
+from relay.people.accountstate import Why
 from relay.people.quota import Quota
 from relay.people.status import AccountRow, View
 from tests.app.cli import Desk
@@ -87,9 +88,7 @@ def register(account: str, label: str, ascii_only: bool) -> str:
 
 def account(label: str) -> str:
     quota = Quota(26 * 3600.0, 30 * 3600.0, "official", NOW - 7200, NOW + 86_400)
-    row = AccountRow(
-        "account_3", label, "cooling", 8750, 5, 8820.0, quota, NOW + 86_400, "declared hours are used", "Ann", "kaggle"
-    )
+    row = AccountRow("account_3", label, "cooling", 8750, 5, 8820.0, quota, NOW + 86_400, Why.USED, "Ann", "kaggle")
     seen: View = view(guide(), (row,))
     return account_text(Told(row, seen, [Standing(guide(), seen.sign_of_life)]))
 

@@ -149,7 +149,7 @@ def errors() -> Iterator[str]:
 DRAWN: dict[str, Drawn] = {
     "status": lambda width, ascii_only: folded(f"{status_line(busy())}\n{status_line(seen())}", width),
     "report": lambda width, ascii_only: draw(busy(), MACHINE, ascii_only, width),
-    "sessions": lambda width, ascii_only: sessions_text(LINKS, "", width),
+    "sessions": lambda width, ascii_only: sessions_text(LINKS, "", width, not ascii_only),
     "accounts": accounts,
     "next": next_turn,
     "plan": plan,

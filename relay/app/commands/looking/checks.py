@@ -18,7 +18,7 @@ from relay.app.checks.doctor import Finding
 from relay.app.checks.filling import ONLY_LEDGER, UNKNOWN_GROWTH, sessions_until_full
 from relay.app.checks.reach import Reach, reach
 from relay.app.checks.space import making_room, of_disks
-from relay.app.checks.storetable import document, table
+from relay.app.checks.storetable import document, stores_text
 from relay.app.checks.verification import Incidental, Verification, text_of
 from relay.app.checks.verify import Deep, lost, quick_look
 from relay.app.checks.verify import verify as re_read
@@ -143,7 +143,7 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     if state:
         found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
         found.look("sync", lambda: checkup.unsent(outbox_of(resolved.home, state.run_id), state))
-    found.stores, found.table = [document(one) for one in stores], table(stores, columns(), speaks_utf8())
+    found.stores, found.table = [document(one) for one in stores], stores_text(stores, columns(), speaks_utf8())
     return found
 
 

@@ -91,7 +91,9 @@ class FollowedSessions:
             return
         state = found.state
         links, missing = every_link(self._ledger, state)
-        self._text = nameless(sessions_text(links, missing, terminal_width()), self._call.names(self._stores))
+        self._text = nameless(
+            sessions_text(links, missing, terminal_width(), speaks_utf8()), self._call.names(self._stores)
+        )
         there = state.step >= (state.target_steps or self._target) and state.holder is None
         self._seq, self._over = found.seq, there or state.archived is not None
 

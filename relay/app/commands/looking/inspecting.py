@@ -39,7 +39,7 @@ def of_sessions(call: Call) -> Answer:
     state = opened.view.state
     links, missing = every_link(opened.ledger, state)
     document = sessions_document(state.project, state.run, links, missing)
-    text = sessions_text(links, missing, terminal_width())
+    text = sessions_text(links, missing, terminal_width(), speaks_utf8())
     return Answer(document, text, names=call.names(stores))
 
 

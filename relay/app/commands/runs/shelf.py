@@ -16,7 +16,7 @@ from relay.app.messages.wording import duration, iso
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.clearingtext import document_of, grouped, text_of
-from relay.app.views.runstable import document, table
+from relay.app.views.runstable import document, runs_text
 from relay.core.checkpoint.collect import Surveyor, sweep_signs
 from relay.core.checkpoint.retention import FileVerdict, going
 from relay.core.errors import PolicyRefused, UsageError, store_errors
@@ -44,7 +44,7 @@ def list_runs(call: Call) -> Answer:
     with store_errors(stores.ledger):
         now = stores.ledger.now()
     shown = [document(line, now) for line in lines]
-    text = table(lines, now, terminal_width(), speaks_utf8())
+    text = runs_text(lines, now, terminal_width(), speaks_utf8())
     return Answer({"schema": "relay.runs/1", "now": iso(now), "runs": shown}, text)
 
 

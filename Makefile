@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist worksteal
 
-.PHONY: help install browser check lint types test test-all ci model demo soak clean
+.PHONY: help install browser check lint types test test-all ci accept model demo soak clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -36,10 +36,13 @@ test: install    ## unit tests, and the contract on memory and a local folder (t
 	$(PYTEST) -m "not slow" -o tmp_path_retention_policy=failed
 
 test-all: install browser  ## every test: also real processes, random kills, the demonstration, every command of the docs
-	$(PYTEST)
+	$(PYTEST) --durations 20
 
 ci: lint         ## what has to be green: installs, lints, types, tests, runs
 	$(MAKE) --no-print-directory -j 2 types test-all
+
+accept: install  ## the proofs that take too long for CI, recorded in docs/records (hours); PROOFS="kills model" chooses
+	$(BIN)/python -m tests.accept $(PROOFS)
 
 soak: install    ## 500 random kills in real processes, 20,000 seeds of the simulation (hours)
 	RELAY_KILLS=500 $(BIN)/python -m pytest tests/processes/test_random_kills.py

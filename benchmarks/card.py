@@ -29,11 +29,11 @@ from cases import SIZES, grids  # noqa: E402
 from step_time import compile_model  # noqa: E402
 
 from relay.torch.fingerprint import fingerprint  # noqa: E402
+from relay.torch.snapshot import state_hash  # noqa: E402
+from trm.cost import CAP, Method, fit, free_bytes  # noqa: E402
 from trm.kernels.fast_step import FastStep, unavailable  # noqa: E402
 from trm.layers import slow_bf16  # noqa: E402
-from trm.memory import CAP, Method, fit, free_bytes  # noqa: E402
 from trm.presets import preset  # noqa: E402
-from trm.snapshot import state_hash  # noqa: E402
 from trm.train import EagerStep, Step, TrainState  # noqa: E402
 
 METHODS: tuple[Method, ...] = ("eager", "compiled", "fused")

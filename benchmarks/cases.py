@@ -1,4 +1,4 @@
-"""What is timed: training on one grid of Sudoku or on made-up grids of ARC's shape, and how much a step computes."""
+"""What is timed: training on one grid of Sudoku or on made-up grids of ARC's shape."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from trm.config import Arch, TrainConfig
 from trm.data.augment import sudoku
 from trm.data.dataset import IGNORE, Batch, Dataset
-from trm.layers import inner_width
 from trm.model import Sizes
 from trm.presets import preset
 
@@ -64,15 +63,3 @@ def grids(count: int = 1000, givens: float = 0.3) -> Dataset:
     labels = solution.to(torch.uint8).repeat(count, 1)
     shown = torch.rand(count, 81, generator=torch.Generator().manual_seed(0)) < givens
     return Dataset(torch.where(shown, labels, 1), labels, 11, sudoku)
-
-
-def step_tflop(config: TrainConfig, sizes: Sizes) -> float:
-    """Arithmetic of a step (reference/trm.md 16.1): 2 a multiply-add, backward twice the forward, no recomputation."""
-    arch: Arch = config.arch
-    length, width = sizes.seq_len + arch.prefix_len, arch.hidden_size
-    tokens = config.batch_size * length
-    attention = tokens * (8 * width**2 + 4 * length * width)
-    mixer = 6 * tokens * width * inner_width(length, arch.expansion) if arch.mlp_t else attention
-    block = mixer + 6 * tokens * width * inner_width(width, arch.expansion)
-    calls = (arch.H_cycles + 2) * (arch.L_cycles + 1)
-    return block * arch.L_layers * calls / 1e12

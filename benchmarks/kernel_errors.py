@@ -17,11 +17,11 @@ from torch import Tensor
 from relay.torch.digest import digest
 from trm.data.dataset import IGNORE
 from trm.kernels import plain
+from trm.kernels.components import fused_components
 from trm.kernels.layout import CHUNK, PAD, Anew, Tables, Total, pair_rows
-from trm.kernels.parts import fused_parts
 from trm.layers import rotary_tables
 
-KERNELS = fused_parts()
+KERNELS = fused_components()
 """What a training step on this GPU takes."""
 BATCH, LENGTH, MIDDLE, LONG, WIDTH, INNER, CHANNEL = 768, 97, 305, 916, 512, 512, 1536
 ROWS = BATCH * LENGTH

@@ -24,12 +24,11 @@ from pathlib import Path
 import torch
 from cases import canvases, case
 
-from relay.torch.statefile import TABLE, StateDocument, load_document
+from relay.core.workload import Saved
+from trm.checkpoint import TABLE, Document, TrmSnapshot, load_document, load_state
 from trm.kernels.fast_step import FastStep
-from trm.optim import sign_sgd_
-from trm.schedule import lr_scale
-from trm.sharedtable import SharedTable, load_state
-from trm.snapshot import Saved, Snapshot
+from trm.optim import lr_scale, sign_sgd_
+from trm.sharedtable import SharedTable
 from trm.train import TrainState
 
 
@@ -94,14 +93,14 @@ def note_ms(state: TrainState, shared: SharedTable, calls: int = 200) -> float:
 
 def commit(state: TrainState, shared: SharedTable, folder: Path, lent: dict[str, Path]) -> Saved:
     """A snapshot, saved; its sizes."""
-    document = StateDocument(step=state.step, seed=0, config={}, code="0", fingerprint={})
+    document = Document(step=state.step, seed=0, config={}, code="0", fingerprint={})
     loss = torch.zeros((), dtype=torch.float64, device=state.device)
     shared.lend(frozenset(lent), False)
-    taken: list[Snapshot] = []
+    taken: list[TrmSnapshot] = []
     timed(
         "snapshot, all that training waits for",
         state.device,
-        lambda: taken.append(Snapshot(state, document, loss, shared.plan(state.step))),
+        lambda: taken.append(TrmSnapshot(state, document, loss, shared.plan(state.step))),
     )
     saved: list[Saved] = []
     folder.mkdir()

@@ -30,8 +30,8 @@ def child(task: str) -> None:
     """Take as many steps as each line of standard input asks for and print their milliseconds; then the digest."""
     from cases import case  # of this checkout, the step of the one that is compared
 
+    from relay.torch.snapshot import state_hash
     from trm.kernels.fast_step import FastStep
-    from trm.snapshot import state_hash
     from trm.train import TrainState
 
     timed = case(task)

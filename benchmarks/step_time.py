@@ -29,14 +29,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cases import Case, case, step_tflop
+from cases import Case, case
 from torch import Tensor
 
 from relay.torch.fingerprint import fingerprint
+from relay.torch.snapshot import state_hash
+from trm.cost import step_flops
 from trm.data.dataset import Batch
 from trm.kernels.fast_step import FastStep, unavailable
 from trm.layers import slow_bf16
-from trm.snapshot import state_hash
 from trm.train import EagerStep, Step, TrainState
 
 ROWS = ("fused", "compiled", "plain")
@@ -181,7 +182,7 @@ def measure(args: argparse.Namespace) -> None:
     names += UPSTREAM if args.upstream else ()
     if why_not is not None:
         print(f"no fused step: {why_not}")
-    ceiling, tflop = matmul_tflops(), step_tflop(config, sizes)
+    ceiling, tflop = matmul_tflops(), step_flops(config, sizes) / 1e12
     torch.cuda.empty_cache()  # the rows' processes need the card
     print(
         f"{args.task}, batch {config.batch_size}, {tflop:.2f} TFLOP a step; {MATMUL}^3 product: {ceiling:.0f} TFLOP/s"

@@ -25,11 +25,11 @@ from step_time import event_times  # noqa: E402
 
 from relay.torch.device import settle  # noqa: E402
 from relay.torch.fingerprint import fingerprint  # noqa: E402
+from relay.torch.launch import is_follower, launched  # noqa: E402
+from relay.torch.peers import meet  # noqa: E402
+from relay.torch.snapshot import state_hash  # noqa: E402
 from trm.kernels.fast_step import choose  # noqa: E402
-from trm.launch import is_follower, launched  # noqa: E402
-from trm.peers import meet  # noqa: E402
 from trm.presets import preset  # noqa: E402
-from trm.snapshot import state_hash  # noqa: E402
 from trm.together import LeadingStep, dismiss, follow  # noqa: E402
 from trm.train import Step, TrainState  # noqa: E402
 

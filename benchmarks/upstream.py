@@ -18,7 +18,7 @@ from torch import Tensor
 from trm.config import TrainConfig
 from trm.data.dataset import Batch
 from trm.model import Sizes
-from trm.schedule import lr_scale
+from trm.optim import lr_scale
 from trm.train import TrainState
 
 METRICS = ("count", "accuracy", "exact_accuracy", "q_halt_accuracy", "steps", "lm_loss", "q_halt_loss")

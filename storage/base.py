@@ -1,9 +1,14 @@
-"""What the rest of the program knows of stores: their contract, its errors, and opening one; holds nothing itself.
+"""What the rest of the program knows of stores: their contract, its errors, and opening the one at an address.
 
-Backends take the contract from storage/contract.py: this module knows them, through those that open addresses.
+Backends take the contract from storage/contract.py: this module knows them, and imports one only when it is opened.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from storage.contract import (
     BadAddress,
@@ -27,7 +32,6 @@ from storage.contract import (
     check_prefix,
     check_ref,
 )
-from storage.openers import make_store, open_store
 from storage.wrapper import fresh
 
 __all__ = [
@@ -52,6 +56,106 @@ __all__ = [
     "check_prefix",
     "check_ref",
     "fresh",
+    "is_address",
     "make_store",
     "open_store",
 ]
+
+_KIND = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_DROPPED = re.compile(r"[\t\r\n]")
+"""What urlsplit takes out of an address without a word: the store would lie elsewhere."""
+
+
+def is_address(text: str) -> bool:
+    """Whether it is meant as an address, as `file:/x` and `C:\\x` are too; else it is a plain path."""
+    return _KIND.match(text) is not None
+
+
+def _refuse_misspelt(text: str) -> None:
+    """Raises BadAddress for what begins as an address does and is none: a folder of that name is never meant."""
+    if not (kind := _KIND.match(text)):
+        return
+    known = f"Write {kind[1].lower()}:// with two slashes" if kind[1].lower() in _OPENERS else "Known are " + _KNOWN
+    raise BadAddress(f"{text} is no store address. {known}; for a folder of that name write ./{text}.")
+
+
+def _open_file(url: str, read_only: bool) -> Store:
+    if _DROPPED.search(url.strip()):
+        raise BadAddress(f"{url!r} holds a tab or the end of a line. Copy the address again, all of it on one line.")
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+        raise BadAddress(
+            f"{url} is not a local folder: write file:///absolute/path with three slashes, or a plain path."
+        )
+    return _open_path(unquote(parts.path, errors="surrogateescape"), read_only)  # as Path.as_uri writes them
+
+
+def _open_path(path: str, read_only: bool) -> Store:
+    """The store in a folder."""
+    from storage.local import LocalStore
+
+    if not path.strip():
+        raise BadAddress("the store address is empty: give a folder path, or file:///path.")
+    try:
+        folder = Path(path).expanduser()
+    except RuntimeError as error:
+        raise BadAddress(f"{path}: nobody knows that home folder. Write the whole path.") from error
+    return LocalStore(folder, read_only=read_only)
+
+
+def _open_memory(url: str, read_only: bool) -> Store:
+    from storage.memory import MemoryStore
+
+    return MemoryStore(url.removeprefix("memory://"), read_only=read_only)
+
+
+def _open_s3(url: str, read_only: bool) -> Store:
+    from storage.s3 import open_s3
+
+    return open_s3(url, read_only)
+
+
+def _open_dropbox(url: str, read_only: bool) -> Store:
+    from storage.dropbox import open_dropbox
+
+    return open_dropbox(url, read_only)
+
+
+def _open_drive(url: str, read_only: bool) -> Store:
+    from storage.drive import open_drive
+
+    return open_drive(url, read_only)
+
+
+_OPENERS: dict[str, Callable[[str, bool], Store]] = {
+    "file": _open_file,
+    "memory": _open_memory,
+    "s3": _open_s3,
+    "dropbox": _open_dropbox,
+    "drive": _open_drive,
+}
+_KNOWN = ", ".join(f"{name}://" for name in _OPENERS) + " and plain folder paths"
+
+
+def open_store(url: str, *, read_only: bool = False) -> Store:
+    """The store at an address: file:///path or a plain path, memory://NAME (one process only), s3://bucket/prefix,
+    dropbox:///folder, drive://FOLDER_ID/FIRST_ID.
+
+    With `read_only` nothing is ever written, not even a probe of the clock, and writing verbs raise Denied.
+    Opening touches nothing: a local folder is created by the first write. Raises BadAddress, or Denied without
+    credentials.
+    """
+    scheme, mark, _ = url.partition("://")
+    if not mark:
+        _refuse_misspelt(url)
+        return _open_path(url, read_only)
+    if scheme not in _OPENERS:
+        raise BadAddress(f"unknown kind of store {scheme}:// in the address; known are {_KNOWN}.")
+    return _OPENERS[scheme](url, read_only)
+
+
+def make_store(url: str) -> str:
+    """The address of a store that is about to be begun: drive://new is made now, others are as given; StoreErrors."""
+    from storage.drive import make_drive
+
+    return make_drive(url) if url.startswith("drive://") else url

@@ -1,7 +1,7 @@
 """SHA-256 of a file, whole and by blocks, taken once beside its upload; knows no store.
 
 Who uploads a file and the store that sends it need hashes of the same bytes. The pass that `sharing` announces belongs
-to the calling context, as the listener of storage.sent does; a store that finds none makes its own.
+to the calling context, as the listener of storage.uploads does; a store that finds none makes its own.
 """
 
 from __future__ import annotations

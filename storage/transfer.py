@@ -18,8 +18,7 @@ from storage.digests import BlockHasher, Digests, HashesBlocks, sharing
 from storage.evidence import Arrived, settled
 from storage.oserrors import os_errors
 from storage.parallel import ahead, begin, in_parallel
-from storage.sent import listening
-from storage.source import unreadable
+from storage.uploads import listening, unreadable
 from storage.wrapper import innermost
 
 CHUNK = 8 << 20

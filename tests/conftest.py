@@ -33,7 +33,7 @@ WHOLE = tuple(
             "simulation",
             "app/trackers",
         ),
-        *("storage/dropbox", "storage/drive", "storage/s3", "trm/kernels"),
+        *("storage/dropbox", "storage/drive", "storage/remote", "storage/s3", "trm/kernels"),
         *("core/session/test_faults.py", "core/checkpoint/test_lending.py"),
         *("app/checks/test_repair.py", "app/checks/test_repair_page.py"),
         *("trm/test_sharedtable.py", "trm/test_sharedtable_bases.py", "trm/test_sharedtable_choice.py"),

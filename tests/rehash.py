@@ -19,9 +19,9 @@ def rehash(folder: Path) -> str:
     document = json.loads((folder / "state.json").read_bytes())
     if "values" in document:
         return hash_of(document["step"], tuple(document["values"]))
-    from relay.torch.statefile import FILES, TABLE, load_document, read_tensors
-    from trm.sharedtable import read_table
-    from trm.snapshot import state_hash
+    from relay.torch.snapshot import state_hash
+    from relay.torch.statefile import read_tensors
+    from trm.checkpoint import FILES, TABLE, load_document, read_table
 
     about = load_document(folder)
     tensors = {name: value for file in FILES for name, value in read_tensors(folder / file)}

@@ -31,8 +31,8 @@ CORE = (
 LAST = {"session", "runs"}
 GROUPED = ("relay/app", "relay/app/commands")
 """Folders whose packages import each other without a circle."""
-NAMES_A_MODEL = "relay/app/cli.py"
-"""The registry: the only module of relay/ that names trm."""
+NAMES_A_MODEL = "relay/app/models/"
+"""The plug-ins and their registry: all that names a model in relay/."""
 
 COMMAND = re.compile(r"(^|[\s(`'\"])--[a-z]|rotate_accounts|python3? |multi_account_workflow")
 STORED = "relay/core/ledger/frozen.py"
@@ -151,10 +151,34 @@ def test_imports_point_one_way() -> None:
     assert sorted(against_the_arrows()) == []
 
 
-def test_a_model_is_named_in_the_registry_alone() -> None:
-    assert {
-        name_of(path) for path in SOURCES if name_of(path).startswith("relay/") and "trm" in facts(path).imports
-    } == {NAMES_A_MODEL}
+def test_a_model_is_imported_by_its_plug_in_alone() -> None:
+    found = {name_of(path) for path in SOURCES if name_of(path).startswith("relay/") and "trm" in facts(path).imports}
+    assert not [name for name in found if not name.startswith(NAMES_A_MODEL)]
+
+
+NAMES_OF_MODELS = re.compile(r"exact_accuracy|puzzle|sudoku|maze|\btrm\b(?!-relay)|[\"']valid[\"'/]", re.IGNORECASE)
+"""Words of one model: its own name, its data, its metrics, its splits. The program is called trm-relay."""
+
+
+def test_nothing_but_the_plug_ins_speaks_of_a_model() -> None:
+    """Strings, names, docstrings and comments of storage, core, people, torch and the application."""
+    kinds = {".py", ".js", ".css", ".html", ".yaml"}
+    files = [path for package in ("storage", "relay") for path in (ROOT / package).rglob("*") if path.suffix in kinds]
+    lines = [
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for path in files
+        if not name_of(path).startswith(NAMES_A_MODEL) and "uPlot" not in path.name
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if NAMES_OF_MODELS.search(line)
+    ]
+    assert lines == []
+
+
+def test_a_word_of_a_model_is_found() -> None:
+    for line in ("import trm", 'split == "valid"', "f'valid/{name}'", "def draw_puzzles", "# Sudoku", "trm.config"):
+        assert NAMES_OF_MODELS.search(line), line
+    for line in ("`trm-relay doctor`", "not valid YAML", "valid = True", '"invalid"', "trm_relay"):
+        assert not NAMES_OF_MODELS.search(line), line
 
 
 def test_the_core_names_no_command() -> None:
@@ -268,7 +292,7 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
     assert not [path for path in SOURCES if facts(path).imports & banned]
     evaluate = {"eval", "exec", "torch.load", "np.load", "numpy.load", "yaml.load", "yaml.unsafe_load"}
     calls = [f"{path.name}: {call}" for path in SOURCES for call in facts(path).calls if call in evaluate]
-    assert calls == ["interop_step.py: torch.load"], "the reference's own files; see there what is checked before"
+    assert calls == ["interop.py: torch.load"], "the reference's own files; see there what is checked before"
 
 
 def test_every_invariant_has_a_test_named_after_it() -> None:

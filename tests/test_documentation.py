@@ -56,9 +56,9 @@ def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
 
 
 def test_the_readme_is_one_page_and_leads_to_every_guide() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert len(readme.splitlines()) <= 110
-    assert [page.name for page in GUIDES if f"docs/how-to/{page.name}" not in readme] == []
+    readme, index = ((ROOT / name).read_text() for name in ("README.md", "docs/README.md"))
+    assert len(readme.splitlines()) <= 110 and "(docs/README.md)" in readme
+    assert [page.name for page in GUIDES if f"(how-to/{page.name})" not in index] == []
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=name_of)

@@ -1,15 +1,29 @@
-"""Weights in under the reference's names, as safetensors; knows no optimizer and never unpickles."""
+"""Weights in and out under the reference's names: safetensors, and the reference's own `step_N`. Knows no run.
+
+Names and shapes are those of reference/trm.md 2: `model.inner.*`, behind `_orig_mod.` where it was compiled. None of
+these files is a whole state: training cannot go on exactly from them. safetensors need no trust; a `step_N`, which
+torch saved, is opened by a torch that does it safely, or not at all.
+"""
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors import SafetensorError
+from safetensors.torch import save
 from torch import Tensor
+from torch._weights_only_unpickler import UnpicklingError  # type: ignore[attr-defined]  # pickle itself is banned here
 
 from relay.torch.statefile import read_tensors
 from trm.act import TRM
+from trm.checkpoint import TABLE, load_document, read_table
 from trm.train import TrainState
 
 COMPILED = "_orig_mod."
@@ -56,3 +70,191 @@ def import_weights(state: TrainState, path: Path) -> None:
     except SafetensorError as error:
         raise ValueError(f"{path.name} is not a safetensors file: {error}") from error
     state.reset_ema()
+
+
+SAFE = (2, 10)
+"""The first torch whose `weights_only=True` is no way in: CVE-2026-24747 is in every older one."""
+PUZZLES = "inner.puzzle_emb.weights"
+MAX_ROWS = 2_000_000
+"""Of another run's puzzle table; ARC-AGI-2 with 1,000 augmentations has 1.3 million."""
+_HEADER = 1 << 20
+_INITIAL = ("inner.H_init", "inner.L_init")
+
+
+def write_step(path: Path, weights: Mapping[str, Tensor], compiled: bool = True) -> None:
+    """Write weights (`inner.*`) as the reference saves them.
+
+    compiled: with the prefix of torch.compile, under which the reference trains unless it is told not to.
+    """
+    prefix = f"{COMPILED}model." if compiled else "model."
+    named = {prefix + plain_name(name): value.detach().cpu().clone() for name, value in weights.items()}
+    packed = io.BytesIO()
+    torch.save(named, packed)
+    path.write_bytes(packed.getbuffer())
+
+
+def load_step(model: TRM, path: Path) -> list[str]:
+    """Copy the weights of a reference's file into the model; returns what people should know.
+
+    A puzzle table with another number of rows becomes the mean of its rows in each, as the reference does it.
+    Raises ValueError (one line) if torch is too old to open it safely, or if a name, shape or type does not fit.
+    """
+    check_torch(torch.__version__)
+    ours = model.state_dict()
+    _check_size(path, sum(value.numel() * value.element_size() for value in ours.values()), _row_bytes(ours))
+    opened = _opened(path)
+    found = {plain_name(name): value for name, value in opened.items()}
+    if len(found) < len(opened):
+        raise ValueError(f"{path.name} holds one tensor under two names, with and without a wrapper's prefix")
+    notes = [_fit_table(found, ours[PUZZLES])] if _other_rows(found, ours) else []
+    _check_types(found, ours)
+    load_named(model, found)
+    return notes
+
+
+def begin_from(state: TrainState, path: Path) -> list[str]:
+    """Weights and averages of a fresh state become those of a `step_N` or a safetensors file; the rest stays fresh.
+
+    Returns what people should know. Raises ValueError (one line).
+    """
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist or is no file")
+    notes = []
+    if is_step(path):
+        notes = load_step(state.model, path)
+        state.reset_ema()
+    else:
+        import_weights(state, path)
+    return notes
+
+
+def is_step(path: Path) -> bool:
+    """Whether the file is one that torch saved, by its first bytes; safetensors begins with a length."""
+    with path.open("rb") as file:
+        return file.read(2) in (b"PK", b"\x80\x02")
+
+
+def check_torch(version: str) -> None:
+    """Raises ValueError, with the reason and what to do, if this torch opens files of strangers unsafely."""
+    numbers = version.split("+")[0].split(".")
+    if tuple(int(number) for number in numbers[:2]) >= SAFE:
+        return
+    raise ValueError(
+        f"torch {version} cannot open a file of torch's own format safely: before {SAFE[0]}.{SAFE[1]} a hostile one "
+        "can corrupt memory even with weights_only (CVE-2026-24747). Install a newer torch, in an environment of its "
+        "own if a run depends on this one, or convert the file to safetensors on a machine that has it"
+    )
+
+
+def _check_size(path: Path, content: int, row: int) -> None:
+    """The file may be no larger than the weights it stands for, and an entry no larger unpacked than packed."""
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist or is no file")
+    limit = content + MAX_ROWS * row + _HEADER
+    if path.stat().st_size > limit:
+        raise ValueError(f"{path.name} has {path.stat().st_size} bytes, more than the {limit} this model could need")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except zipfile.BadZipFile:
+        raise ValueError(f"{path.name} is not a file of torch 1.6 or newer, or it is damaged") from None
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise ValueError(f"{path.name} holds compressed parts, which torch never writes")
+    if sum(entry.file_size for entry in entries) > limit:
+        raise ValueError(f"{path.name} unpacks to more than the {limit} bytes this model could need")
+
+
+def _row_bytes(ours: Mapping[str, Tensor]) -> int:
+    return ours[PUZZLES].shape[1] * ours[PUZZLES].element_size() if PUZZLES in ours else 0
+
+
+def _opened(path: Path) -> dict[str, Tensor]:
+    """The file's tensors by name. Raises ValueError if it holds anything else."""
+    try:
+        # The reference saves nothing but this format. No other place of the program may read it: this one checked
+        # torch's version and the file's size, and lets no object but plain tensors through.
+        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path.name} is not a file of weights alone: {' '.join(str(error).split()):.200}") from error
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        raise ValueError(f"{path.name} holds a {type(found).__name__} where named tensors belong")
+    odd = [name for name, value in found.items() if type(value) is not Tensor or value.layout != torch.strided]
+    if odd:
+        raise ValueError(f"{path.name} holds something other than a plain tensor as {odd[0]!r:.200}")
+    return found
+
+
+def _other_rows(found: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> bool:
+    return PUZZLES in found and PUZZLES in ours and found[PUZZLES].shape != ours[PUZZLES].shape
+
+
+def _fit_table(found: dict[str, Tensor], ours: Tensor) -> str:
+    theirs = found[PUZZLES]
+    if theirs.dim() != 2 or theirs.shape[1] != ours.shape[1] or not 0 < len(theirs) <= MAX_ROWS:
+        raise ValueError(f"{PUZZLES} is {tuple(theirs.shape)} where {tuple(ours.shape)} belongs")
+    found[PUZZLES] = theirs.mean(dim=0, keepdim=True).expand(ours.shape)
+    return f"its puzzle table has {len(theirs):,} rows where {len(ours):,} belong: each is the mean of them"
+
+
+def _check_types(found: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> None:
+    """float32, but for the initial states, which have the type of the activations."""
+    for name, value in found.items():
+        if name in ours and value.dtype != ours[name].dtype and not (name in _INITIAL and value.is_floating_point()):
+            raise ValueError(f"{name} is {value.dtype} where {ours[name].dtype} belongs")
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            raise ValueError(f"{name} holds a value that is not finite")
+
+
+WEIGHTS = "weights.safetensors"
+_NAME = re.compile(r"(raw|ema)/(inner\.[A-Za-z0-9_.]{1,200})")
+
+
+def export_folder(checkpoint: Path, out: Path, config: dict[str, Any], ema: bool = True) -> list[Path]:
+    """Write `out/model.safetensors` (model.inner.*) and `out/config.json`; returns both.
+
+    With `ema` the parameters are the averaged ones where the checkpoint has them; the puzzle table and the initial
+    states are raw in any case. Optimizer and carry are left out, so training cannot go on exactly from the result.
+    Raises ValueError (one line) if the folder does not hold a checkpoint.
+    """
+    weights, about = _weights(checkpoint, ema)
+    out.mkdir(parents=True, exist_ok=True)
+    tensors, description = out / "model.safetensors", out / "config.json"
+    tensors.write_bytes(save(weights, metadata=about))  # save_file: mode 0600
+    description.write_text(json.dumps({"config": config, **about}, indent=1) + "\n")
+    return [tensors, description]
+
+
+def export_step(
+    checkpoint: Path, out: Path, config: dict[str, Any], ema: bool = True, compiled: bool = True
+) -> list[Path]:
+    """Write the file `out` (…/step_N) as the reference saves it, and `out`.json; returns both. Else as `export_folder`.
+
+    compiled: under the names of a compiled model, which the reference's own loader expects by default.
+    """
+    weights, about = _weights(checkpoint, ema)
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder, so no file can be written there; choose another place with --out")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_step(out, weights, compiled)
+    description = out.with_name(f"{out.name}.json")
+    description.write_text(json.dumps({"config": config, **about}, indent=1) + "\n")
+    return [out, description]
+
+
+def _weights(checkpoint: Path, ema: bool) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The checkpoint's weights by the reference's name, and what they are. Raises ValueError (one line)."""
+    document = load_document(checkpoint)
+    weights: dict[str, dict[str, Tensor]] = {"raw": {}, "ema": {}}
+    try:
+        for name, value in read_tensors(checkpoint / WEIGHTS):
+            found = _NAME.fullmatch(name)
+            if found is None:
+                raise ValueError(f"{WEIGHTS} holds an unknown tensor {name!r:.200}")
+            weights[found[1]][f"model.{found[2]}"] = value
+        if document.table is not None:
+            weights["raw"][f"model.{TABLE.removeprefix('raw/')}"] = read_table(checkpoint, document)[0]
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{WEIGHTS} is not a safetensors file: {error}") from error
+    kind = "ema" if ema and weights["ema"] else "raw"
+    about = {"step": str(document.step), "weights": kind, "exact": "no: weights only"}
+    return weights["raw"] | (weights["ema"] if ema else {}), about

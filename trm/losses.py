@@ -1,4 +1,4 @@
-"""Stablemax loss, halting loss and the step's metrics as sums on the device. Know nothing of the network.
+"""Stablemax loss, halting loss, the step's metrics as sums on the device, and their means. Know nothing of the network.
 
 reference/trm.md 4.
 """
@@ -56,3 +56,25 @@ def loss_and_metrics(output: Output) -> tuple[Tensor, Tensor]:
         sums = (rows * counted).sum(-1)
         metrics = torch.cat((sums, torch.stack((lm_loss.detach(), q_loss.detach().double()))))
     return lm_loss + 0.5 * q_loss, metrics
+
+
+class Meter:
+    """Sums of metrics on the device over some steps."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums = torch.zeros(len(METRICS), dtype=torch.float64, device=device)
+        self.steps = 0
+
+    def add(self, metrics: Tensor) -> None:
+        """Count one step; does not wait for the device."""
+        self.sums += metrics
+        self.steps += 1
+
+    def means(self, batch_size: int) -> dict[str, float]:
+        """Losses a sequence and step, the others a sequence that halted; {} before the first step. Waits."""
+        if not self.steps:
+            return {}
+        sums = dict(zip(METRICS, self.sums.tolist(), strict=True))
+        count = sums.pop("count")
+        losses = {name: sums.pop(name) / (batch_size * self.steps) for name in ("lm_loss", "q_halt_loss")}
+        return losses | {name: value / count for name, value in sums.items() if count}

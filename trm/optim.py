@@ -1,6 +1,6 @@
-"""Adam-atan2 on a flat buffer and sign-SGD on rows of a table, both in place. Know nothing of models or schedules.
+"""Adam-atan2 on a flat buffer, sign-SGD on rows of a table, the average of weights, the learning rate. No model here.
 
-reference/trm.md 5.1 and 5.2.
+reference/trm.md 5 and 6. All updates are in place.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import math
 
 import torch
 from torch import Tensor
+
+from trm.config import TrainConfig
 
 
 @torch.no_grad()
@@ -46,3 +48,23 @@ def sign_sgd_(table: Tensor, ids: Tensor, grads: Tensor, lr: float | Tensor, wei
     sign = total.sign()
     table[index] = table[index] * (1 - lr * weight_decay) - lr * sign
     return sign
+
+
+@torch.no_grad()
+def ema_(shadow: Tensor, p: Tensor, rate: float) -> None:
+    """shadow <- rate * shadow + (1 - rate) * p: no warm-up, no bias correction (reference/trm.md 6)."""
+    shadow.lerp_(p, 1 - rate)
+
+
+def lr_scale(config: TrainConfig, step: int) -> float:
+    """What both learning rates are multiplied by in the update that ends `step` (1 is the first one).
+
+    Linear warm-up over lr_warmup_steps, then a cosine from 1 to lr_min_ratio at total_steps (reference/trm.md 5.3).
+    """
+    warmup, floor = config.lr_warmup_steps, config.lr_min_ratio
+    if step < warmup:
+        return step / warmup
+    if floor == 1 or config.total_steps is None:
+        return 1.0
+    progress = min(1.0, (step - warmup) / max(1, config.total_steps - warmup))
+    return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress))

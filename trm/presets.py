@@ -1,9 +1,10 @@
-"""Presets by name; knows no model, no data and needs no torch."""
+"""What the tasks are by name: presets, lengths, and what is measured. Knows no model, no data and needs no torch."""
 
 from __future__ import annotations
 
 import difflib
 
+from relay.core.workload import Headline, Measures, Splits
 from trm.config import Arch, Data, TrainConfig
 
 
@@ -71,3 +72,22 @@ def target_steps(name: str) -> int:
     """How many steps the preset is meant to train."""
     preset(name)
     return _TARGETS[name]
+
+
+SPLITS = Splits(choosing="valid", reported="test")
+MEASURES = Measures(
+    SPLITS,
+    Headline("exact_accuracy", "exactly right", form=".1%"),
+    first=("lm_loss", "exact_accuracy", "accuracy", "lr", "q_halt_loss", "q_halt_accuracy"),
+    short={"lm_loss": "loss", "exact_accuracy": "exact", "accuracy": "acc"},
+    titles={
+        "lm_loss": "loss",
+        "q_halt_loss": "halting loss",
+        "exact_accuracy": "training, exactly right",
+        "accuracy": "training, cells right",
+        "q_halt_accuracy": "halting right",
+        f"{SPLITS.choosing}/cell_accuracy": "validation, cells right",
+        "lr": "learning rate",
+    },
+    unseen=("steps",),
+)

@@ -13,11 +13,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from relay.torch.statefile import FILES, TABLE, StateDocument, load_document, read_tensors
+from relay.core.workload import Saved
+from relay.torch.statefile import read_tensors
+from trm.checkpoint import FILES, TABLE, Document, TrmSnapshot, load_document, read_table, table_file
 from trm.config import TrainConfig
 from trm.model import Sizes
-from trm.sharedtable import read_table, table_file
-from trm.snapshot import Saved, Snapshot
 from trm.train import TrainState
 
 _KEPT = tuple(name for name in FILES if name != "carry.safetensors")
@@ -44,10 +44,10 @@ def refit(checkpoint: Path, out: Path, config: TrainConfig, pinned: dict[str, An
         state.reset_ema()
     state.step = document.step
     told = document.model_copy(update={"config": pinned, "seed": config.seed, "metrics": {}, "table": None})
-    return Snapshot(state, told, torch.zeros((), dtype=torch.float64)).save(out)
+    return TrmSnapshot(state, told, torch.zeros((), dtype=torch.float64)).save(out)
 
 
-def _tensors(checkpoint: Path, document: StateDocument, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+def _tensors(checkpoint: Path, document: Document, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """What the network of the new settings takes; averages that it does not keep are passed over."""
     for file in _KEPT:
         try:
@@ -67,7 +67,7 @@ def _check_fits(name: str, value: Tensor, right: Tensor) -> None:
         raise ValueError(f"{name} is {tuple(value.shape)} where {tuple(right.shape)} belongs")
 
 
-def _sizes(checkpoint: Path, document: StateDocument) -> Sizes:
+def _sizes(checkpoint: Path, document: Document) -> Sizes:
     """What the data decided about the checkpoint's network, by the headers of its files."""
     holder = table_file(document.table.base) if document.table else "weights.safetensors"
     try:

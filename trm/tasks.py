@@ -1,7 +1,8 @@
-"""The puzzles a training run reads, by task; knows no model and no relay."""
+"""The puzzles that a training run reads, by task: read, made, checked, augmented, judged and split. Knows no relay."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,13 +14,94 @@ from torch import Tensor
 from relay.torch import rng
 from relay.torch.rng import Stream
 from trm.config import TrainConfig
-from trm.data import files, sudoku4
-from trm.data.dataset import Dataset
+from trm.data import augment, files, folders, generate9, maze, sudoku, sudoku4
+from trm.data.dataset import Augment, DataError, Dataset, Judge
 from trm.data.files import Tell
 from trm.data.folders import Part, Puzzles, is_folder, write_part
-from trm.data.games import MAZE, Game, sudoku_game
-from trm.data.sudoku import read_csv, write_csv
-from trm.presets import BOX, TaskError, preset
+from trm.model import Sizes
+from trm.presets import BOX, SPLITS, TaskError, preset
+
+_CHECKED = 10_000
+"""Grids at a time."""
+
+
+@dataclass(frozen=True)
+class Game:
+    """One kind of puzzle. Tokens are uint8 (N, cells)."""
+
+    vocab_size: int
+    characters: str
+    """Of the tokens from 1 on, as the files write them."""
+    cells: int | None
+    """None: any square."""
+    read: Callable[[Path], tuple[Tensor, Tensor]]
+    """Of a CSV file; raises DataError."""
+    made: Callable[[Path, int, int, Tell], tuple[Tensor, Tensor]]
+    """(folder, seed, count, tell): generated, and kept in the folder."""
+    sound: Callable[[Tensor, Tensor], Tensor]
+    """bool (N,): inputs and labels are a puzzle and its solution."""
+    symmetries: Augment
+    judge: Judge | None = None
+    about: Callable[[Tensor, Tensor], str] = lambda inputs, labels: ""
+    """What more people may want to know of these puzzles, ', …' or nothing."""
+
+    def read_folder(self, source: str, which: Part) -> Puzzles:
+        """A part of a folder in the reference's layout, its puzzles checked. Raises DataError."""
+        folder = Path(source).expanduser()
+        about, puzzles = folders.read_folder(folder, which)
+        if about.vocab_size != self.vocab_size or (self.cells or about.seq_len) != about.seq_len:
+            raise DataError(
+                f"{folder} holds rows of {about.seq_len} cells and {about.vocab_size} tokens; this task needs "
+                f"{self.cells or 'any number of'} cells and {self.vocab_size} tokens. Set another task or folder."
+            )
+        parts = [slice(at, at + _CHECKED) for at in range(0, len(puzzles.inputs), _CHECKED)]
+        good = torch.cat([self.sound(puzzles.inputs[part], puzzles.labels[part]) for part in parts])
+        if not bool(good.all()):
+            row = int(good.to(torch.uint8).argmin())
+            raise DataError(f"{folder / which}: row {row} is no puzzle with its solution. Build the folder again.")
+        return puzzles
+
+
+def sudoku_game(box: int) -> Game:
+    """Sudoku with boxes of box x box cells."""
+    return Game(
+        vocab_size=box**2 + 2,
+        characters=".123456789"[: box**2 + 1],
+        cells=box**4,
+        read=lambda path: sudoku.read_csv(path, box),
+        made=generate9.load,
+        sound=_sudoku_sound,
+        symmetries=augment.sudoku,
+    )
+
+
+def _about_mazes(inputs: Tensor, labels: Tensor) -> str:
+    """Sizes, path lengths, and how many labels the official search finds."""
+    lengths, side = maze.lengths(labels), math.isqrt(inputs.shape[1])
+    return (
+        f", {side}x{side}, paths of {lengths.min()} to {lengths.max()} cells, "
+        f"{maze.official(inputs, labels):,} labels with the official tie-break"
+    )
+
+
+MAZE = Game(
+    vocab_size=maze.VOCABULARY,
+    characters=maze.CHARACTERS,
+    cells=None,
+    read=maze.read_csv,
+    made=maze.load,
+    sound=lambda inputs, labels: maze.whole(inputs) & maze.sound(inputs, labels),
+    symmetries=augment.dihedral,
+    judge=maze.optimal,
+    about=_about_mazes,
+)
+
+
+def _sudoku_sound(inputs: Tensor, labels: Tensor) -> Tensor:
+    whole = (inputs >= 1).all(1) & (labels >= 2).all(1)
+    questions, answers = (tokens.to(torch.int16) - 1 for tokens in (inputs, labels))
+    return whole & sudoku.solved(answers.clamp(min=0)) & sudoku.agrees(questions, answers)
+
 
 Tokens = tuple[Tensor, Tensor]
 """(inputs, labels), uint8 (N, cells)."""
@@ -45,6 +127,10 @@ class Datasets:
     def test(self) -> Dataset:
         """Loaded when first asked for: training with a file of one's own never waits for generated test puzzles."""
         return self.load_test()
+
+    def split(self, name: str) -> Dataset | None:
+        """Puzzles of one of `measures.SPLITS`; None if there are none."""
+        return self.valid if name == SPLITS.choosing else self.test
 
 
 def load_data(config: TrainConfig, root: Path, progress: Tell | None = None) -> Datasets:
@@ -93,6 +179,12 @@ def game(task: str) -> Game:
     return sudoku_game(BOX[task]) if task in BOX else MAZE
 
 
+def sizes_of(task: str) -> Sizes:
+    """What the task's generated puzzles, and those of its published data, decide about the network."""
+    kind = game(task)
+    return Sizes(kind.cells or maze.SIDE**2, kind.vocab_size, Dataset.num_identifiers)
+
+
 def _dataset(config: TrainConfig, tokens: Variants, augmented: bool = False) -> Dataset:
     kind, groups = game(config.task), tokens.groups if isinstance(tokens, Puzzles) else None
     made = Dataset(*tokens[:2], kind.vocab_size, kind.symmetries if augmented else None, groups)
@@ -136,7 +228,7 @@ def _train_and_valid(config: TrainConfig, root: Path, tell: Tell) -> tuple[Varia
 def _test(config: TrainConfig, root: Path, tell: Tell) -> Tokens:
     source, kind = config.data.test, game(config.task)
     if source == HUB:
-        return read_csv(files.sudoku_extreme(root, "test.csv", tell))
+        return sudoku.read_csv(files.sudoku_extreme(root, "test.csv", tell))
     if is_folder(source):
         return kind.read_folder(source, "test")[:2]
     if source != GENERATED:
@@ -180,9 +272,9 @@ def _hub_split(config: TrainConfig, root: Path, tell: Tell) -> tuple[Tokens, Tok
     name = f"seed{config.seed}-{config.data.train_rows}.csv"
     train, valid = (root / "sudoku-extreme" / f"{part}-{name}" for part in ("train", "valid"))
     if not train.exists():
-        every = read_csv(files.sudoku_extreme(root, "train.csv", tell))
+        every = sudoku.read_csv(files.sudoku_extreme(root, "train.csv", tell))
         kept, spare = split(every, config.data.train_rows, config.seed)
         if spare is not None:
-            write_csv(valid, "sudoku-extreme", spare)
-        write_csv(train, "sudoku-extreme", kept)
-    return read_csv(train), read_csv(valid) if valid.exists() else None
+            sudoku.write_csv(valid, "sudoku-extreme", spare)
+        sudoku.write_csv(train, "sudoku-extreme", kept)
+    return sudoku.read_csv(train), sudoku.read_csv(valid) if valid.exists() else None

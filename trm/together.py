@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from relay.torch.device import settle
+from relay.torch.peers import Peers, meet
 from trm.config import TrainConfig
 from trm.data.dataset import Batch
 from trm.kernels.fast_step import FastStep
 from trm.model import Sizes
-from trm.peers import Peers, meet
 from trm.train import EagerStep, Step, TrainState
 
 

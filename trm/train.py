@@ -7,34 +7,22 @@ kernels or a captured graph can stand in for `EagerStep` on the same state.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from relay.torch.flat import Flat
+from relay.torch.snapshot import Frozen
 from trm.act import TRM, Carry, exploration, joined
 from trm.config import TrainConfig
 from trm.data.dataset import IGNORE, Batch
-from trm.ema import ema_
-from trm.flat import Flat
 from trm.journal import Journal
 from trm.layers import slow_bf16
 from trm.losses import loss_and_metrics
 from trm.model import Sizes
-from trm.optim import adam_atan2_, sign_sgd_
-from trm.schedule import lr_scale
-
-
-@dataclass(frozen=True)
-class Frozen:
-    """A copy of a state."""
-
-    tensors: dict[str, Tensor]
-    """By logical name."""
-    whole: list[Tensor]
-    """The same values in fewer tensors."""
+from trm.optim import adam_atan2_, ema_, lr_scale, sign_sgd_
 
 
 class TrainState:
@@ -114,7 +102,7 @@ class TrainState:
 
 
 class Sharing(Protocol):
-    """The processes that share a batch (trm/peers.py)."""
+    """The processes that share a batch (relay/torch/peers.py)."""
 
     size: int
 

@@ -46,7 +46,7 @@ class Metadata:
 
 
 @dataclass(frozen=True)
-class Spoken:
+class ReferenceCommand:
     """A command of the reference."""
 
     overrides: tuple[str, ...]
@@ -84,7 +84,7 @@ class Spoken:
         return {key: str(value) for key, value in {**found, **kept, **length}.items()}
 
 
-def understood(overrides: Sequence[str], settings: Sequence[str], folder: Path) -> Spoken | list[str]:
+def translated(overrides: Sequence[str], settings: Sequence[str], folder: Path) -> ReferenceCommand | list[str]:
     """A command of the reference, or the same overrides with single keys renamed. Raises TaskError, DataError.
 
     settings: every key of our own; folder: where relative paths begin.
@@ -109,7 +109,7 @@ def renamed(text: str) -> str:
     return RENAMED[key] + equals + value if key in RENAMED else text
 
 
-def translate(given: Mapping[str, str], about: Metadata, settings: Sequence[str]) -> Spoken:
+def translate(given: Mapping[str, str], about: Metadata, settings: Sequence[str]) -> ReferenceCommand:
     """A command of the reference. given: texts by key, signs removed; settings: every key of our own.
 
     Raises TaskError naming the key, the nearest one for a typo, and what to write instead.
@@ -127,7 +127,7 @@ def translate(given: Mapping[str, str], about: Metadata, settings: Sequence[str]
     data = {"data.train": folder, "data.test": test, "data.train_rows": str(about.groups), "data.augment": "false"}
     task = {"task": _task(about, truth(given.get("arch.mlp_t", "False"), "arch.mlp_t"))}
     width = {"arch.puzzle_emb_ndim": given["arch.hidden_size"]} if "arch.hidden_size" in given else {}
-    return Spoken(
+    return ReferenceCommand(
         overrides=tuple(f"{key}={value}" for key, value in {**task, **data, **width, **ours, **kept}.items()),
         defaults=TrainConfig(task="", arch=Arch(), data=Data(augment=False), ema=False, puzzle_emb_lr=1e-2),
         epochs=epochs,

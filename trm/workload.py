@@ -1,7 +1,4 @@
-"""Training a TRM as a workload that a relay can start, stop, save, load and compare. Knows nothing of the relay.
-
-It has the methods of relay/core/workload.py's Workload protocol and imports none of it.
-"""
+"""Training a TRM as a workload that a relay can start, stop, save, load and compare (relay.core.workload)."""
 
 from __future__ import annotations
 
@@ -9,65 +6,49 @@ import importlib.util
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from relay.torch import statefile
+from relay.core.workload import Progress
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import settle
-from relay.torch.digest import Digest, queued
+from relay.torch.digest import QueuedStepDigest, queued
 from relay.torch.fingerprint import fingerprint, installed
+from relay.torch.launch import launched
+from relay.torch.peers import Peers, meet
+from relay.torch.snapshot import state_digest
+from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
 from trm.config import TrainConfig
+from trm.cost import EVALUATED, Method, fit, free_bytes
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
-from trm.interop_step import begin_from
+from trm.interop import begin_from
 from trm.journal import Record
-from trm.layers import slow_bf16
-from trm.memory import EVALUATED
-from trm.meter import Meter
+from trm.kernels.fast_step import choose
+from trm.layers import emulated_bf16, slow_bf16
+from trm.losses import Meter
 from trm.model import Sizes
-from trm.presets import BOX
-from trm.schedule import lr_scale
-from trm.sharedtable import SharedTable, load_state, sharing
-from trm.snapshot import Snapshot, state_digest
-from trm.strategy import Strategy, strategy
+from trm.optim import lr_scale
+from trm.presets import BOX, MEASURES, TaskError
+from trm.sharedtable import SharedTable, sharing
 from trm.tasks import GENERATED, Datasets, game, load_data
-from trm.train import Step, TrainState
+from trm.together import LeadingStep
+from trm.train import EagerStep, Step, TrainState
 
 REPORT_EVERY = 20
 """Steps between progress reports; each reads metrics from the device."""
 _EVAL_CHUNK = {"cpu": 128, "cuda": EVALUATED}
 
 
-@dataclass(frozen=True)
-class Progress:
-    """A step and the means of metrics since the last report."""
-
-    step: int
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class StepDigest:
-    """P9: digest of the state at `step`, and the path that computed it."""
-
-    step: int
-    path: str
-    queued: Digest
-    """Of the canonical state, on its way."""
-
-    @property
-    def digest(self) -> str:
-        """Its text; on a GPU, whoever asks first waits for the step."""
-        return self.queued.text
-
-
 class TrmWorkload:
     """One run's training: `config` decides every bit of the state at step n, on one path."""
+
+    measures = MEASURES
+    report_every = REPORT_EVERY
 
     def __init__(
         self,
@@ -129,9 +110,9 @@ class TrmWorkload:
         return begin_from(self.state, path)
 
     def load(self, folder: Path) -> None:
-        """Restore what `Snapshot.save` wrote; the present state stays if it does not fit. Raises ValueError."""
+        """Restore what `TrmSnapshot.save` wrote; the present state stays if it does not fit. Raises ValueError."""
         self._prepare()
-        document = statefile.load_document(folder)
+        document = load_document(folder)
         state = TrainState(self._config, self._sizes, self.device)
         journal = load_state(folder, document, state)
         state.check_carry()
@@ -155,18 +136,18 @@ class TrmWorkload:
             if report is not None and (self.step % REPORT_EVERY == 0 or self.step == until):
                 report(Progress(self.step, self._report_metrics()))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TrmSnapshot:
         """A copy of the state now."""
         document = self._about_run.model_copy(update={"step": self.step})
         plan = None if self._table is None else self._table.plan(self.step)
-        taken = Snapshot(self.state, document, self._loss_since_snapshot, plan)
+        taken = TrmSnapshot(self.state, document, self._loss_since_snapshot, plan)
         self._loss_since_snapshot.zero_()
         return taken
 
     @cached_property
-    def _about_run(self) -> statefile.StateDocument:
+    def _about_run(self) -> Document:
         """What every checkpoint says, for step 0: looked up once, because training waits for a snapshot."""
-        return statefile.StateDocument(
+        return Document(
             step=0,
             seed=self._config.seed,
             config=self.config(),
@@ -174,14 +155,14 @@ class TrmWorkload:
             fingerprint=self.fingerprint(),
         )
 
-    def digest(self) -> StepDigest:
+    def digest(self) -> QueuedStepDigest:
         """P9's digest of the state now.
 
         Of a state as it was loaded, by the seed in its files: a fork with another seed begins with its parent's files.
         """
         step, seed = self._loaded
         seed = seed if step == self.step else self._config.seed
-        return StepDigest(self.step, self.path, state_digest(self.state.canonical(), self.step, seed))
+        return QueuedStepDigest(self.step, self.path, state_digest(self.state.canonical(), self.step, seed))
 
     @property
     def timings(self) -> Mapping[str, float]:
@@ -212,11 +193,11 @@ class TrmWorkload:
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[EvalProgress], None] = lambda _: None
     ) -> dict[str, float]:
-        """exact_accuracy, cell_accuracy and n of the EMA weights on 'valid' or 'test'; {} if there are no such rows.
+        """exact_accuracy, cell_accuracy and n of the EMA weights on a split; {} if it has no rows.
 
         Of mazes also optimal_path: answers that are a shortest path, be it the label's or another one.
         """
-        dataset = self.data.valid if split == "valid" else self.data.test
+        dataset = self.data.split(split)
         if dataset is None:
             return {}
         self._prepare()
@@ -227,11 +208,11 @@ class TrmWorkload:
         return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
 
     def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples:
-        """What the averaged (or raw) weights make of those rows (from 1) of 'valid' or 'test', step by step.
+        """What the averaged (or raw) weights make of those rows (from 1) of a split, step by step.
 
         Raises ValueError for a row that there is not.
         """
-        dataset = self.data.valid if split == "valid" else self.data.test
+        dataset = self.data.split(split)
         if dataset is None:
             raise ValueError(f"there are no {split} rows")
         self._prepare()
@@ -285,3 +266,51 @@ class TrmWorkload:
         settle(self._config.threads)
         if self.device.type == "cuda" and self.device.index is not None:
             torch.cuda.set_device(self.device)  # where kernels, streams and graphs go that name no device
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A step, and what people should know of it."""
+
+    step: Step
+    remarks: tuple[str, ...] = ()
+    """Lines to show before training; none where all is as usual."""
+
+
+def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
+    """The fastest step there is here, in the fewest parts that fit into free memory. Raises TaskError if none do."""
+    peers = meet() if launched() > 1 else None
+    step = choose(device, config.arch, sizes, peers)
+    method: Method = "eager" if isinstance(step, EagerStep) else "fused"
+    processes = peers.size if peers else 1
+    found = fit(config, sizes, method, free_bytes(device), slow_bf16(device), processes)
+    step.parts = found.parts
+    remarks = (_old_card(device, config), _together(peers, config), found.remark)
+    return Strategy(LeadingStep(step, peers) if peers else step, tuple(remark for remark in remarks if remark))
+
+
+def _together(peers: Peers | None, config: TrainConfig) -> str | None:
+    """How the batch is shared. Raises TaskError if it cannot be shared evenly."""
+    if peers is None:
+        return None
+    try:
+        mine = peers.rows(config.batch_size)
+    except ValueError as error:
+        raise TaskError(str(error)) from error
+    each = mine.stop - mine.start
+    return (
+        f"TOGETHER: {peers.size} processes share each batch of {config.batch_size}, {each} rows each. "
+        "It is the same function; beside sessions of another number the link is not bit-exact."
+    )
+
+
+def _old_card(device: torch.device, config: TrainConfig) -> str | None:
+    """What people should know before a GPU without bfloat16 takes their time."""
+    if config.arch.forward_dtype != "bfloat16" or not emulated_bf16(device):
+        return None
+    major, minor = torch.cuda.get_device_capability(device)
+    return (
+        f"OLD CARD: {torch.cuda.get_device_name(device)} (compute capability {major}.{minor}, below 8.0) has no "
+        "bfloat16 products. They are computed in float32: much slower than on a newer card, and links with sessions "
+        "on other cards are not bit-exact."
+    )

@@ -170,6 +170,10 @@ class Budget:
         end = max(self.transfer(), self.measured.high("step"))
         return self.measured.high("snapshot") + end + 2 * self.measured.high("append", 1.0) + self.limits.margin_s
 
+    def spare(self, now: float) -> float:
+        """Seconds beyond what the end needs; infinite without a limit."""
+        return self.deadline - now - self.reserve()
+
     def should_stop(self, now: float, inflight_rest: float = 0.0) -> bool:
         """Whether one more step would leave too little for the upload in flight and the final commit."""
         return now + self.measured.high("step") + inflight_rest + self.reserve() > self.deadline
@@ -183,7 +187,7 @@ class Budget:
 
         One that was given up is measured too, so that the next one gets more.
         """
-        left = self.deadline - now - self.reserve()
+        left = self.spare(now)
         if left == math.inf:
             return left
         likely = self.measured.high("evaluate", 0.1 * left)

@@ -1,6 +1,6 @@
 """Replaces a file at once: whoever reads it finds the old one or the new one, whole; knows nothing of what is in it.
 
-It is not made durable: a file that must outlive a power cut is synced too (relay/core/checkpoint/outbox.py).
+It is not made durable: a file that must outlive a power cut is synced too (relay/core/checkpoint/local.py).
 """
 
 from __future__ import annotations

@@ -5,12 +5,77 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
 
 Step = Annotated[int, Field(ge=0, lt=2**53)]
 """How many steps have been made: the type of a field of settings and of stored objects."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The names of the parts of the data on which a model is evaluated. Metrics are stored as `split/name`."""
+
+    choosing: str
+    """Evaluated during training; the run's best checkpoint is the best on it."""
+    reported: str
+    """Evaluated on request; decides nothing."""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Both, the reported one first."""
+        return self.reported, self.choosing
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The one number by which a model is judged, and how it is shown."""
+
+    name: str
+    """Its key in what `Workload.evaluate` returns."""
+    title: str
+    """Follows the number in a sentence: 93.1% `exactly right`."""
+    form: str = ".4g"
+    """How the number is written, as for `format`: `.1%` shows a share."""
+    better: Literal["higher", "lower"] = "higher"
+
+    def score(self, value: float | None) -> float | None:
+        """The number as a commit stores it (`Checkpoint.metric`): the ledger's rules take the highest for the best."""
+        return value if value is None or self.better == "higher" else -value
+
+    def value(self, score: float) -> float:
+        """The number of a stored score."""
+        return score if self.better == "higher" else -score
+
+    def text(self, score: float) -> str:
+        """The number of a stored score, as people read it, with its title."""
+        return f"{self.value(score):{self.form}} {self.title}"
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What a model measures, in training and on its splits, and what people want to see of it first."""
+
+    splits: Splits
+    headline: Headline
+    first: tuple[str, ...] = ("loss",)
+    """Metrics in the order of interest, where there is room for few."""
+    short: Mapping[str, str] = field(default_factory=lambda: {"loss": "loss"})
+    """What the metrics are called that a line of progress shows."""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """What metrics are called in pictures; those that are absent by their own name."""
+    unseen: tuple[str, ...] = ()
+    """Metrics that no picture shows."""
+
+    @property
+    def stored(self) -> str:
+        """The headline's name among a commit's metrics."""
+        return self.on_split(self.headline.name)
+
+    def on_split(self, name: str) -> str:
+        """The stored name of a metric that was evaluated on the split that chooses the best checkpoint."""
+        return f"{self.splits.choosing}/{name}"
 
 
 @dataclass(frozen=True)
@@ -90,6 +155,13 @@ class Workload(Protocol):
     """
 
     step: int
+    report_every: int
+    """Steps between two reports; each may wait for a device."""
+
+    @property
+    def measures(self) -> Measures:
+        """The splits it evaluates on, and the number that chooses its best checkpoint."""
+        ...
 
     def start(self) -> None:
         """Fresh state at step 0, a function of the pinned config."""
@@ -102,7 +174,8 @@ class Workload(Protocol):
     def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None] | None) -> None:
         """Train up to step `until`; asked between steps, a true `should_stop` returns early.
 
-        A report's step is done. Without anybody to report to, nothing need wait for a device that is still at it.
+        `report` is called for steps whose number is a multiple of `report_every`, and for `until`; these steps are
+        done. With None, nothing need wait for a device that is still at it.
         """
         ...
 
@@ -117,7 +190,7 @@ class Workload(Protocol):
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[Share], None] = lambda _: None
     ) -> dict[str, float]:
-        """EMA weights on 'valid' (chooses the best) or 'test' (is reported). Leaves the training state untouched.
+        """Metrics of the weights, averaged if there are averages, on a split. Leaves the training state untouched.
 
         `progress` is called every few seconds, first after a small part; what it raises ends the evaluation.
         """

@@ -15,7 +15,7 @@ from relay.core.ledger.frozen import clean
 from relay.core.names import REGISTRY, Name, check_name
 from relay.people.availability import parse as parse_windows
 from relay.people.owners import folded
-from relay.people.reset import Reset, parse_reset
+from relay.people.periods import Reset, parse_reset
 from relay.people.zones import is_zone, zone
 
 MAX_BYTES = 1000

@@ -2,22 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import hmac
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from relay.core.errors import BadConfig, BadData, store_errors
+from relay.core.ledger.canonical import digest
 from relay.core.ledger.chain import Change
 from relay.core.ledger.fields import Claim
 from relay.core.ledger.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
 from relay.core.names import check_name
-from relay.people.account import Account, Reading, says_otherwise, with_fields
-from relay.people.accountobjects import AccountObjects, place_of
-from relay.people.claims import claim_of
-from relay.people.owners import Inference, same_person
+from relay.people.account import (
+    MAX_BYTES,
+    Account,
+    Reading,
+    decode,
+    encode,
+    folder_of,
+    object_name,
+    says_otherwise,
+    with_fields,
+)
+from relay.people.owners import Inference, folded, same_person
 from relay.people.policy import Providers, check_accounts, check_supported
 from relay.people.quota import AHEAD_S, reset_of
-from relay.people.roster import Listed, row_of
-from storage.base import Ref, StoreError
+from storage.base import Missing, Ref, Store, StoreError, TooLong
+
+# --- The objects of accounts in a store, one each, every edit under a name of its own (P12) -------------------------
+
+
+class AccountDamaged(BadData):
+    """The object of a registered account is missing, or not what the registry promised."""
+
+    def __init__(self, address: str, account: str) -> None:
+        super().__init__(f"{address}: the object of account {account} is missing or damaged.")
+        self.address, self.account = address, account
+
+
+class AccountObjects:
+    """Reads each object once. Methods raise StoreError where nothing else is said."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._read: dict[str, Account] = {}
+
+    def load(self, account: str, row: Row) -> Account | None:
+        """The account's object; None if forgotten, missing or not what the registry promised."""
+        if row.state == "forgotten":
+            return None
+        found = self._read.get(row.sha256)
+        if found is None:
+            with suppress(Missing, TooLong):
+                found = decode(self.store.get(place_of(account, row), limit=MAX_BYTES), account, row.sha256)
+            if found:
+                self._read[row.sha256] = found
+        return found
+
+    def existing(self, state: RegistryState | None, account: str) -> Account:
+        """The same of one that is registered. Raises NoAccount, AccountForgotten (78) or AccountDamaged (65)."""
+        found = self.load(account, row_of(state, account, self.store.address))
+        if found is None:
+            raise AccountDamaged(self.store.address, account)
+        return found
+
+    def put(self, account: Account, row: Row | None, claim: Claim | None) -> PutAccount:
+        """Store it beside the one of `row`; the change that makes it the account's."""
+        data = encode(account)
+        name = object_name(account.id, digest(data))
+        ref = self.store.put(name, data)
+        replaces = row.sha256 if row else None
+        return PutAccount(
+            id=account.id, sha256=digest(data), ref=None if ref == name else ref, replaces=replaces, claim=claim
+        )
+
+    def clear(self, account: str) -> None:
+        """Delete every object of the account. Raises StorageUnreachable (69)."""
+        with store_errors(self.store):
+            for stat in list(self.store.list(folder_of(account))):
+                self.store.delete(stat.ref)
+
+
+def place_of(account: str, row: Row) -> Ref:
+    """Where an account's own object is."""
+    return Ref(row.ref or object_name(account, row.sha256))
+
+
+# --- Digests of who has trained where, kept in the registry when the names are gone ---------------------------------
+
+
+def claim_of(store: str, provider: str, owner: str) -> Claim:
+    """16 hexadecimal digits: HMAC-SHA256 of provider and folded owner under the store's random identity.
+
+    Different stores have different digests of one person. Who can read the store and guesses a name can test the
+    guess: it is a pseudonym, not anonymity.
+    """
+    text = f"{provider}\n{folded(owner)}".encode()
+    return hmac.new(store.encode(), text, hashlib.sha256).hexdigest()[:16]
+
+
+# --- An account as the registry lists it, and its row ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AccountEntry:
+    """An account as the registry knows it. `account` is None if it was forgotten or its object cannot be read."""
+
+    id: str
+    row: Row
+    account: Account | None
+
+    @property
+    def label(self) -> str:
+        """What to call it."""
+        return self.account.label if self.account else self.id
+
+
+class NoAccount(BadConfig):
+    """The store's registry holds no such account; `known` are the ids that it holds."""
+
+    def __init__(self, account: str, address: str, known: Sequence[str]) -> None:
+        super().__init__(f"No account {account} is registered in {address}.")
+        self.account, self.address, self.known = account, address, tuple(known)
+
+
+class AccountForgotten(BadConfig):
+    """The account was emptied."""
+
+    def __init__(self, account: str) -> None:
+        super().__init__(f"Account {account} was forgotten.")
+        self.account = account
+
+
+def row_of(state: RegistryState | None, account: str, address: str) -> Row:
+    """The row of an account that is registered and not forgotten. Raises NoAccount or AccountForgotten (78)."""
+    rows = state.accounts if state else {}
+    row = rows.get(account)
+    if row and row.state != "forgotten":
+        return row
+    if row:
+        raise AccountForgotten(account)
+    raise NoAccount(account, address, [key for key, other in rows.items() if other.state != "forgotten"])
 
 
 class IdTaken(BadConfig):
@@ -53,7 +179,7 @@ class Accounts:
         with store_errors(self.store):
             return self.store.now()
 
-    def all(self) -> dict[str, Listed]:
+    def all(self) -> dict[str, AccountEntry]:
         """Every account by id, forgotten ones too; one read each that was not read before."""
         found = self._listed()
         if any(one.account is None and one.row.state != "forgotten" for one in found.values()):
@@ -65,12 +191,12 @@ class Accounts:
         state = self.registry.read()
         return [key for key, row in state.accounts.items() if row.state != "forgotten"] if state else []
 
-    def find(self, account: str) -> Listed | None:
+    def find(self, account: str) -> AccountEntry | None:
         """One account, forgotten or not; None if nobody ever registered it."""
         state = self.registry.read()
         row = state.accounts.get(account) if state else None
         with store_errors(self.store):
-            return Listed(account, row, self.objects.load(account, row)) if row else None
+            return AccountEntry(account, row, self.objects.load(account, row)) if row else None
 
     def label_of(self, account: str) -> str:
         """What to call it; its id for an account that nobody registered."""
@@ -197,11 +323,11 @@ class Accounts:
             self.registry.append("forget", build)
         self.objects.clear(account)
 
-    def _listed(self) -> dict[str, Listed]:
+    def _listed(self) -> dict[str, AccountEntry]:
         state = self.registry.read()
         rows = state.accounts if state else {}
         with store_errors(self.store):
-            return {key: Listed(key, row, self.objects.load(key, row)) for key, row in rows.items()}
+            return {key: AccountEntry(key, row, self.objects.load(key, row)) for key, row in rows.items()}
 
     def _claim(self, state: RegistryState, account: Account) -> Claim | None:
         """None where a provider does not limit accounts: then nothing need be remembered."""

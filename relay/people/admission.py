@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from relay.core.errors import BadConfig, PolicyRefused
 from relay.people.account import Account, confirmed
-from relay.people.accounts import Accounts
+from relay.people.accounts import AccountEntry, Accounts
 from relay.people.policy import Provider, Providers
-from relay.people.roster import Listed
 
 NOTEBOOKS = ("colab", "kaggle")
 """Machines that are always somebody's account at that provider."""
@@ -97,7 +96,7 @@ class AccountRetired(BadConfig):
         self.account = account
 
 
-def admit(visit: Visit, listed: Listed | None, providers: Providers, now: float) -> Iterator[Note]:
+def admit(visit: Visit, listed: AccountEntry | None, providers: Providers, now: float) -> Iterator[Note]:
     """What to know before the session begins. `listed` None: the session itself will register the account.
 
     Raises AnotherMachine, Unconfirmed or NotInTeam (77), AccountRetired (78).
@@ -144,7 +143,7 @@ def _has_confirmed(account: Account | None, visit: Visit, provider: Provider) ->
     return account is not None and account.has_confirmed(visit.run_id, provider.clause_digest)
 
 
-def _declared(listed: Listed, now: float) -> Iterator[Note]:
+def _declared(listed: AccountEntry, now: float) -> Iterator[Note]:
     """A person at the machine knows more than the registry: told, not refused, unless it was retired."""
     row = listed.row
     if row.state == "retired":

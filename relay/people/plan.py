@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from relay.people.periods import WEEK_S
 from relay.people.simulate import HORIZON_S, PRIOR_DIED, PRIOR_LIVED, Calendar, simulate
-from relay.people.team import Course, Member
+from relay.people.team import Member, Scenario
 
 FEWEST, MOST = 10, 200
 """Simulated calendars."""
@@ -93,7 +93,7 @@ class Shares:
 class Forecast:
     """What a plan says."""
 
-    course: Course
+    course: Scenario
     finish: Range
     calendars: int
     weeks: tuple[Week, ...]
@@ -110,7 +110,7 @@ class Forecast:
         return "start-up" if longest <= self.course.startup_s else self.shares.limit
 
 
-def forecast(course: Course, every_steps: int = 500, snapshot_s: float | None = None) -> Forecast | None:
+def forecast(course: Scenario, every_steps: int = 500, snapshot_s: float | None = None) -> Forecast | None:
     """None if there is nobody to plan. `snapshot_s`: how long a snapshot was measured to hold training up."""
     if not course.members:
         return None
@@ -129,14 +129,14 @@ def forecast(course: Course, every_steps: int = 500, snapshot_s: float | None = 
     )
 
 
-def finishes(course: Course) -> list[float]:
+def finishes(course: Scenario) -> list[float]:
     """The end of each simulated calendar, by seed; as many as their sessions allow."""
     first = simulate(course, 0)
     count = max(FEWEST, min(MOST, SESSIONS // _cost(course, first.count)))
     return [first.finish, *(simulate(course, seed).finish for seed in range(1, count))]
 
 
-def _cost(course: Course, count: int) -> int:
+def _cost(course: Scenario, count: int) -> int:
     """Of one calendar, in sessions."""
     return max(1, count + len(course.members) // MEMBERS)
 
@@ -148,7 +148,7 @@ def spread(ends: Sequence[float]) -> Range:
     return Range(low, middle, high)
 
 
-def finish_range(course: Course) -> Range | None:
+def finish_range(course: Scenario) -> Range | None:
     """The range alone, quickly and from few calendars, for a line in a report or a message.
 
     None if there is nobody to plan, no end within two years, or too many sessions until then to be quick about it.
@@ -161,7 +161,7 @@ def finish_range(course: Course) -> Range | None:
     return replace(spread([one.finish for one in found]), sessions=found[_place(0.5, count)].count)
 
 
-def weeks(course: Course, calendar: Calendar) -> Iterable[Week]:
+def weeks(course: Scenario, calendar: Calendar) -> Iterable[Week]:
     """The calendar in weeks from now; a session belongs to the week it begins in."""
     done, count = float(course.step), 0
     rest = iter([*calendar.sessions, None])
@@ -188,7 +188,7 @@ def shares(calendar: Calendar) -> Shares:
     return Shares(calendar.trained_s / whole, calendar.gap_s / whole, quota / whole, asleep / whole)
 
 
-def helps(course: Course, count: int) -> list[Help]:
+def helps(course: Scenario, count: int) -> list[Help]:
     """One more account of each kind there is, by how much sooner the median ends; the same chance for all."""
     number = max(5, min(MOST // 2, WHAT_IF // _cost(course, count)))
     base = _median(course, number)
@@ -200,7 +200,7 @@ def helps(course: Course, count: int) -> list[Help]:
     return sorted(found, key=lambda one: (-one.saves_s, one.like))
 
 
-def intervals(course: Course, calendar: Calendar, every_steps: int, snapshot_s: float | None) -> Iterable[Interval]:
+def intervals(course: Scenario, calendar: Calendar, every_steps: int, snapshot_s: float | None) -> Iterable[Interval]:
     """Expected loss: sessions that die, times half an interval or half of what a session trains, whichever is less.
     Stall: a snapshot for each commit."""
     steps = sum(one.steps for one in calendar.sessions)
@@ -231,7 +231,7 @@ def _kinds(members: Iterable[Member]) -> list[Member]:
     return [alike[0] for alike in sorted(found.values(), key=lambda alike: (-len(alike), alike[0].id))[:KINDS]]
 
 
-def _median(course: Course, number: int) -> float:
+def _median(course: Scenario, number: int) -> float:
     return spread([simulate(course, seed).finish for seed in range(number)]).p50
 
 
@@ -242,7 +242,7 @@ def _sooner(base: float, then: float) -> float:
     return max(0.0, (HORIZON_S + then if base == math.inf else base) - then)
 
 
-def _end(course: Course, calendar: Calendar) -> float:
+def _end(course: Scenario, calendar: Calendar) -> float:
     if calendar.finish < math.inf:
         return calendar.finish
     return calendar.sessions[-1].end if calendar.sessions else course.now

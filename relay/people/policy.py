@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from relay.core.errors import PolicyRefused
 from relay.core.ledger.canonical import digest
 from relay.core.names import check_name
-from relay.people.reset import Reset
+from relay.people.periods import Reset
 
 STALE_DAYS = 180
 """A record that was read longer ago is to be read again."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from relay.core.errors import UsageError
 from relay.core.names import nearest
 from relay.people.periods import WEEK_S, Periods
-from relay.people.team import Course, Member, Speeds
+from relay.people.team import Member, Scenario, Speeds
 
 TARGET = 50_000
 H100_S = 0.085
-"""Seconds a step of Sudoku-MLP, batch 768, on one H100 (docs/records/2026-11-28_step_time)."""
+"""Seconds a step of the largest published task, batch 768, on one H100 (docs/records/2026-11-28_step_time)."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,9 @@ class Preset:
     failure_rate: float | None = None
     notes: tuple[str, ...] = ()
 
-    def course(self, now: float, steps_per_hour: float | None, startup_s: float | None, fails: float | None) -> Course:
+    def course(
+        self, now: float, steps_per_hour: float | None, startup_s: float | None, fails: float | None
+    ) -> Scenario:
         """From step 0, at `now`; a speed, an overhead or a failure rate that is given replaces the preset's."""
         rates = (steps_per_hour,) if steps_per_hour else self.steps_per_hour
         speeds, resets = Speeds(tuple(rate / 3600 for rate in rates), 1), Periods(None, now + WEEK_S)
@@ -36,7 +38,7 @@ class Preset:
             Member(f"account_{n}", speeds, 3600.0, weekly_s=3600.0, resets=resets, kind="one hour a week")
             for n in range(1, 11)
         )
-        return Course(
+        return Scenario(
             now=now,
             step=0,
             target=TARGET,
@@ -75,7 +77,7 @@ PRESETS: Mapping[str, Preset] = {
         (3600 / H100_S,),
         overhead_s=120.0,
         notes=(
-            "85 ms a step, as measured on one H100 (Sudoku-MLP); an hour of an H100 is not what free accounts get.",
+            "85 ms a step, as measured on one H100 at batch 768; an hour of an H100 is not what free accounts get.",
             "2 min of start-up and 10 min between two sessions are assumed; one session in twenty is assumed to die.",
         ),
     ),

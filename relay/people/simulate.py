@@ -7,14 +7,52 @@ Accounts that are awake at the same hours wait together, so that a thousand of t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Literal
+from typing import Literal, TypeVar
 
 from relay.people.availability import Windows
-from relay.people.chance import Chance
 from relay.people.periods import Periods
-from relay.people.team import DAY_S, Course, Member
+from relay.people.team import DAY_S, Member, Scenario
+
+# --- Chance for planning: numbers that follow from a seed alone -----------------------------------------------------
+
+T = TypeVar("T")
+
+MASK = 2**64 - 1
+STRIDE = 0x9E3779B97F4A7C15
+
+
+class Chance:
+    """SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): a mixed counter."""
+
+    def __init__(self, seed: int) -> None:
+        self._count = (seed * 0xD1342543DE82EF95 + STRIDE) & MASK
+
+    def bits(self) -> int:
+        """64 even bits."""
+        self._count = mixed = (self._count + STRIDE) & MASK
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & MASK
+        return mixed ^ (mixed >> 31)
+
+    def uniform(self) -> float:
+        """At least 0, below 1."""
+        return (self.bits() >> 11) * 2.0**-53
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of them; the bias of so few options among 2^64 is far below anything measured here."""
+        return options[self.bits() % len(options)]
+
+    def again(self, options: Sequence[T], count: int) -> tuple[T, ...]:
+        """`count` of them with replacement: a bootstrap sample."""
+        return tuple(self.pick(options) for _ in range(count))
+
+    def beta(self, hits: int, misses: int) -> float:
+        """Beta(hits, misses) for whole numbers above 0: the hits-th smallest of hits + misses - 1 uniform numbers."""
+        return sorted(self.uniform() for _ in range(hits + misses - 1))[hits - 1]
+
 
 HORIZON_S = 2 * 366 * DAY_S
 PRIOR_DIED, PRIOR_LIVED = 1, 19
@@ -83,14 +121,14 @@ class Group:
         return self.saving is None or self.saving.after(t) - t > DAY_S, self.ready[0]
 
 
-def failure_rate(course: Course, chance: Chance) -> float:
+def failure_rate(course: Scenario, chance: Chance) -> float:
     """Share of sessions that die: as set, else one draw of what measured sessions and the prior leave possible."""
     if course.failure_rate is not None:
         return course.failure_rate
     return chance.beta(course.died + PRIOR_DIED, course.lived + PRIOR_LIVED)
 
 
-def simulate(course: Course, seed: int, keep: bool = False, most: float = math.inf) -> Calendar:
+def simulate(course: Scenario, seed: int, keep: bool = False, most: float = math.inf) -> Calendar:
     """One calendar, the same for the same seed; `keep` its sessions. After `most` sessions it is given up."""
     return Simulation(course, Chance(seed), keep).run(most)
 
@@ -98,7 +136,7 @@ def simulate(course: Course, seed: int, keep: bool = False, most: float = math.i
 class Simulation:
     """The state of one simulation. Each account is in its group's `ready`, in `waiting`, or training."""
 
-    def __init__(self, course: Course, chance: Chance, keep: bool) -> None:
+    def __init__(self, course: Scenario, chance: Chance, keep: bool) -> None:
         self.course, self.keep, self.calendar = course, keep, Calendar()
         self.members = sorted(course.members, key=lambda member: member.id)
         self.fails = failure_rate(course, chance)

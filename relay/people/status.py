@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from relay.core.ledger.state import Holder, Link, RunState
 from relay.people.accountstate import Why
+from relay.people.periods import Reset
 from relay.people.quota import Quota
-from relay.people.reset import Reset
 
 STOPPED = ("halted", "archived", "deleted")
 """Phases in which nobody may train."""

@@ -84,7 +84,7 @@ class OpenSession:
 
 
 @dataclass(frozen=True)
-class Course:
+class Scenario:
     """The run as planning sees it; times are unix seconds, durations seconds."""
 
     now: float

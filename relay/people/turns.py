@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from relay.people.accountstate import ENDLESS
-from relay.people.crew import Crew
+from relay.people.participants import Crew
 from relay.people.status import AccountRow, View
 from relay.people.team import DAY_S, USEFUL_S, Rank, Speeds
 

@@ -2,6 +2,8 @@
 
 import os
 
-# Both must be set before torch starts its threads and CUDA; trm/__init__.py says why.
+# Both must be set before torch starts its threads and CUDA. Threads that wait sleep instead of spinning: on a machine
+# with anything else to do, spinning makes two threads several times slower than one. The workspace setting makes
+# cuBLAS deterministic.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -98,6 +99,21 @@ class Digest:
         rows = [[*about, lane] for about, lane in zip(self._about, self._sums.tolist(), strict=True)]
         document = json.dumps([1, rows, self._facts], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(document.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class QueuedStepDigest:
+    """P9: digest of the state at `step`, and the path that computed it (relay.core.workload.StepDigest)."""
+
+    step: int
+    path: str
+    queued: Digest
+    """Of the canonical state, on its way."""
+
+    @property
+    def digest(self) -> str:
+        """Its text; on a GPU, whoever asks first waits for the step."""
+        return self.queued.text
 
 
 def queued(device: torch.device) -> torch.cuda.Event | None:

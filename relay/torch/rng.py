@@ -28,7 +28,7 @@ class Stream(IntEnum):
     INIT = 1
     """Initial weights; the step is the parameter's index."""
     EPOCH_ORDER = 2
-    """Order of the puzzles; the step is the epoch."""
+    """Order of the rows; the step is the epoch."""
     EXPLORE_COIN = 3
     """Whether a slot must explore before it may halt."""
     EXPLORE_STEPS = 4
@@ -40,9 +40,9 @@ class Stream(IntEnum):
     """Augmentation: rows and bands, in one permutation call each."""
     COLUMNS = 8
     BUILD = 9
-    """Building data: which puzzles, which splits; the step counts draws."""
+    """Building data: which rows, which splits; the step counts draws."""
     VARIANT = 10
-    """Which of a puzzle's stored variants is seen."""
+    """Which of a row's stored variants is seen."""
     DIHEDRAL = 11
     """Augmentation: turns and reflections of a square."""
 

@@ -1,11 +1,6 @@
-"""A checkpoint's files: safetensors and one JSON document, checked before anything is allocated. Knows no store.
+"""A checkpoint's files: safetensors and state.json, checked before anything is allocated. Knows no model and no store.
 
-weights.safetensors     raw/<name> (parameters, H_init, L_init, puzzle table) and ema/<name>, reference names
-optimizer.safetensors   m/<name> and v/<name>; Adam's t is the step
-carry.safetensors       carry/<field>, rows of halted slots zero
-state.json              format, step, seed, configuration, code version, fingerprint, metrics
-
-A large puzzle table lies in files of its own, which checkpoints share (trm/sharedtable.py).
+A model says which tensors lie in which file, by how their names begin, and may add fields to state.json.
 """
 
 from __future__ import annotations
@@ -15,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,13 +18,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-FILES = {
-    "weights.safetensors": ("raw/", "ema/"),
-    "optimizer.safetensors": ("m/", "v/"),
-    "carry.safetensors": ("carry/",),
-}
+Files = Mapping[str, tuple[str, ...]]
+"""Names of files, and how the names of the tensors in each begin."""
 STATE = "state.json"
-TABLE = "raw/inner.puzzle_emb.weights"
 _MAX_HEADER = 1 << 20
 _MAX_STATE = 1 << 18
 _TYPES = {
@@ -42,17 +33,6 @@ _TYPES = {
     torch.bool: "BOOL",
 }
 Short = Annotated[str, Field(max_length=500)]
-
-
-class TableNote(BaseModel):
-    """Where the puzzle table is, if not among the weights."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    base: Annotated[int, Field(ge=0, lt=2**53)]
-    """Step of the table that is kept; a journal leads from there."""
-    state_hash: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
-    """P9's digest of the complete state, with the table as it is at the checkpoint's step."""
 
 
 class StateDocument(BaseModel):
@@ -69,32 +49,38 @@ class StateDocument(BaseModel):
     fingerprint: dict[str, Short]
     metrics: dict[str, float] = {}
     """Means since the previous checkpoint."""
-    table: TableNote | None = None
+
+    def text(self) -> str:
+        """As it is written."""
+        return self.model_dump_json(indent=1)
+
+
+Document = TypeVar("Document", bound=StateDocument)
 
 
 def save(
     folder: Path,
+    files: Files,
     tensors: Mapping[str, Tensor],
     document: StateDocument,
     more: Mapping[str, Mapping[str, Tensor]] | None = None,
 ) -> tuple[str, ...]:
-    """Write all files into an empty folder, fsynced; their names, sorted. tensors: `TrainState.canonical()`.
+    """Write all files into an empty folder, fsynced; their names, sorted. tensors: the canonical state's.
 
     more: further files and the tensors in each. Raises OSError, also where the library tells of a full disk by an error
     of its own.
     """
     parts = {
         file: {name: value for name, value in tensors.items() if name.startswith(prefixes)}
-        for file, prefixes in FILES.items()
+        for file, prefixes in files.items()
     }
     for file, chosen in (*parts.items(), *(more or {}).items()):
         try:
             save_file({name: value.cpu().contiguous() for name, value in chosen.items()}, folder / file)
         except SafetensorError as error:
             raise _refused(error, file) from error
-    said = document.model_dump_json(indent=1, exclude={"table"} if document.table is None else None)
-    (folder / STATE).write_text(said + "\n")
-    names = (*FILES, *(more or {}), STATE)
+    (folder / STATE).write_text(document.text() + "\n")
+    names = (*files, *(more or {}), STATE)
     for path in (*(folder / name for name in names), folder):
         _fsync(path)
     return tuple(sorted(names))
@@ -115,28 +101,28 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def load_document(folder: Path) -> StateDocument:
+def load_document(folder: Path, kind: type[Document]) -> Document:
     """state.json, validated. Raises ValueError (one line)."""
     path = folder / STATE
     if plain_size(path) > _MAX_STATE:
         raise ValueError(f"{STATE} has {plain_size(path)} bytes; at most {_MAX_STATE} are accepted")
     try:
-        return StateDocument.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{STATE} is not valid: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-def load_tensors(folder: Path, expected: Mapping[str, Tensor]) -> None:
+def load_tensors(folder: Path, files: Files, expected: Mapping[str, Tensor]) -> None:
     """Copy the files' tensors into `expected` (live tensors of a state, every name, on any device).
 
     All names, shapes, types and byte counts of all files are checked before the first copy; that values are finite,
     as no snapshot is saved otherwise, while they are copied. Raises ValueError (one line) if anything does not fit.
     """
-    for file, prefixes in FILES.items():
+    for file, prefixes in files.items():
         wanted = {name: value for name, value in expected.items() if name.startswith(prefixes)}
         check_tensors(folder / file, wanted)
-    for file in FILES:
+    for file in files:
         for name, value in read_tensors(folder / file):
             if value.is_floating_point() and not bool(value.isfinite().all()):
                 raise ValueError(f"{file}: {name} holds a value that is not finite")

@@ -37,7 +37,7 @@ def make_drive(url: str) -> str:
     _need_packages()
     from storage.drive.client import Client
     from storage.drive.credentials import credentials
-    from storage.drive.making import make
+    from storage.drive.store import make
 
     return make(Client(credentials(os.environ), url), parent).address
 

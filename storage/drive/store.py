@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import random
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from storage.contract import (
     Denied,
@@ -14,26 +18,26 @@ from storage.contract import (
     Ref,
     Stat,
     Store,
+    StoreError,
     TooLong,
     Unavailable,
     check_name,
     check_prefix,
 )
 from storage.drive import upload
-from storage.drive.account import Account
 from storage.drive.client import Client
-from storage.drive.directory import OWN, PREFIX, Directory
+from storage.drive.directory import OWN, PREFIX, Directory, Table
 from storage.drive.errors import UsedUp
 from storage.drive.files import Files
 from storage.drive.frame import Frame
-from storage.drive.ids import Ids
-from storage.drive.members import join, membership
+from storage.drive.ids import Ids, Spot, Spots, There
+from storage.drive.members import Account, join, membership
 from storage.drive.place import ID, Place
-from storage.drive.spots import Spot, Spots, There
+from storage.drive.slots import DriveSlots
 from storage.drive.upload import Upload
-from storage.drive.ways import DriveSlots
+from storage.retry import patiently
 from storage.slots import Slots, slot_name
-from storage.source import Source
+from storage.uploads import Source
 
 _TRIES = 4
 
@@ -252,3 +256,29 @@ class DriveStore:
     def _check_writable(self, name: str) -> None:
         if self.read_only:
             raise Denied(f"{self.address} was opened for reading only; refused to change {name}.")
+
+
+NAME = "trm-relay"
+_FOLDER = "application/vnd.google-apps.folder"
+
+
+def make(client: Client, parent: str) -> DriveStore:
+    """A store in a new folder inside `parent` ('root' is My Drive). Raises StoreError; then no folder stays."""
+    patient = partial(patiently, sleep=time.sleep, jitter=random.random, attempts=5)
+    folder, first = patient(lambda: Ids(client).many(2))
+    body = {"id": folder, "name": NAME, "mimeType": _FOLDER, "parents": [parent]}
+
+    def create(drive: Any) -> Any:
+        return drive.files().create(body=body, fields="id", supportsAllDrives=True)
+
+    store = DriveStore(Place(folder, first), client)
+    try:
+        with suppress(Exists):  # our own, whose first reply was lost
+            patient(lambda: client.ask("making the folder", create))
+        me, spare = store.account(), patient(lambda: store.reserve(1)[0])
+        store.directory.begin(Table(members={me: "began"}, spare=spare, by=me))
+    except StoreError:
+        with suppress(StoreError):  # nobody has been told of it
+            patient(lambda: store.delete(folder))
+        raise
+    return store

@@ -28,7 +28,7 @@ from storage.dropbox.client import Client
 from storage.dropbox.place import Place
 from storage.dropbox.upload import BLOCK, SMALL, Mode, Upload, write_mode
 from storage.ranges import BEHIND_THE_END, Asked
-from storage.source import Source
+from storage.uploads import Source
 
 _PAGE = 2000
 

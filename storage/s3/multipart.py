@@ -18,7 +18,7 @@ from storage.parallel import in_parallel
 from storage.s3.checksums import b64, b64_sha256, sha_hex
 from storage.s3.client import Clients
 from storage.s3.errors import Failure, code_of, s3_errors, status_of, translate
-from storage.sent import sent
+from storage.uploads import sent
 
 PART = 8 << 20
 """Bytes of a part, unless the file would need too many."""

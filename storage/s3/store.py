@@ -32,7 +32,7 @@ from storage.s3.checksums import Checksums, sha256_of, sha_hex
 from storage.s3.client import Clients
 from storage.s3.errors import Failure, header_of, s3_errors, status_of, translate
 from storage.s3.multipart import Multipart, composite, part_size
-from storage.source import unreadable
+from storage.uploads import unreadable
 
 IN_PARTS = 16 << 20
 """Bytes from which a file is sent in parts."""

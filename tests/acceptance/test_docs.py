@@ -102,4 +102,4 @@ def test_every_command_of_the_page_runs_as_written(
 
 def test_continuous_integration_runs_the_readmes_test_command() -> None:
     assert "make ci" in commands(ROOT / "README.md")
-    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make ci")
+    assert (ROOT / ".ci" / "run").read_text().split()[-3:] == ["exec", "make", "ci"]

@@ -10,12 +10,12 @@ import pytest
 from relay.core.checkpoint.retention import GRACE_S, Keep
 from relay.core.errors import Exit
 from relay.core.workload import Borrower
+from relay.torch.snapshot import state_hash
 from tests.core.checkpoint.test_restore import flip
 from tests.core.lab import Lab, Session
 from tests.trm.tables import ManyPuzzles
 from trm import sharedtable
-from trm.sharedtable import table_file
-from trm.snapshot import state_hash
+from trm.checkpoint import table_file
 
 pytestmark = pytest.mark.slow
 

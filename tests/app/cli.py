@@ -18,16 +18,17 @@ from typer.testing import CliRunner
 from relay.app.cli import app
 from relay.app.commands import stores
 from relay.app.commands.common import App
-from relay.app.kind import Spoken
-from relay.app.views.puzzles import Examples
+from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
+from relay.app.models.puzzletext import SolvedPuzzles
+from relay.app.views.modelcard import Published
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadConfig, BadData
 from relay.core.ledger.ledger import RunLedger
-from relay.core.workload import Kernels, Workload
+from relay.core.workload import Kernels, Measures, Workload
 from storage.base import Store, open_store
 from storage.retry import RetryStore
-from tests.app.puzzles import Shown, Solved
-from tests.core.toy import ToyWorkload
+from tests.app.puzzles import Solved
+from tests.core.toy import MEASURES, ToyWorkload
 from tests.rehash import held
 
 testing._get_command = cache(testing._get_command)
@@ -63,12 +64,17 @@ class Toy(ToyWorkload):
         return self.pinned
 
 
+PUBLISHED = Published("a toy", ("toy",), "its own names")
+
+
 @dataclass
-class ToyKind:
-    """The Kind of the toy."""
+class ToyPlugin:
+    """The toy as the application knows it."""
 
     model: type[BaseModel] = ToyConfig
     default_task: str = "sudoku4"
+    measures: Measures = MEASURES
+    published: Published = PUBLISHED
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None
@@ -78,10 +84,13 @@ class ToyKind:
             raise BadConfig(f"There is no task {task!r}. Did you mean task=sudoku4?")
         return ToyConfig(task=task)
 
-    def spoken(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> Spoken | Sequence[str]:
+    def defaults(self, task: str) -> Mapping[str, str]:
+        return {"project": PROJECT, "run": "sudoku_rotation"}
+
+    def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> ForeignCommand | Sequence[str]:
         return overrides
 
-    def implied(self, spoken: Spoken, config: BaseModel) -> Mapping[str, str]:
+    def implied(self, command: ForeignCommand, config: BaseModel) -> Mapping[str, str]:
         return {}
 
     def target(self, config: BaseModel) -> int:
@@ -116,6 +125,12 @@ class ToyKind:
             raise BadData(f"{train} does not exist. Check the path in data.train.")
         return ["train: 4 puzzles"]
 
+    def cost(self, config: BaseModel) -> Cost:
+        return Cost(flops=8.0)
+
+    def memory(self, config: BaseModel, device: str) -> Memory:
+        return Memory(whole=32, least=32)
+
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
         self.prepare(config, data_root)
         plain = config.model_dump(mode="json")
@@ -135,7 +150,7 @@ class ToyKind:
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         made = tuple(Solved(row, wrong=(3, 1, 0) if row % 2 else (2, 2, 2)) for row in rows)
-        return Shown("raw" if raw else "averaged", made)
+        return SolvedPuzzles("raw" if raw else "averaged", made)
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> Sequence[str]:
         out.mkdir(parents=True)
@@ -177,7 +192,7 @@ class Desk:
 
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
-    kind: ToyKind = field(default_factory=ToyKind)
+    plugin: ToyPlugin = field(default_factory=ToyPlugin)
     handed_on: dict[str, str] = field(default_factory=dict)
     """What was found among a notebook's secrets."""
 
@@ -188,7 +203,7 @@ class Desk:
         """Run a command; fails the test on another exit code."""
         surroundings = {"HOME": str(self.folder), "RELAY_EPHEMERAL": "1", **self.environ, **environ}
         export = self.handed_on.update
-        here = App(kind=self.kind, environ=surroundings, cwd=self.folder, root=self.folder, export=export)
+        here = App(plugin=self.plugin, environ=surroundings, cwd=self.folder, root=self.folder, export=export)
         done = CliRunner().invoke(app, list(words), obj=here, env={"HOME": str(self.folder)})
         result = Result(done.exit_code, done.stdout, done.stderr)
         assert code is None or result.code == code, f"{words}: {result}\n{done.exception!r}"

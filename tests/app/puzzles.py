@@ -39,11 +39,3 @@ class Solved:
     def _answer(self, count: int) -> str:
         bad = [place for place, letter in enumerate(self.question) if letter == "."][:count]
         return "".join(str(int(c) % 4 + 1) if place in bad else c for place, c in enumerate(self.label))
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What a Kind hands over."""
-
-    weights: str
-    puzzles: tuple[Solved, ...]

@@ -60,9 +60,9 @@ def told_command(text: str, verb: str) -> list[str]:
 
 def leave_unsent(desk: Desk, step: int) -> None:
     """What a session leaves whose last upload failed: a sealed checkpoint trained from the present head."""
-    desk.kind.made = {"crash": {30: ZeroDivisionError("boom")}}
+    desk.plugin.made = {"crash": {30: ZeroDivisionError("boom")}}
     desk.train(40, code=1)
-    desk.kind.made = {}
+    desk.plugin.made = {}
     head = stored_here(desk, "step_30.e3.json")
     packed = json.loads(head.read_text())
     folder = head.with_name(f"step_{step}.e4")

@@ -1,9 +1,7 @@
-"""The demonstration in real processes on a small model, and the care it takes with folders."""
+"""The care that the demonstration takes with folders, and how it is shown; test_packaging.py runs it."""
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +11,6 @@ import pytest
 from relay.app.commands.demonstration import show
 from relay.app.demo import RELAYED, UNBROKEN, Demo, prepare
 from relay.core.errors import UsageError
-
-ROOT = Path(__file__).parents[2]
-SMALL = ("batch_size=4", "data.train_rows=1000", "arch.H_cycles=1", "arch.L_cycles=1")
-"""Of a training: little arithmetic."""
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -59,16 +53,3 @@ def test_both_hashes_fit_their_line(capsys: pytest.CaptureFixture[str], monkeypa
     hashes = {RELAYED: "ab" * 32, UNBROKEN: "ab" * 32}
     show({"killed_at_step": 260, "resumed_from_step": 200, "state_hash": hashes, "equal": True})
     assert capsys.readouterr().out.count("abababababababab") == 2
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_killed_resumed_and_unbroken_end_in_the_same_bytes(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "rotate_accounts.py"), "demo", "--steps", "160", *SMALL, "--json"]
-    environ = {**os.environ, "HOME": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["equal"] and found["resumed_from_step"] < found["killed_at_step"] < 160
-    assert [link["account"] for link in found["links"]] == ["account_1", "account_2"]
-    assert not list(tmp_path.glob("relay_store"))

@@ -58,13 +58,13 @@ def raising(error: Exception) -> Callable[[Desk], None]:
         def sleep(seconds: float) -> None:
             raise error
 
-        desk.kind.made = {"sleep": sleep}
+        desk.plugin.made = {"sleep": sleep}
 
     return arrange
 
 
 def not_finite(desk: Desk) -> None:
-    desk.kind.made = {"nan_at": 8}
+    desk.plugin.made = {"nan_at": 8}
 
 
 SCENES: dict[str, tuple[Callable[[Desk], None], int]] = {
@@ -88,9 +88,9 @@ def test_no_stored_byte_gives_a_machine_or_a_person_away(desk: Desk, scene: str)
     desk.train(6)
     happen, code = SCENES[scene]
     happen(desk)
-    other = Desk(desk.folder / "other", {**desk.environ, "RELAY_STORE": str(desk.folder / "relay_store")}, desk.kind)
+    other = Desk(desk.folder / "other", {**desk.environ, "RELAY_STORE": str(desk.folder / "relay_store")}, desk.plugin)
     other.train(9, account="account_2", code=code)
-    desk.kind.made = {}
+    desk.plugin.made = {}
     other.train(9, account="account_2")
     assert telling(desk) == []
     assert noted(desk), "what happened is on record"

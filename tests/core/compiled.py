@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relay.core.checkpoint.warm import WarmStart, signature
+from relay.core.checkpoint.compilecache import WarmStart, signature
 from relay.core.names import CACHES
-from relay.core.session.startup import Startup
+from relay.core.session.timing import Startup
 from tests.core.lab import Lab, Session
 from tests.core.toy import ToyWorkload
 

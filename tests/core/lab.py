@@ -10,7 +10,7 @@ from typing import Any
 from relay.app.messages import endings
 from relay.app.messages.events import line
 from relay.core.budget import Limits
-from relay.core.checkpoint.outbox import outbox_of
+from relay.core.checkpoint.local import local_folder_of
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.passedover import guard
 from relay.core.events import SessionEvent
@@ -212,7 +212,9 @@ class Lab:
             session=process.token(),
             account=account,
             plan=Plan(**{**defaults, **plan}),
-            outbox=outbox_of(self.tmp / (machine or f"machine-{self.count}") / PROJECT / run, self.state(run).run_id),
+            local_folder=local_folder_of(
+                self.tmp / (machine or f"machine-{self.count}") / PROJECT / run, self.state(run).run_id
+            ),
             locks=locks or NoLocks(),
             signal=StopSignal(),
             listener=Listener(heard.event),

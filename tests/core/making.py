@@ -18,7 +18,7 @@ from relay.core.ledger.ledger import MACHINE, RunLedger, View
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import Names
-from relay.core.runs.identity import Pair
+from relay.core.runs.opening import Pair
 from storage.base import Store
 from storage.memory import MemoryStore
 

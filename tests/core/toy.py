@@ -10,10 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relay.core.workload import Finite, Progress, Saved, Share, StepDigest
+from relay.core.workload import Finite, Headline, Measures, Progress, Saved, Share, Splits, StepDigest
 
 MASK = 2**64 - 1
 FILES = ("ema.json", "state.json")
+MEASURES = Measures(
+    Splits(choosing="valid", reported="test"),
+    Headline("exact_accuracy", "exactly right", form=".1%"),
+    first=("lm_loss", "loss", "exact_accuracy", "accuracy", "lr", "q_halt_loss", "q_halt_accuracy"),
+    short={"lm_loss": "loss", "loss": "loss", "exact_accuracy": "exact", "accuracy": "acc"},
+    titles={"exact_accuracy": "training, exactly right", "lm_loss": "loss"},
+    unseen=("steps",),
+)
 
 
 def state_at(step: int, seed: int = 1) -> tuple[int, ...]:
@@ -81,9 +89,11 @@ class ToyWorkload:
     environment: Mapping[str, str] = field(default_factory=lambda: {"device": "toy"})
     before_save: Callable[[], None] = lambda: None
     step: int = 0
+    report_every: int = 1
     values: tuple[int, ...] = ()
     trained: list[int] = field(default_factory=list)
     """Every step this process ran, in order."""
+    measures: Measures = MEASURES
 
     def start(self) -> None:
         self.step, self.values = 0, first(self.seed)
@@ -103,7 +113,7 @@ class ToyWorkload:
             self.values = (values[0] + self.impure, *values[1:])
             self.step += 1
             self.trained.append(self.step)
-            if report is not None:
+            if report is not None and (self.step % self.report_every == 0 or self.step == until):
                 report(Progress(self.step, {"loss": 1.0 / self.step}))
 
     def snapshot(self) -> ToySnapshot:

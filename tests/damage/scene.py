@@ -14,7 +14,7 @@ from relay.core.lease.heartbeat import request_stop
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
-from relay.core.runs.endpoint import passed
+from relay.core.runs.opening import passed
 from storage.base import Store, open_store
 from tests.app.cli import Desk, Result
 from tests.core.toy import hash_of, state_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.core.checkpoint.warm import AT_ONCE, MAX_BYTES
+from relay.core.checkpoint.compilecache import AT_ONCE, MAX_BYTES
 from relay.core.errors import Exit
 from relay.core.names import CACHES
 from storage.base import QuotaExceeded

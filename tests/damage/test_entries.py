@@ -12,7 +12,7 @@ from relay.core.errors import BadData, Exit, StorageUnreachable
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Commit, Noted
 from relay.core.ledger.entry import FORMAT, NewerFormat, encode
-from relay.core.ledger.ledger import RunLedger, View
+from relay.core.ledger.ledger import EntryLost, RunLedger, View
 from relay.core.ledger.passing import SlotUnreadable
 from relay.core.ledger.state import RunState
 from storage.base import Ref
@@ -20,6 +20,7 @@ from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
 from tests.core.making import NAMES, Client, checkpoint, follower, forged, id_of, overwrite, raw
 from tests.damage.ledgers import entry, reader, worked
+from tests.facts import raising
 
 
 def everybody(store: MemoryStore, *others: RunLedger) -> View:
@@ -113,7 +114,7 @@ def test_several_void_entries_in_a_row_are_one_incident() -> None:
         overwrite(store, seq, VOID[name](store))
     after = everybody(store, behind)
     assert (after.seq, after.entry.seq, len(after.damage)) == (7, 3, 4)
-    with pytest.raises(SlotUnreadable, match="slot 4 "):
+    with raising(SlotUnreadable, f"{NAMES.ledger}{4:020d}.json"):
         client.commit(30)
     assert reader(store).read().seq == 7, "a session under its lease writes nothing after a slot it cannot read"
     view = client.commit_past(30)
@@ -169,12 +170,13 @@ def test_a_rotted_tail_is_void_and_a_rotted_lease_shows_by_its_epoch() -> None:
     store.put(NAMES.heartbeat(2), b"alive")
     overwrite(store, 4, b"rot")
     assert reader(store).read().state.epoch == 1
-    with pytest.raises(BadData, match=r"heartbeat[.]2 is of epoch 2, .* an entry has been lost") as error:
+    with raising(EntryLost) as error:
         reader(store).check_epochs(store)
+    assert (error.value.file, error.value.epoch, error.value.newest) == (NAMES.heartbeat(2), 2, 1)
     assert error.value.exit_code == Exit.BAD_DATA
     with pytest.raises(StorageUnreachable):
         client.commit(30)  # the old holder cannot pass over what may be another's lease
-    with pytest.raises(BadData, match="an entry has been lost"):
+    with raising(EntryLost):
         client.lease()
 
 
@@ -197,7 +199,7 @@ def test_a_log_without_a_valid_entry_is_65() -> None:
     store = MemoryStore()
     for seq in range(3):
         overwrite(store, seq, b"nothing")
-    with pytest.raises(BadData, match="none of the 3 entries"):
+    with raising(BadData, 3):
         reader(store).peek()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import pytest
 from relay.core.errors import Exit
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.entry import PASSING
-from relay.core.runs import repairing
+from relay.core.runs import repair
 from storage.base import open_store
 from tests.app.cli import Desk
 from tests.app.repairs import another_machine, told_command
@@ -88,9 +87,8 @@ def test_verify_tells_of_both_histories(here: Callable[[str], Healed], case: str
     (told,) = [one for one in found["incidents"] if one["cause"] == "history"]
     assert told["slot"] == run.second[0] and f"slot {run.slot}" in told["text"]
     assert all(str(step) in told["meaning"] for step in CASES[case].get("seconds", (50, 60)))
-    twice = "used twice" in told["meaning"]
-    assert twice == bool(run.third)
-    assert ("both name step_60.e4/manifest.json" in told["meaning"]) == (case in ("a release", "a commit"))
+    assert ("step_60.e4/manifest.json" in told["meaning"]) == (case in ("a release", "a commit")), "which both name"
+    assert bool(set(own["epochs"]) & set(other["epochs"])) == bool(run.third), "an epoch is used twice"
     assert told_command(told["advice"], "repair") == ["repair", "--run", "r"]
     assert not [one for one in found["incidents"] if one["slot"] in run.second[1:]], "each slot is told with the others"
 
@@ -104,8 +102,7 @@ def test_repair_shows_both_and_changes_nothing(here: Callable[[str], Healed], ca
     assert found["choices"] == [name for name, step in zip("AB", LOADS[case], strict=True) if step]
     assert tuple(one["goes_on_from"] for one in found["histories"]) == LOADS[case]
     shown = run.desk("repair", "--run", "r", code=65).out
-    assert "repair --run r --choose B" in shown
-    assert ("repair --run r --choose A" in shown) != ("A cannot be chosen" in shown)
+    assert [f"repair --run r --choose {name}" in shown for name in "AB"] == [step is not None for step in LOADS[case]]
     assert content(run) == before
 
 
@@ -118,10 +115,7 @@ def test_after_the_choice_everybody_agrees_and_both_histories_are_there(
     before = content(run)
     goes_on = dict(zip("AB", LOADS[case], strict=True))[choice]
     if goes_on is None:
-        assert (
-            "No checkpoint of history A can be loaded"
-            in run.desk("repair", "--run", "r", "--choose", choice, code=65).err
-        )
+        run.desk("repair", "--run", "r", "--choose", choice, code=65)
         assert content(run) == before
         return
     done = run.desk("repair", "--run", "r", "--choose", choice, "--json").json
@@ -166,7 +160,7 @@ def test_what_was_not_chosen_can_be_forked(here: Callable[[str], Healed], case: 
     run.desk.train(step + 5, run="branch")
     assert run.desk.status("branch")["head"]["state_hash"] == hash_of(step + 5, state_at(step + 5))
     refused = run.desk("fork", "--run", "r", "--to", "b", "--from-step", "33", code=65).err
-    assert f"It also keeps {', '.join(str(k.step) for k in kept)}" in refused
+    assert ", ".join(str(k.step) for k in kept) in refused
 
 
 def test_a_damaged_kept_checkpoint_is_not_forked(here: Callable[[str], Healed]) -> None:
@@ -174,9 +168,8 @@ def test_a_damaged_kept_checkpoint_is_not_forked(here: Callable[[str], Healed]) 
     run.desk("repair", "--run", "r", "--choose", "A")
     (kept,) = [k for k in run.state().kept if k.step == 60]
     run.store.put(kept.manifest, b"{}")
-    assert (
-        "Step 60 of run r is damaged" in run.desk("fork", "--run", "r", "--to", "b", "--from-step", "60", code=65).err
-    )
+    refused = run.desk("fork", "--run", "r", "--to", "b", "--from-step", "60", code=65).err
+    assert kept.manifest in refused
     run.desk("fork", "--run", "r", "--to", "b", "--from-step", "50", "--from-epoch", "3")
 
 
@@ -201,7 +194,7 @@ def test_a_living_session_refuses_the_choice(here: Callable[[str], Healed]) -> N
     run.store.put(NAMES.heartbeat(4), b"{}")
     before = content(run)
     refused = run.desk("repair", "--run", "r", "--choose", "A", code=int(Exit.LEASE_HELD))
-    assert "being trained by account_2" in refused.err
+    assert "account_2" in refused.err
     assert content(run) == before
 
 
@@ -216,14 +209,14 @@ def test_a_session_that_was_gone_is_taken_over_by_the_choice(tmp_path: Path) -> 
 
 def test_an_unknown_choice_is_refused(here: Callable[[str], Healed]) -> None:
     run = here("a release")
-    assert "Choose one of: A, B" in run.desk("repair", "--run", "r", "--choose", "C", code=2).err
-    assert "Choose one of: A, B" in run.desk("repair", "--run", "r", "--choose", "store", code=2).err
+    for choice in ("C", "store"):
+        assert "A, B" in run.desk("repair", "--run", "r", "--choose", choice, code=2).err
 
 
 def test_who_writes_first_wins_over_the_choice(here: Callable[[str], Healed], monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else appends between the look and the choice: nothing is decided on what is not there any more."""
     run = here("before anybody went on")
-    look = repairing.look
+    look = repair.look
 
     def slow(*args: Any, **more: Any) -> Any:
         found = look(*args, **more)
@@ -233,7 +226,7 @@ def test_who_writes_first_wins_over_the_choice(here: Callable[[str], Healed], mo
 
     monkeypatch.setattr("relay.app.commands.runs.repairing.look", slow)
     tail = run.second[-1]
-    assert "written by another session first" in run.desk("repair", "--run", "r", "--choose", "A", code=65).err
+    run.desk("repair", "--run", "r", "--choose", "A", code=65)
     assert run.entry(tail + 1).kind == "choose" and run.state().step == 60
     assert name(tail + 2) not in content(run)
 
@@ -242,7 +235,7 @@ def test_slots_that_do_not_read_the_same_twice_are_not_chosen_from(
     here: Callable[[str], Healed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = here("before anybody went on")
-    look = repairing.look
+    look = repair.look
 
     def flickering(*args: Any, **more: Any) -> Any:
         found = look(*args, **more)
@@ -251,7 +244,8 @@ def test_slots_that_do_not_read_the_same_twice_are_not_chosen_from(
 
     monkeypatch.setattr("relay.app.commands.runs.repairing.look", flickering)
     refused = run.desk("repair", "--run", "r", "--choose", "B", code=69).err
-    assert f"slot {run.slot}" in refused and "did not read the same twice" in refused
+    assert name(run.slot) in refused
+    assert run.entry(run.second[-1]).kind != "choose" and name(run.second[-1] + 1) not in content(run)
 
 
 def test_a_run_with_one_history_has_nothing_to_repair(tmp_path: Path) -> None:
@@ -260,9 +254,9 @@ def test_a_run_with_one_history_has_nothing_to_repair(tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in desk.folder.rglob("*.json")}
     found = desk("repair", "--run", "r", "--json", code=0).json
     assert (found["open"], found["choices"], found["histories"]) == (False, [], [])
-    assert "nothing to repair" in desk("repair", "--run", "r").out
     assert {path: path.read_bytes() for path in desk.folder.rglob("*.json")} == before
-    assert "no choice" in desk("repair", "--run", "r", "--choose", "B", code=2).err
+    desk("repair", "--run", "r", "--choose", "B", code=2)
+    assert {path: path.read_bytes() for path in desk.folder.rglob("*.json")} == before
 
 
 def test_the_digest_of_a_history_ties_the_decision_to_it(here: Callable[[str], Healed]) -> None:
@@ -273,7 +267,7 @@ def test_the_digest_of_a_history_ties_the_decision_to_it(here: Callable[[str], H
     assert [(one["seq"], one["digest"]) for one in entry.change["others"]] == [
         (run.second[-1], digest(raw(run.store, run.second[-1])))
     ]
-    assert re.search(r"chose the history that ends in slot \d+ \(step 40\)", entry.change["why"])
+    assert "40" in entry.change["why"], "the step that the run goes on from"
 
 
 def test_verify_names_what_a_passed_over_entry_of_the_registry_had_entered(tmp_path: Path) -> None:
@@ -304,7 +298,4 @@ def test_at_a_terminal_it_asks(
     before = content(run)
     done = run.desk("repair", "--run", "r", code=0 if typed else 65)
     assert "repair --run r --choose B" in done.out, "both are shown first"
-    if typed:
-        assert "Recorded. The run goes on from step 60." in done.out and run.ledger().judge().state.step == step
-    else:
-        assert "Nothing was changed." in done.out and content(run) == before
+    assert run.ledger().judge().state.step == step and (content(run) == before) == (not typed)

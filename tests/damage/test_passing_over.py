@@ -6,17 +6,20 @@ from typing import Any
 
 import pytest
 
-from relay.core.errors import Exit
+from relay.core.errors import Exit, StorageUnreachable
 from relay.core.ledger.canonical import digest
-from relay.core.ledger.entry import decode
-from relay.core.ledger.frozen import PASSING
+from relay.core.ledger.entry import NewerFormat, decode
+from relay.core.ledger.fields import Kept
+from relay.core.ledger.frozen import MAX_KEPT, NOT_KEPT, PASSING, STEP_BACK, not_kept
 from relay.core.ledger.ledger import MACHINE, RunLedger
-from relay.core.ledger.mark import FileMark
 from relay.core.ledger.passing import Look
+from relay.core.ledger.verified import FileMark
 from storage.base import Ref
-from tests.core.lab import PROJECT, RUN, Lab, Session, said
+from tests.core.lab import PROJECT, RUN, Lab, Session
+from tests.core.making import NAMES, Client, forged, overwrite, raw
 from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS
+from tests.damage.ledgers import entry, passing, reader, worked
 
 LEDGER = f"runs/{PROJECT}/{RUN}/ledger/"
 TTL = 180.0
@@ -109,21 +112,41 @@ def test_i8_the_checkpoint_of_a_passed_over_commit_survives_every_cleaning(lab: 
 
 
 class Unreliable:
-    """Bad readings of one name, the first `bad` of them."""
+    """Bad readings of one name, the first `bad` of them: as long as the object, or else shortened."""
 
-    def __init__(self, session: Session, name: str, bad: float) -> None:
+    def __init__(self, session: Session, name: str, bad: float, *, short: bool = False) -> None:
         self.left, self.name, self.times = bad, name, []
-        real, process = session.store.read_range, session.process
+        whole, part, process = session.store.get, session.store.read_range, session.process
 
-        def read_range(ref: Ref, start: int, length: int) -> bytes:
-            data = real(ref, start, length)
+        def spoilt(ref: Ref, data: bytes) -> bytes:
             if ref != name:
                 return data
             self.times.append(process.monotonic())
             self.left -= 1
-            return data if self.left < 0 else data[:-9]
+            return data if self.left < 0 else data[:-9] if short else spoil(data)
 
-        session.store.read_range = read_range  # type: ignore[method-assign]
+        def get(ref: Ref, *, limit: int | None = None) -> bytes:
+            return spoilt(ref, whole(ref, limit=limit))
+
+        def read_range(ref: Ref, start: int, length: int) -> bytes:
+            return spoilt(ref, part(ref, start, length))
+
+        session.store.get, session.store.read_range = get, read_range  # type: ignore[method-assign]
+
+
+def spoil(data: bytes) -> bytes:
+    return data[:-9] + b"#" + data[-8:]
+
+
+def test_a_link_that_shortens_a_slot_is_no_reason_to_pass_over(lab: Lab) -> None:
+    """The store says that it is longer: at once, without a wait for the lease's time, nothing is written."""
+    name, _ = commit_without_release(lab)
+    entries = len(lab.kinds())
+    session = lab.session("bob", target_steps=60, wait_s=900)
+    Unreliable(session, name, bad=float("inf"), short=True)
+    outcome = lab.run(session)
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and isinstance(outcome.failure, StorageUnreachable)
+    assert len(lab.kinds()) == entries
 
 
 @pytest.mark.parametrize("left_s", [170.0, 100.0, 10.0])
@@ -139,7 +162,7 @@ def test_readings_that_differ_are_no_reason_to_pass_over(lab: Lab, left_s: float
 
     session.ctx.ledger.chain.prover.notice = heal
     outcome = lab.run(session)
-    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "did not read the same twice" in said(outcome)
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and name in str(outcome.failure)
     assert len(lab.kinds()) == entries, "nothing was written"
     assert lab.run(lab.session("bob", target_steps=60, wait_s=900)).exit_code == Exit.OK
     check_run(lab, 60)
@@ -155,7 +178,7 @@ def test_a_slot_is_read_over_the_whole_ttl_before_it_is_passed_over(lab: Lab) ->
     sent = session.store.calls.index(("put_if_absent", f"{LEDGER}{taken:020d}.json"))
     assert sent > 0 and unreliable.times[-1] - unreliable.times[0] >= TTL
     entry = decode(lab.shared.get(Ref(f"{LEDGER}{taken:020d}.json")), MACHINE.kinds, taken)
-    assert (entry.format, entry.base, entry.passed.digests) == (PASSING, taken - 2, (digest(whole[:-9]),))
+    assert (entry.format, entry.base, entry.passed.digests) == (PASSING, taken - 2, (digest(spoil(whole)),))
     check_run(lab, 60)
 
 
@@ -175,7 +198,7 @@ def test_the_version_before_stops_at_an_entry_that_passes_over(lab: Lab, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr("relay.core.ledger.entry.FORMAT", PASSING - 1)
         outcome = lab.run(older)
-    assert outcome.exit_code == Exit.BAD_CONFIG and "Upgrade" in said(outcome)
+    assert outcome.exit_code == Exit.BAD_CONFIG and type(outcome.failure) is NewerFormat
 
 
 def test_an_own_entry_that_others_passed_over_has_not_landed(lab: Lab) -> None:
@@ -225,6 +248,69 @@ def test_the_mark_of_a_passed_over_entry_is_no_sign_of_a_rolled_back_store(lab: 
         assert session.ctx.ledger.judge().state.step >= 40
 
 
+@pytest.mark.parametrize("rotted", [1, 2, 3])
+def test_i5_rot_below_a_healed_slot_is_judged_alike_by_whoever_has_read_that(tmp_path: Any, rotted: int) -> None:
+    """A machine's mark, or a session's own reading, ends just at a slot that a later entry passes over."""
+    store, client = worked()
+    client.commit(30)
+    whole = raw(store, 4)
+    marked, along = reader(store), reader(store)
+    marked.chain.mark = FileMark(tmp_path / "judged.json")
+    marked.judge()
+    along.read()
+    overwrite(store, 4, whole[:300])
+    other = Client(store, 2, "bob")
+    other.lease()
+    for step in (25, 35):
+        other.commit(step)
+    overwrite(store, 4, whole)
+    overwrite(store, rotted, b"rot")
+    again = reader(store)
+    again.chain.mark = FileMark(tmp_path / "judged.json")
+    state = reader(store).judge().state
+    assert (state.step, state.epoch) == (35, 5)
+    assert again.judge().state == along.read().state == list(reader(store).walk(7))[-1].state == state
+
+
+def test_i5_a_base_that_rotted_lets_nobody_in(tmp_path: Any) -> None:
+    """Slot 4 is garbage; slot 5 claims an older state and to build on what stood there; slot 7 builds on slot 5."""
+    store, client = worked()
+    good = client.ledger.read().state
+    marked = reader(store)
+    marked.chain.mark = FileMark(tmp_path / "judged.json")
+    marked.judge()
+    evil = good.model_copy(update={"step": 10, "holder": None}).model_dump(mode="json")
+    for slot, claimed in ((4, None), (5, evil), (6, None)):
+        fields = {"seq": 5, "base": 4, "parent": "f" * 64, "state": claimed}
+        overwrite(store, slot, forged(raw(store, 3), entry(store, 3), **fields) if claimed else b"garbage")
+    passing(store, entry(store, 5), 7, epoch=7)
+    again = reader(store)
+    again.chain.mark = FileMark(tmp_path / "judged.json")
+    for ledger in (again, reader(store), client.ledger):
+        assert ledger.judge().state == good
+    assert list(reader(store).walk(7))[-1].state == good
+
+
+def test_checkpoints_that_find_no_room_are_told() -> None:
+    """The newest are kept; that there are more says an incident, and no file of their epoch goes while it does."""
+    store, _ = worked()
+    overwrite(store, 4, b"rot")
+    other = Client(store, 2, "bob")
+    found = [
+        Kept(slot=4, step=step, epoch=1, manifest=name, ref=name, sha256="a" * 64)
+        for step in range(30, 33 + MAX_KEPT)
+        for name in [NAMES.manifest(step, 1)]
+    ]
+    other.ledger.chain.prover.keep = lambda state, slots: found
+    state = other.lease().state
+    assert [kept.step for kept in state.kept] == list(range(33, 33 + MAX_KEPT))
+    (told,) = [one for one in state.incidents if one.cause == NOT_KEPT]
+    assert told.text == not_kept(3) and state.may_have_committed(1)
+    back = next(one for one in state.incidents if one.cause == STEP_BACK)
+    assert "may have been committed" in back.text, "nothing proves that it was"
+    assert reader(store).judge().state == state
+
+
 def test_a_strangers_file_in_the_next_slot_ends_the_session_after_a_leases_time(lab: Lab) -> None:
     """Hours that it could not commit would be lost with its machine, and nobody else could train."""
     session = lab.session(machine="A", target_steps=10**6, every_steps=100, budget_s=6 * 3600)
@@ -239,10 +325,10 @@ def test_a_strangers_file_in_the_next_slot_ends_the_session_after_a_leases_time(
     outcome = lab.run(session)
     assert (outcome.exit_code, outcome.durable_step) == (Exit.UPLOAD_FAILED, 200) and outcome.unsent
     assert TTL <= outcome.train_s < TTL + 300, "neither at once nor hours later"
-    made = max(packed.step for packed in session.ctx.outbox.all())
+    made = max(packed.step for packed in session.ctx.local_folder.all())
     after = lab.session(machine="A", target_steps=made, wait_s=900)
     assert lab.run(after).exit_code == Exit.OK and lab.state().step == made
-    assert "which an earlier session left on this machine" in after.told[0]
+    assert f"{made:,}" in after.told[0], "the checkpoint that the session before left here"
 
 
 def test_a_signal_ends_the_wait_and_nothing_is_passed_over(lab: Lab) -> None:
@@ -268,5 +354,5 @@ def test_a_budget_that_ends_during_the_wait_passes_nothing_over(lab: Lab) -> Non
     lab.damage(name, HARMS["half"])
     before = [stat.name for stat in lab.shared.list(LEDGER)]
     outcome = lab.run(lab.session("bob", target_steps=60, wait_s=900, budget_s=250))
-    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and "no time to make sure of it" in said(outcome)
+    assert outcome.exit_code == Exit.STORAGE_UNREACHABLE and name in str(outcome.failure)
     assert [stat.name for stat in lab.shared.list(LEDGER)] == before

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relay.app.checks.verify import verify
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.manifest import MAX_FILES
-from relay.core.checkpoint.outbox import Outbox
 from relay.core.checkpoint.restore import Damaged, Route, read_manifest, restore
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.ledger import RunLedger
@@ -62,7 +62,7 @@ def test_i9_whatever_bytes_stand_there_only_what_was_committed_is_loaded(
     ledger, toy = RunLedger(store, PROJECT, "hurt", QuietRuntime()), ToyWorkload()
     state, same = ledger.read().state, hurt == picture.store[name]
     with TemporaryDirectory() as folder:
-        found = restore(state, Route(store, NAMES, Outbox(Path(folder)), workers=1), toy)
+        found = restore(state, Route(store, NAMES, LocalFolder(Path(folder)), workers=1), toy)
     assert found.checkpoint.key == ((30, 3) if same else (20, 2))
     assert toy.digest().digest == found.checkpoint.state_hash
     assert same or (name in found.evidence and "step_30.e3" in found.evidence)
@@ -178,5 +178,5 @@ def test_i3_a_file_that_is_said_to_lie_elsewhere_is_not_followed(picture: Pictur
     store, state, head = forged(picture, json.dumps(manifest).encode())
     head = state.model_copy(update={"head": head, "retained": (*state.retained[:-1], head)})
     with TemporaryDirectory() as folder:
-        found = restore(head, Route(store, NAMES, Outbox(Path(folder)), workers=1), ToyWorkload())
+        found = restore(head, Route(store, NAMES, LocalFolder(Path(folder)), workers=1), ToyWorkload())
     assert found.checkpoint.key == (20, 2) and "somewhere else" in found.evidence

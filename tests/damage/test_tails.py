@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from relay.core.errors import Exit
+from relay.core.ledger.ledger import EntryLost
 from tests.core.lab import PROJECT, RUN, Lab, said
 from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS, HOSTILE_JSON
+from tests.facts import raising
 
 LEDGER = f"runs/{PROJECT}/{RUN}/ledger/"
 
@@ -69,8 +71,9 @@ def test_a_damaged_newest_lease_shows_by_its_sign_of_life(lab: Lab) -> None:
     lab.shared.put(f"runs/{PROJECT}/{RUN}/heartbeat.2", b"{}")
     lab.damage(newest(lab), HARMS["middle"])
     ledger = lab.session().ctx.ledger
-    with pytest.raises(Exception, match=r"heartbeat[.]2 is of epoch 2, .* an entry has been lost"):
+    with raising(EntryLost) as caught:
         ledger.check_epochs(lab.shared)
+    assert (caught.value.file, caught.value.epoch) == (f"runs/{PROJECT}/{RUN}/heartbeat.2", 2)
 
 
 @pytest.mark.parametrize("what", HOSTILE_JSON)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.errors import Exit
-from relay.core.ledger.mark import FileMark, Judged
+from relay.core.ledger.verified import FileMark, VerifiedUpTo
 from tests.core.lab import Lab, down, said
 from tests.core.toy import hash_of, state_at
 from tests.damage.harms import HARMS, HOSTILE_JSON, PICKLE, Harm, flipped
@@ -19,13 +19,13 @@ UNSENT = (40, 1)
 FILES = ("step_40.e1.json", "step_40.e1/state.json", "step_40.e1/ema.json")
 
 
-def stranded(lab: Lab) -> Outbox:
+def stranded(lab: Lab) -> LocalFolder:
     """Step 40 is on the machine `m` only: the store went down before anything was committed."""
     first = lab.session(target_steps=40, every_steps=1000, machine="m", patience_s=20).start()
     lab.world.at(lab.world.now + 2, lambda: setattr(first.store, "fail", down))
     lab.world.run()
-    assert first.outcome.exit_code == Exit.UPLOAD_FAILED and first.ctx.outbox.folder(UNSENT).is_dir()
-    return first.ctx.outbox
+    assert first.outcome.exit_code == Exit.UPLOAD_FAILED and first.ctx.local_folder.folder(UNSENT).is_dir()
+    return first.ctx.local_folder
 
 
 def hurt(path: Path, how: Harm) -> None:
@@ -50,8 +50,8 @@ def goes_on(lab: Lab) -> None:
 @pytest.mark.parametrize("file", FILES[:2])
 @pytest.mark.parametrize("harm", HARMS)
 def test_i9_an_unsent_checkpoint_that_is_damaged_is_not_sent(lab: Lab, file: str, harm: str) -> None:
-    outbox = stranded(lab)
-    hurt(outbox.root / file, HARMS[harm])
+    local_folder = stranded(lab)
+    hurt(local_folder.root / file, HARMS[harm])
     goes_on(lab)
     assert 40 not in {link.from_step for link in lab.state().links}
 
@@ -67,10 +67,10 @@ def test_i9_no_flipped_bit_of_a_description_gives_a_state_a_wrong_name(lab: Lab)
 
 @pytest.mark.parametrize("what", HOSTILE_JSON)
 def test_a_hostile_description_is_skipped(lab: Lab, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    outbox = stranded(lab)
+    local_folder = stranded(lab)
     monkeypatch.chdir(lab.tmp)
-    (outbox.root / "step_40.e1.json").write_bytes(HOSTILE_JSON[what])
-    assert outbox.all() == [] and outbox.pushable(lab.state()) is None
+    (local_folder.root / "step_40.e1.json").write_bytes(HOSTILE_JSON[what])
+    assert local_folder.all() == [] and local_folder.pushable(lab.state()) is None
     goes_on(lab)
     assert not (lab.tmp / "pickled_marker").exists()
 
@@ -80,12 +80,12 @@ LEAVING = ("../state.json", "/etc/passwd", "C:state.json", "STATE.json", "state\
 
 @pytest.mark.parametrize("name", LEAVING, ids=lambda name: repr(name)[:20])
 def test_i3_a_description_that_names_a_file_elsewhere_is_skipped(lab: Lab, name: str) -> None:
-    outbox = stranded(lab)
-    path = outbox.root / "step_40.e1.json"
+    local_folder = stranded(lab)
+    path = local_folder.root / "step_40.e1.json"
     described = json.loads(path.read_bytes())
     described["files"][0]["name"] = name
     path.write_text(json.dumps(described))
-    assert outbox.pushable(lab.state()) is None
+    assert local_folder.pushable(lab.state()) is None
     goes_on(lab)
 
 
@@ -107,9 +107,9 @@ def test_a_link_or_a_folder_in_place_of_a_file_does_no_harm(lab: Lab, file: str,
 
 
 def test_a_pickle_in_place_of_an_unsent_file_is_not_sent_and_not_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    outbox = stranded(lab)
+    local_folder = stranded(lab)
     monkeypatch.chdir(lab.tmp)
-    (outbox.folder(UNSENT) / "state.json").write_bytes(PICKLE)
+    (local_folder.folder(UNSENT) / "state.json").write_bytes(PICKLE)
     goes_on(lab)
     assert not list(lab.tmp.rglob("pickled_marker"))
 
@@ -118,17 +118,17 @@ def test_a_pickle_in_place_of_an_unsent_file_is_not_sent_and_not_run(lab: Lab, m
 def test_a_damaged_backup_of_the_head_is_replaced(lab: Lab, harm: str) -> None:
     first = lab.session(target_steps=40, machine="m")
     lab.run(first)
-    hurt(first.ctx.outbox.folder(UNSENT) / "state.json", HARMS[harm])
+    hurt(first.ctx.local_folder.folder(UNSENT) / "state.json", HARMS[harm])
     goes_on(lab)
 
 
 @pytest.mark.parametrize("harm", [flipped(0.3), *HARMS.values()], ids=["digest", *HARMS])
 def test_a_damaged_mark_only_costs_reads(tmp_path: Path, harm: Harm) -> None:
     mark = FileMark(tmp_path / "judged.json")
-    mark.keep(Judged(seq=7, digest="a" * 64))
+    mark.keep(VerifiedUpTo(seq=7, digest="a" * 64))
     hurt(tmp_path / "judged.json", harm)
     found = mark.recall()
-    assert found is None or isinstance(found, Judged)
+    assert found is None or isinstance(found, VerifiedUpTo)
 
 
 @pytest.mark.parametrize("what", HOSTILE_JSON)
@@ -144,7 +144,7 @@ def test_a_hostile_mark_is_ignored(lab: Lab, tmp_path: Path, what: str) -> None:
 def test_a_mark_of_another_entry_shows_that_the_store_was_rolled_back(lab: Lab, tmp_path: Path, seq: int) -> None:
     lab.run(lab.session(target_steps=20))
     entries = len(lab.kinds())
-    FileMark(tmp_path / "judged.json").keep(Judged(seq=seq, digest="0" * 64, step=77))
+    FileMark(tmp_path / "judged.json").keep(VerifiedUpTo(seq=seq, digest="0" * 64, step=77))
     session = lab.session("bob", target_steps=40)
     session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
     outcome = lab.run(session)

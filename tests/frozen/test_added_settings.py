@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.app import cli
-from relay.core.runs.pinned import config_hash
+from relay.app.models import trm as plugin
+from relay.core.runs.opening import config_hash
 from tests.app.cli import Desk
 from tests.frozen.test_compared import STORED
 from tests.trm.small import small
@@ -59,9 +59,9 @@ def test_with_another_value_it_is(tmp_path: Path) -> None:
 def test_a_fork_that_asks_for_the_default_pins_what_its_sessions_pin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "TrainConfig", NewerConfig)
+    monkeypatch.setattr(plugin, "TrainConfig", NewerConfig)
     pinned = TrmWorkload(newer(small(), clip=1.0), tmp_path, "cpu").config()
-    forked = cli.Trm().forked(pinned, {"clip": None, "arch.dropout": 0.0}, newer(small()), tmp_path)
+    forked = plugin.Trm().forked(pinned, {"clip": None, "arch.dropout": 0.0}, newer(small()), tmp_path)
     assert forked == TrmWorkload(newer(small()), tmp_path, "cpu").config()
 
 
@@ -81,11 +81,11 @@ def test_a_run_that_was_begun_before_it_goes_on(tmp_path: Path, monkeypatch: pyt
     """And one that asks for another value is refused, with the setting's name."""
     for name, config in presets.PRESETS.items():
         monkeypatch.setitem(presets.PRESETS, name, newer(config))
-    monkeypatch.setattr(cli, "TrainConfig", NewerConfig)
-    monkeypatch.setattr(cli.Trm, "model", NewerConfig)
+    monkeypatch.setattr(plugin, "TrainConfig", NewerConfig)
+    monkeypatch.setattr(plugin.Trm, "model", NewerConfig)
     shutil.copytree(OLD / "store", tmp_path / "store")
     expected = json.loads((OLD / "expected.json").read_text())
-    desk = Desk(tmp_path / "here", {"RELAY_STORE": (tmp_path / "store").as_uri()}, cli.Trm())
+    desk = Desk(tmp_path / "here", {"RELAY_STORE": (tmp_path / "store").as_uri()}, plugin.Trm())
     refused = desk.train(8, *expected["settings"], "clip=1.0", run="first", code=78)
     assert "clip: the run has (absent)" in refused.err
     desk.train(8, *expected["settings"], run="first")

@@ -19,18 +19,18 @@ import pytest
 import torch
 
 from relay.core.gpus import gpu_name
-from relay.core.runs.pinned import config_hash
-from relay.people.claims import claim_of
+from relay.core.runs.opening import config_hash
+from relay.people.accounts import claim_of
 from relay.people.owners import folded
-from relay.torch import caches, rng, statefile
+from relay.torch import caches, rng, snapshot, statefile
 from relay.torch import fingerprint as environment
 from relay.torch.digest import digest
 from tests.trm.small import small
-from trm import act, layers, losses, snapshot
-from trm.data import generate9, generate_maze
+from trm import act, layers, losses
+from trm.data import generate9, maze
 from trm.data.augment import dihedral, sudoku
 from trm.data.dataset import Dataset
-from trm.kernels import parts as kernels
+from trm.kernels import components as kernels
 from trm.kernels import plain
 from trm.kernels.fast_step import FastStep
 from trm.model import Sizes
@@ -44,16 +44,16 @@ PEERS: Any = SimpleNamespace(size=2)
 """Two processes that share a batch: all that a path asks of them."""
 
 
-def specialized(monkeypatch: pytest.MonkeyPatch) -> kernels.Parts:
-    """The parts on a Hopper GPU with the Triton that the specialized kernels ran on."""
+def specialized(monkeypatch: pytest.MonkeyPatch) -> kernels.Components:
+    """The components on a Hopper GPU with the Triton that the specialized kernels ran on."""
     import triton
 
-    kernels.fused_parts()  # imports the ordinary kernels first, as the kernels' own tests do
+    kernels.fused_components()  # imports the ordinary kernels first, as the kernels' own tests do
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
     monkeypatch.setattr(triton, "__version__", "3.6.0")
     monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
-    return kernels.fused_parts()
+    return kernels.fused_components()
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_paths_on_a_cpu(path_of: Callable[..., str]) -> None:
 
 
 def test_paths_on_a_gpu(path_of: Callable[..., str]) -> None:
-    fused = kernels.fused_parts()
+    fused = kernels.fused_components()
     assert {
         "eager": path_of(EagerStep(), "cuda"),
         "eager, slow": path_of(EagerStep(), "cuda", slow=True),
@@ -94,7 +94,7 @@ def test_paths_on_a_gpu(path_of: Callable[..., str]) -> None:
         "fused, 4 parts": path_of(FastStep(fused, parts=4), "cuda"),
         "fused, 2 processes": path_of(LeadingStep(FastStep(fused, peers=PEERS), PEERS), "cuda"),
         "fused, 2 processes, 4 parts": path_of(LeadingStep(FastStep(fused, parts=4, peers=PEERS), PEERS), "cuda"),
-        "all plain": path_of(FastStep(kernels.plain_parts()), "cuda"),
+        "all plain": path_of(FastStep(kernels.plain_components()), "cuda"),
         **{
             f"{part} plain": path_of(FastStep(replace(fused, **{part: plain})), "cuda")
             for part in ("mixer", "attention", "channel", "norm", "loss", "optimizer", "embedding")
@@ -222,7 +222,7 @@ def test_data(tmp_path: Path) -> None:
     data = TrmWorkload(small(), tmp_path, "cpu").data
     assert data.valid is not None
     sudoku_inputs, sudoku_labels, *_ = generate9.generate(0, 2)
-    mazes = generate_maze.generate(0, 1)
+    mazes = maze.generate(0, 1)
     found = {
         "sudoku": Dataset(sudoku_inputs, sudoku_labels, 11).content_hash,
         "maze": Dataset(*mazes[:2], 6).content_hash,

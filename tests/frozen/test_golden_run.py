@@ -12,13 +12,13 @@ import pytest
 from relay.core.clock import RealRuntime
 from relay.core.ledger.ledger import RunLedger
 from storage.base import open_store
-from tests.app.cli import Desk, ToyKind
+from tests.app.cli import Desk, ToyPlugin
 from tests.frozen import golden
-from tests.frozen.write_golden import CPU, T4, SharingKind
+from tests.frozen.write_golden import CPU, T4, SharingPlugin
 
 WRITTEN = {
     "store": "745dd77c1f5dd31d4038d0e474f612b855d5341dfe8c417a9fbe7a80a3a3b0f7",
-    "passing": "9e70ae5fa5c9fed89427d95d268ca3997a825ac0d8c70d935f5798f2bbf41d3d",
+    "passing": "2df09e9f0cf8c744ecb10688e9c0b2c2d0eadb8070ccc65ff7ae8a5bb91e439e",
 }
 """SHA-256 of each archive."""
 EXPECTED = {name: golden.expected(name) for name in WRITTEN}
@@ -108,16 +108,16 @@ def test_accounts_are_listed(copy: Copy) -> None:
 @pytest.mark.parametrize(
     ("copy", "run", "kind", "path"),
     [
-        ("store", "golden", ToyKind(made={"environment": CPU, "path": "toy on cpu"}), "toy on cpu"),
-        ("store", "branch", ToyKind(made={"environment": CPU}), "toy"),
-        ("store", "imported", ToyKind(made={"environment": CPU}), "toy"),
-        ("store", "shared", SharingKind(made={"environment": T4, "table_every": 50}), "toy"),
-        ("passing", "golden", ToyKind(made={"environment": CPU, "path": "toy on cpu"}), "toy on cpu"),
+        ("store", "golden", ToyPlugin(made={"environment": CPU, "path": "toy on cpu"}), "toy on cpu"),
+        ("store", "branch", ToyPlugin(made={"environment": CPU}), "toy"),
+        ("store", "imported", ToyPlugin(made={"environment": CPU}), "toy"),
+        ("store", "shared", SharingPlugin(made={"environment": T4, "table_every": 50}), "toy"),
+        ("passing", "golden", ToyPlugin(made={"environment": CPU, "path": "toy on cpu"}), "toy on cpu"),
     ],
     indirect=["copy"],
 )
-def test_it_is_continued_exactly(copy: Copy, run: str, kind: ToyKind, path: str) -> None:
-    copy.desk.kind, step = kind, copy.ledger(run).read().state.step
+def test_it_is_continued_exactly(copy: Copy, run: str, kind: ToyPlugin, path: str) -> None:
+    copy.desk.plugin, step = kind, copy.ledger(run).read().state.step
     copy.desk.train(step + 10, run=run, account="account_1")
     state = copy.ledger(run).read().state
     assert state.step == step + 10 and state.head is not None

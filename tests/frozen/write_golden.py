@@ -27,14 +27,14 @@ from pydantic import BaseModel
 from relay.app.commands import stores
 from relay.app.messages import advice
 from relay.core.clock import RealRuntime
-from relay.core.lease.samehost import FileHostLocks
+from relay.core.lease.host import FileHostLocks
 from relay.core.ledger.changes import Lease, Release, TookOver
 from relay.core.ledger.entry import decode, encode
 from relay.core.ledger.ledger import MACHINE, RunLedger
 from relay.core.workload import Workload
 from storage.base import Ref, Store, open_store
 from storage.wrapper import Wrapper
-from tests.app.cli import Desk, Toy, ToyKind
+from tests.app.cli import Desk, Toy, ToyPlugin
 from tests.core.borrowing import Sharing
 from tests.frozen.golden import PROJECT
 
@@ -60,8 +60,8 @@ class SharedToy(Sharing, Toy):
     """A toy that pins its configuration and whose checkpoints share a table."""
 
 
-class SharingKind(ToyKind):
-    """The Kind of that toy."""
+class SharingPlugin(ToyPlugin):
+    """That toy as the application knows it."""
 
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
         plain = config.model_dump(mode="json")
@@ -115,7 +115,7 @@ class Making:
         """A session of run `golden` with a toy made like that."""
         desk = desk or self.desk
         settings = {"environment": CPU, "path": "toy on cpu", **made}
-        desk.kind.made = settings
+        desk.plugin.made = settings
         every = ("--checkpoint-every", "5", "evaluation.every_commits=1")
         words = words if "--account" in words else (*words, "--account", "account_1")
         desk("run", "--run", "golden", "--new", "--target-steps", str(target), *every, *words, code=code)
@@ -239,13 +239,13 @@ def history(making: Making) -> None:
 def others(making: Making) -> None:
     """A fork, a run from weights, one whose checkpoints share a table, one that was deleted."""
     desk = making.desk
-    desk.kind.made = {"environment": CPU}
+    desk.plugin.made = {"environment": CPU}
     desk("fork", "--run", "golden", "--to", "branch", "seed=1")
     desk.train(making.ledger("branch").read().state.step + 10, run="branch", account="account_2")
     (weights := making.folder / "step_700").write_bytes(b"w" * 11)
     desk("import", str(weights), "--run", "imported")
     desk.train(10, "load_checkpoint=" + str(weights), run="imported", account="account_1")
-    sharing = Desk(making.folder / "sharing", desk.environ, SharingKind(made={"environment": T4, "table_every": 50}))
+    sharing = Desk(making.folder / "sharing", desk.environ, SharingPlugin(made={"environment": T4, "table_every": 50}))
     for target in range(20, 140, 20):
         account = f"account_{1 + target // 20 % 2}"
         sharing.train(target, "--checkpoint-every", "50", "checkpoint.keep_last=2", run="shared", account=account)

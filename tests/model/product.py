@@ -9,9 +9,9 @@ from relay.core.checkpoint import passedover
 from relay.core.checkpoint.manifest import FileEntry, Manifest
 from relay.core.checkpoint.retention import Keep, going, judge_files, to_retire
 from relay.core.ledger.changes import By, Commit, Lease, Refused, Release, Retire, Rewind, TookOver
+from relay.core.ledger.fields import Kept, Passed
 from relay.core.ledger.frozen import PASSED_OVER
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import Checkpoint, Holder, Incident, Link, Retired, RunState
 from relay.core.names import MANIFEST
@@ -43,8 +43,8 @@ class View(NamedTuple):
     """Checkpoints that entries which were passed over may have committed."""
     skipped: int = 0
     """The newest slot passed over since the last lease: the next one takes a later epoch than that number."""
-    unread: tuple[int, ...] = ()
-    """Epochs whose newest entries were passed over."""
+    unread: tuple[tuple[int, int, int], ...] = ()
+    """Where entries were passed over: the epoch before, the one after, and the first that began later."""
 
     @property
     def sound(self) -> tuple[Key, ...]:
@@ -146,7 +146,7 @@ def seen(state: RunState) -> View:
         committed=state.committed_by(state.epoch),
         kept=tuple(k.key for k in state.kept),
         skipped=state.skipped or 0,
-        unread=tuple(sorted(state.unread)),
+        unread=tuple(state.unread_spans),
     )
 
 
@@ -155,8 +155,7 @@ def state_of(view: View) -> RunState:
     """The plainest real state that `seen` reduces to this view."""
     retained = tuple(_checkpoint(key, damaged=key in view.damaged) for key in view.retained)
     begun = apply(None, "genesis", genesis().model_dump(mode="json"), By(id_of(1), None, 0, AT))
-    link = Link(epoch=view.epoch, account="me", from_step=0, to_step=view.step, commits=int(view.committed), started=AT)
-    ended = link.model_copy(update={"ended": AT, "end": "budget"})
+    links = _links(view)
     fields = {
         "epoch": view.epoch,
         "holder": _holder(view),
@@ -164,13 +163,23 @@ def state_of(view: View) -> RunState:
         "head": [c for c in retained if not c.damaged][-1] if retained else None,
         "retained": retained,
         "retired": tuple(Retired(step=step, epoch=epoch, at=AT) for step, epoch in view.retired),
-        "links": () if not view.epoch else (ended,) if view.holder == NOBODY else (link,),
-        "links_total": int(view.epoch > 0),
+        "links": links,
+        "links_total": len(links),
         "kept": tuple(_kept(key, 1) for key in view.kept),
         "skipped": view.skipped or None,
-        "incidents": tuple(_passed_over(epoch) for epoch in view.unread),
+        "incidents": tuple(_passed_over(after) for _, after, _ in view.unread),
     }
     return RunState.model_validate({**dict(begun), **fields})
+
+
+def _links(view: View) -> tuple[Link, ...]:
+    """That of the newest epoch, and of those that the view names."""
+    named = {epoch for span in view.unread for epoch in span if 0 < epoch < view.epoch}
+    link = Link(epoch=view.epoch, account="me", from_step=0, to_step=view.step, commits=int(view.committed), started=AT)
+    end = {"ended": AT, "end": "budget"}
+    earlier = (link.model_copy(update={"epoch": epoch, "commits": 0, **end}) for epoch in sorted(named))
+    newest = link.model_copy(update=end) if view.holder == NOBODY else link
+    return (*earlier, newest) if view.epoch else ()
 
 
 def _holder(view: View) -> Holder | None:

@@ -8,12 +8,12 @@ from relay.app.providers import shipped
 from relay.app.views.planned import Plan, plan_of
 from relay.app.views.plantext import Look
 from relay.core.ledger.state import Link
-from relay.people.crew import Wish
+from relay.people.participants import Assumptions
 from relay.people.plan import Forecast, forecast
 from relay.people.presets import PRESETS
 from relay.people.quota import Quota
 from relay.people.status import AccountRow, View
-from relay.people.team import Course
+from relay.people.team import Scenario
 from tests.people.views import trained
 
 NOW, HOUR, DAY = 1_795_867_200.0, 3600.0, 86400.0
@@ -38,8 +38,8 @@ def view(*rows: AccountRow, links: tuple[Link, ...] = (), step: int = 10_000, **
     return View(**(values | changes))
 
 
-def planned(seen: View, wish: Wish | None = None, zone: str = "UTC", look: Look = PLAIN) -> Plan:
-    return plan_of(seen, shipped(), wish or Wish(), zone, look)
+def planned(seen: View, wish: Assumptions | None = None, zone: str = "UTC", look: Look = PLAIN) -> Plan:
+    return plan_of(seen, shipped(), wish or Assumptions(), zone, look)
 
 
 KAGGLE = AccountRow(
@@ -49,7 +49,7 @@ KAGGLE = AccountRow(
 OWN = AccountRow("own", "Lab", "ready", provider="lab", session_minutes=60.0)
 
 
-def of(course_: Course) -> Forecast:
+def of(course_: Scenario) -> Forecast:
     found = forecast(course_)
     assert found is not None
     return found

@@ -9,8 +9,7 @@ from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.registry import PutAccount
 from relay.people.account import MAX_BYTES, Account, confirmed, decode, object_name
-from relay.people.accountobjects import AccountDamaged
-from relay.people.roster import AccountForgotten
+from relay.people.accounts import AccountDamaged, AccountForgotten
 from storage.memory import MemoryStore
 from tests.core.making import id_of
 from tests.people.registering import accounts, register

@@ -8,9 +8,8 @@ from relay.app.messages.errors import paragraph
 from relay.app.providers import shipped
 from relay.core.errors import BadConfig, Exit, PolicyRefused
 from relay.people.account import Reading, confirmed, in_team
-from relay.people.accounts import IdTaken
+from relay.people.accounts import IdTaken, NoAccount
 from relay.people.quota import left
-from relay.people.roster import NoAccount
 from storage.memory import MemoryStore
 from tests.people.registering import accounts, register
 

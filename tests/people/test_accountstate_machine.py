@@ -22,8 +22,8 @@ from relay.core.ledger.state import RunState
 from relay.core.runs.registered import Standing
 from relay.people.account import Reading, confirmed
 from relay.people.accounts import Accounts
-from relay.people.standing import rows
 from relay.people.status import AccountRow
+from relay.people.usage import rows
 from relay.people.zones import DAYS
 from storage.memory import MemoryStore
 from tests.core.making import Client, Clock, QuietRuntime, id_of

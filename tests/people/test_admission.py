@@ -13,31 +13,31 @@ from relay.app.providers import shipped
 from relay.core.errors import PolicyRefused
 from relay.core.ledger.registry import Row
 from relay.people.account import Account, confirmed
+from relay.people.accounts import AccountEntry
 from relay.people.admission import AccountRetired, NotInTeam, Visit, admit
-from relay.people.roster import Listed
 
 KAGGLE = shipped().named("kaggle")
 VISIT = Visit("account_3", "kaggle", "sudoku", run_id="a" * 32)
 NOW = 1.7e9
 
 
-def listed(provider: str = "kaggle", row: Row | None = None, **fields: Any) -> Listed:
+def listed(provider: str = "kaggle", row: Row | None = None, **fields: Any) -> AccountEntry:
     account = Account(id="account_3", label="x", owner="Ana", provider=provider, **fields)
-    return Listed("account_3", row or Row(sha256="0" * 64), account)
+    return AccountEntry("account_3", row or Row(sha256="0" * 64), account)
 
 
-def said(run_id: str = "a" * 32, clause: str = KAGGLE.clause_digest) -> Listed:
+def said(run_id: str = "a" * 32, clause: str = KAGGLE.clause_digest) -> AccountEntry:
     known = listed()
     assert known.account
     return replace(known, account=confirmed(known.account, run_id, clause, NOW))
 
 
-def lines(visit: Visit, known: Listed | None) -> str:
+def lines(visit: Visit, known: AccountEntry | None) -> str:
     return "\n".join(map(note_text, admit(visit, known, shipped(), NOW)))
 
 
 @pytest.mark.parametrize("known", [None, listed(), said("b" * 32), said(clause="0" * 16)])
-def test_kaggle_asks_for_the_participant_s_word_once_a_run_and_text(known: Listed | None) -> None:
+def test_kaggle_asks_for_the_participant_s_word_once_a_run_and_text(known: AccountEntry | None) -> None:
     with pytest.raises(PolicyRefused) as error:
         lines(VISIT, known)
     for part in (KAGGLE.clause, "kaggle.com/terms", "--run sudoku --account account_3 --coauthor", "RELAY_COAUTHOR=1"):

@@ -10,7 +10,7 @@ import pytest
 
 from relay.app.providers import shipped
 from relay.app.views.plantext import Look, draw
-from relay.people.crew import Assumed, Crew, Note, Wish
+from relay.people.participants import Assumed, Assumptions, Crew, Note
 from relay.people.periods import WEEK_S, Periods
 from relay.people.plan import Interval, Range, finish_range, forecast, spread
 from relay.people.status import AccountRow
@@ -41,7 +41,9 @@ def test_a_session_that_dies_loses_no_more_than_it_had() -> None:
 
 def test_accounts_whose_sessions_are_all_start_up_are_named() -> None:
     short = AccountRow("short", "S", "ready", gpu="T4", session_minutes=2.0)
-    crew = Crew(view(short, replace(short, id="long", session_minutes=3.0)), shipped(), Wish(3600.0, startup_s=120.0))
+    crew = Crew(
+        view(short, replace(short, id="long", session_minutes=3.0)), shipped(), Assumptions(3600.0, startup_s=120.0)
+    )
     assert Note(Assumed.STARTUP_ONLY, ("short",)) in crew.notes
 
 
@@ -56,11 +58,13 @@ def test_a_start_up_as_long_as_every_session_is_said_to_be_the_limit() -> None:
 def test_an_assumed_speed_is_called_so() -> None:
     measured = replace(OWN, id="measured")
     seen = view(replace(OWN, id="bare"), measured, links=(link("measured", 1),))
-    document, text = planned(seen, Wish(steps_per_hour=3600.0))
+    document, text = planned(seen, Assumptions(steps_per_hour=3600.0))
     assert document["assumed"] == ["bare"] and document["state"] == "planned"
     assert "ASSUMED, not measured: 3,600 steps an hour of bare." in text
     assert "measured: one session measured" in text and "bare, measured: one" not in text
-    assert Crew(seen, shipped(), Wish(steps_per_hour=3600.0)).members[1].speeds.samples == (2.0,), "measured is better"
+    assert Crew(seen, shipped(), Assumptions(steps_per_hour=3600.0)).members[1].speeds.samples == (2.0,), (
+        "measured is better"
+    )
 
 
 def test_what_limits_is_named() -> None:

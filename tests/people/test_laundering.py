@@ -13,8 +13,7 @@ from relay.app.messages.errors import paragraph
 from relay.core.errors import BadData, PolicyRefused
 from relay.core.ledger.frozen import MAX_CLAIMS
 from relay.core.ledger.registry import Row
-from relay.people.accounts import Accounts, NotItsPerson
-from relay.people.claims import claim_of
+from relay.people.accounts import Accounts, NotItsPerson, claim_of
 from relay.people.owners import folded, same_person
 from relay.people.policy import OneTooMany
 from storage.memory import MemoryStore

@@ -15,10 +15,9 @@ from relay.app.providers import shipped
 from relay.app.views.planned import note_text, reason
 from relay.app.views.plantext import Look, draw
 from relay.core.ledger.state import Holder
-from relay.people.crew import Assumed, Crew, Note, Wish
-from relay.people.periods import WEEK_S, Periods
+from relay.people.participants import Assumed, Assumptions, Crew, Note
+from relay.people.periods import WEEK_S, Periods, parse_reset
 from relay.people.quota import Quota
-from relay.people.reset import parse_reset
 from relay.people.status import View
 from relay.people.team import OpenSession
 from tests.people.plans import DAY, HOUR, KAGGLE, NOW, OWN, link, of, planned, view
@@ -73,7 +72,7 @@ def test_a_speed_that_nobody_measured_is_never_assumed() -> None:
 
 def test_a_speed_that_is_given_and_not_used_is_told() -> None:
     other = replace(OWN, id="other", gpu="t4")
-    _, text = planned(view(other, links=(link("k", 1, gpu="Tesla T4"),)), Wish(7.0))
+    _, text = planned(view(other, links=(link("k", 1, gpu="Tesla T4"),)), Assumptions(7.0))
     assert "--steps-per-hour 7 is not used" in text and "ASSUMED" not in text
 
 
@@ -109,7 +108,7 @@ def test_from_three_sessions_on_their_length_counts() -> None:
 
 def test_gaps_and_deaths_come_from_history_and_else_are_called_assumed() -> None:
     links = (*(link("own", n) for n in range(1, 6)), link("own", 6, end="no sign of life"))
-    crew = Crew(view(OWN, links=links), shipped(), Wish(startup_s=60.0))
+    crew = Crew(view(OWN, links=links), shipped(), Assumptions(startup_s=60.0))
     found = crew.course()
     assert found.gaps == pytest.approx((600.0,) * 5) and (found.died, found.lived) == (1, 5)
     assert found.startup_s == 60.0 and not {note.about for note in crew.notes} & {
@@ -151,8 +150,8 @@ def test_whoever_trains_now_is_planned_to_its_end() -> None:
 
 def test_a_commit_is_due_by_steps_or_time_and_waits_for_a_slow_upload() -> None:
     seen = view(OWN, links=(link("own", 1),))
-    assert Crew(seen, shipped(), Wish(every_steps=500)).course().interval_s == 250.0
-    assert Crew(seen, shipped(), Wish(every_steps=5000)).course().interval_s == 600.0
+    assert Crew(seen, shipped(), Assumptions(every_steps=500)).course().interval_s == 250.0
+    assert Crew(seen, shipped(), Assumptions(every_steps=5000)).course().interval_s == 600.0
     assert seen.state
     slow = replace(seen, state=seen.state.model_copy(update={"metrics": {"upload_s": 900.0}}))
     assert Crew(slow, shipped()).course().interval_s == 900.0

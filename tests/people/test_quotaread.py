@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relay.core.errors import BadConfig
 from relay.people.account import Reading
-from relay.people.quotaread import MAX_BYTES, declared, moment, official
+from relay.people.quota import MAX_BYTES, declared, moment, official
 
 NOW = 1_764_000_000.0
 """2025-11-24T16:00:00Z."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from relay.app.providers import shipped
 from relay.core.errors import BadConfig
 from relay.people.account import Account
+from relay.people.periods import Reset, parse_reset
 from relay.people.quota import reset_of
-from relay.people.reset import Reset, parse_reset
 from relay.people.zones import DAYS
 
 ZONES = ["UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kathmandu", "Australia/Lord_Howe", "America/Santiago"]

@@ -14,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.people.availability import Windows, parse
-from relay.people.chance import Chance
-from relay.people.periods import WEEK_S, Periods
-from relay.people.reset import Reset
-from relay.people.simulate import HORIZON_S, failure_rate, simulate
-from relay.people.team import Course, Member, OpenSession, Speeds
+from relay.people.periods import WEEK_S, Periods, Reset
+from relay.people.simulate import HORIZON_S, Chance, failure_rate, simulate
+from relay.people.team import Member, OpenSession, Scenario, Speeds
 from tests.people.minutes import DAYS, Minutes, World, any_world
 
 NOW = 1_795_867_200.0
@@ -30,12 +28,12 @@ def member(name: str = "a", rate: float = 1.0, session_s: float = HOUR, **more: 
     return Member(name, Speeds((rate,), 1), session_s, **more)  # type: ignore[arg-type]
 
 
-def course(*members: Member, steps: int = 10_000, **more: object) -> Course:
+def course(*members: Member, steps: int = 10_000, **more: object) -> Scenario:
     values: dict[str, object] = {
         "now": NOW, "step": 0, "target": steps, "members": members, "gaps": (600.0,), "startup_s": 120.0,
         "interval_s": 600.0, "failure_rate": 0.0,
     }  # fmt: skip
-    return Course(**(values | more))  # type: ignore[arg-type]
+    return Scenario(**(values | more))  # type: ignore[arg-type]
 
 
 @settings(deadline=None)
@@ -113,7 +111,7 @@ def test_the_failure_rate_is_what_history_and_prior_leave(died: int, lived: int,
     assert failure_rate(course(failure_rate=0.3), Chance(1)) == 0.3
 
 
-def as_course(world: World) -> Course:
+def as_course(world: World) -> Scenario:
     """The same world in the words of planning."""
     members = tuple(
         Member(
@@ -126,7 +124,7 @@ def as_course(world: World) -> Course:
         )
         for person in world.people
     )
-    return Course(
+    return Scenario(
         now=world.start.timestamp(),
         step=0,
         target=world.steps,
@@ -159,7 +157,7 @@ WINDOWS = ("mon-fri 18:00-23:00; sat,sun 09:00-22:00", "daily 22:00-02:00", "wed
 
 
 @st.composite
-def courses(draw: st.DrawFn) -> Course:
+def courses(draw: st.DrawFn) -> Scenario:
     members = []
     for number in range(draw(st.integers(1, 6))):
         text = draw(st.sampled_from(WINDOWS))
@@ -184,7 +182,7 @@ def courses(draw: st.DrawFn) -> Course:
 
 @settings(deadline=None)
 @given(planned=courses(), seed=st.integers(0, 100))
-def test_no_calendar_breaks_a_rule(planned: Course, seed: int) -> None:
+def test_no_calendar_breaks_a_rule(planned: Scenario, seed: int) -> None:
     found = simulate(planned, seed, keep=True)
     who = {one.id: one for one in planned.members}
     for one, later in zip(found.sessions, found.sessions[1:], strict=False):

@@ -12,9 +12,9 @@ from relay.core.ledger.registry import Row
 from relay.core.ledger.state import RunState, Usage
 from relay.core.runs.registered import Standing
 from relay.people.account import Account, confirmed
-from relay.people.roster import Listed
-from relay.people.standing import rows
+from relay.people.accounts import AccountEntry
 from relay.people.status import AccountRow
+from relay.people.usage import rows
 from tests.people.views import holder, state
 
 NOW = datetime(2025, 1, 15, 14, 30, tzinfo=UTC).timestamp()
@@ -22,9 +22,9 @@ HOUR = 3600
 RUN, CLAUSE = "a" * 32, shipped().named("kaggle").clause_digest
 
 
-def listed(*names: str, provider: str = "colab", declared: Any = "ready") -> dict[str, Listed]:
+def listed(*names: str, provider: str = "colab", declared: Any = "ready") -> dict[str, AccountEntry]:
     return {
-        name: Listed(
+        name: AccountEntry(
             name,
             Row(sha256="0" * 64, state=declared),
             confirmed(Account(id=name, label=name, owner="A", provider=provider), RUN, CLAUSE, 1.0),

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import LocalFolder
 from storage import files
 from storage.base import Ref, Stat, Store
 from storage.wrapper import Wrapper
@@ -87,7 +87,7 @@ class Points:
     def everywhere(self) -> None:
         """Hook what happens on this machine."""
         for name in ("fresh", "seal", "remove", "arrived", "adopt", "tidy"):
-            self.wrap(Outbox, name, f"outbox {name}")
+            self.wrap(LocalFolder, name, f"outbox {name}")
         self.wrap(Trainee, "load", "load")
         publish = (files.link, files.replace)
 

@@ -16,10 +16,10 @@ import typer
 from relay.app.cli import app
 from relay.app.commands import stores
 from relay.app.commands.common import App
-from relay.core.lease import interrupts
+from relay.core.lease import signals
 from storage.base import Store, open_store
 from tests.processes.points import Points, WatchedStore
-from tests.processes.trainee import Notes, Toll, TraineeKind
+from tests.processes.trainee import Notes, Toll, TraineePlugin
 
 COMMAND = typer.main.get_command(app)
 """Put together once, so that a fork of an interpreter that has imported this starts in milliseconds."""
@@ -28,8 +28,8 @@ COMMAND = typer.main.get_command(app)
 def main(argv: Sequence[str]) -> None:
     """Run one command and exit with its code."""
     environ = os.environ
-    interrupts.EARLY_S = float(environ.get("TOY_EARLY_S", interrupts.EARLY_S))
-    interrupts.LAST_S = float(environ.get("TOY_LAST_S", interrupts.LAST_S))
+    signals.EARLY_S = float(environ.get("TOY_EARLY_S", signals.EARLY_S))
+    signals.LAST_S = float(environ.get("TOY_LAST_S", signals.LAST_S))
     note = Notes(environ.get("TOY_NOTES", ""))
     points = Points(note, environ)
     points.everywhere()
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> None:
         return WatchedStore(open_store(url, **more), points, environ)
 
     stores.open_store = opened  # type: ignore[attr-defined]
-    COMMAND.main(args=list(argv), obj=App(kind=TraineeKind(toll=Toll.of(environ), note=note, moment=points)))
+    COMMAND.main(args=list(argv), obj=App(plugin=TraineePlugin(toll=Toll.of(environ), note=note, moment=points)))
 
 
 if __name__ == "__main__":

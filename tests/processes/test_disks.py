@@ -5,6 +5,8 @@ A full disk is a small tmpfs where this user may mount one, and everywhere the k
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import time
@@ -25,6 +27,8 @@ OWN = 24 * MB
 """Of the interpreter and its allocator, which on a busy machine frees a block of 16 MB late. How many snapshots are
 alive is counted in tests/core/session/test_faults.py."""
 Kind = Literal["disk", "limit"]
+REFUSALS = (errno.ENOSPC, errno.EFBIG, errno.EACCES, errno.EROFS)
+"""Full, full by the kernel's limit, forbidden, read-only."""
 
 
 class Fullness:
@@ -77,9 +81,9 @@ def start(field: Field, target: int, *words: str, **toy: object) -> Session:
 
 
 def trains_on(session: Session, field: Field, seconds: float) -> None:
-    """Steps go on, commits do not."""
+    """Steps go on, commits do not, and the disk's own word for it is shown."""
     session.until("landed-commit")
-    until(lambda: "Storage trouble" in session.err, 30)
+    until(lambda: any(os.strerror(code) in session.err for code in REFUSALS), 30)
     durable, trained = field.step(), len(session.noted("step"))
     time.sleep(seconds)
     assert len(session.noted("step")) - trained >= seconds / 0.01 / 10, "training waited for the disk"
@@ -98,7 +102,6 @@ def test_a_full_store_is_waited_out(field: Field, store_disk: Fullness) -> None:
     session.until("landed-commit")
     store_disk.fill()
     trains_on(session, field, 0.7)
-    assert "is full" in session.err or "No space left" in session.err or "too large" in session.err, session.err
     store_disk.free()
     catches_up(session, field)
 
@@ -128,13 +131,13 @@ def test_a_store_full_to_the_end_is_74_and_the_next_session_here_commits(field: 
     began = time.monotonic()
     assert session.wait(budget_s + 60) == 74, session.err
     assert time.monotonic() - began <= budget_s
-    assert "Free some space" in session.err and "push --run" in session.err
-    kept = int(session.err.split("Step ")[-1].split()[0].replace(",", ""))
+    assert "push --run" in session.err
+    kept = int(Path(session.document()["unsent"]).name.split(".")[0].removeprefix("step_"))
     assert kept > field.step()
     store_disk.free()
-    after = start(field, kept + 10, ttl_s=1, wait_s=60)
-    field.call(after)
-    assert f"Committed step {kept}" in after.err.replace(",", "") and field.assert_whole().step == kept + 10
+    field.call(start(field, kept + 10, ttl_s=1, wait_s=60))
+    assert field.assert_whole().step == kept + 10
+    assert list((field.store / "checkpoints").rglob(f"step_{kept}.e*/manifest.json")), "what was kept here is committed"
 
 
 @pytest.mark.parametrize("sync_disk", ["disk", "limit"], indirect=True)
@@ -173,7 +176,6 @@ def test_permission_on_the_store_lost_and_given_back(field: Field, mode: int) ->
     for folder in reversed(folders):
         folder.chmod(mode)
     trains_on(session, field, 0.7)
-    assert "Permission denied" in session.err
     for folder in folders:
         folder.chmod(0o755)
     catches_up(session, field)

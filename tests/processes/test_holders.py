@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from relay.core.ledger.frozen import SILENT
 from tests.processes.field import RUN, Field, Session, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -109,4 +110,4 @@ def test_killed_racers_are_replaced_and_one_epoch_has_one_holder(field: Field) -
     sessions[[s.poll() for s in sessions].index(None)].send(signal.SIGTERM)
     assert sorted(session.wait() for session in sessions) == [-9, -9, -9, 143]
     state = field.assert_whole(RUN)
-    assert state.epoch == state.links_total == 4 and [link.end for link in state.links[:3]] == ["no sign of life"] * 3
+    assert state.epoch == state.links_total == 4 and [link.end for link in state.links[:3]] == [SILENT] * 3

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from relay.core.workload import Progress, Saved, Share, Workload
-from tests.app.cli import Toy, ToyKind
+from tests.app.cli import Toy, ToyPlugin
 from tests.core.toy import ToySnapshot
 from tests.processes.limits import full_while
 
@@ -130,8 +130,8 @@ class Trainee(Toy):
 
 
 @dataclass
-class TraineeKind(ToyKind):
-    """The Kind of the trainee."""
+class TraineePlugin(ToyPlugin):
+    """The trainee as the application knows it."""
 
     toll: Toll = field(default_factory=Toll)
     note: Notes = field(default_factory=lambda: Notes(""))

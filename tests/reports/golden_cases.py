@@ -16,9 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 from relay.app.views.accountstatus import Told, account_text
-from relay.app.views.report import draw
 from relay.app.views.sessionstable import sessions_text
-from relay.app.views.sessiontext import markdown
 from relay.app.views.status import status_line
 from relay.core.ledger.sessionreport import SessionReport, parse
 from relay.core.ledger.state import Link, RunState, Usage
@@ -27,6 +25,7 @@ from relay.people.accountstate import Why
 from relay.people.quota import Quota
 from relay.people.status import AccountRow, View
 from tests.app.cli import Desk
+from tests.app.shown import draw, markdown
 from tests.people.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_terminal
 

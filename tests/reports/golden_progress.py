@@ -13,6 +13,7 @@ from rich.console import Console
 
 from relay.app.terminal.progress import Bar, Display, Lines
 from relay.core.workload import Progress
+from tests.core.toy import MEASURES
 
 Scene = tuple[str, Callable[["Stage"], None]]
 
@@ -116,7 +117,7 @@ def moving(width: int, ascii_only: bool, colour: bool = False) -> str:
     clock, out = [0.0], io.BytesIO()
     stream = io.TextIOWrapper(out, encoding="ascii" if ascii_only else "utf-8", errors="replace")
     still = Console(file=stream, width=width, color_system=None)
-    bar = Bar(0, lambda: clock[0], still)
+    bar = Bar(0, lambda: clock[0], still, MEASURES.short)
     bar._closed = True  # nothing is drawn by itself, and so nothing depends on real time
     stage, parts = Stage(bar, clock), []
     for name, play in SCENES:
@@ -134,7 +135,7 @@ def plain() -> str:
     """The same where nothing moves: every line of the whole session."""
     clock, told = [0.0], io.StringIO()
     with redirect_stderr(told):
-        shown = Lines(0, lambda: clock[0], 300.0)
+        shown = Lines(0, lambda: clock[0], 300.0, short=MEASURES.short)
         stage = Stage(shown, clock)
         for _, play in SCENES:
             play(stage)

@@ -16,18 +16,18 @@ from relay.app.terminal.paragraphs import folded
 from relay.app.views.accounttable import listing
 from relay.app.views.plantext import Look
 from relay.app.views.plantext import draw as draw_plan
-from relay.app.views.report import draw
 from relay.app.views.sessionstable import sessions_text
 from relay.app.views.status import status_line
 from relay.core.errors import BadConfig
-from relay.core.lease.vacancy import Held, HeldBy
+from relay.core.lease.blockers import Held, HeldBy
 from relay.core.ledger.state import Link
-from relay.people.crew import Crew, Wish
+from relay.people.participants import Assumptions, Crew
 from relay.people.plan import Forecast, forecast
 from relay.people.quota import Quota
 from relay.people.status import AccountRow, View
 from relay.people.zones import reading_in
 from storage.base import Denied, StoreError
+from tests.app.shown import draw
 from tests.people.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_progress
 
@@ -104,7 +104,7 @@ def next_turn(width: int, ascii_only: bool) -> str:
 
 @cache
 def forecast_once() -> Forecast:
-    course = Crew(seen(), shipped(), Wish()).course()
+    course = Crew(seen(), shipped(), Assumptions()).course()
     found = forecast(course) if course else None
     assert found is not None
     return found

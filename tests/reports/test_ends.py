@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.local import LocalCheckpoint, LocalFolder
 from relay.core.errors import Exit
 from storage.base import Denied, QuotaExceeded, StoreError, Throttled, Unavailable
 from tests.app.cli import Desk
@@ -94,17 +93,17 @@ def test_an_upload_that_fails_for_a_while_neither_ends_nor_falsifies_a_session(l
 
 def test_a_save_cut_at_any_byte_is_never_sent(tmp_path: Path) -> None:
     """Whatever a kill, a full disk or a lost cache leaves of a checkpoint on this machine."""
-    state, outbox = story(), Outbox(tmp_path / "sync")
-    packed: Packed = keep(outbox, state, 35)
-    assert outbox.pushable(state) == packed
-    description = outbox.root / "step_35.e1.json"
-    for path in (*sorted(outbox.folder(packed.key).iterdir()), description):
+    state, local_folder = story(), LocalFolder(tmp_path / "sync")
+    packed: LocalCheckpoint = keep(local_folder, state, 35)
+    assert local_folder.pushable(state) == packed
+    description = local_folder.root / "step_35.e1.json"
+    for path in (*sorted(local_folder.folder(packed.key).iterdir()), description):
         data = path.read_bytes()
         for cut in range(len(data)):
             path.write_bytes(data[:cut])
-            assert outbox.pushable(state) is None, f"{path.name} cut at {cut}"
+            assert local_folder.pushable(state) is None, f"{path.name} cut at {cut}"
         path.write_bytes(data)
-    assert outbox.pushable(state) == packed
+    assert local_folder.pushable(state) == packed
 
 
 def test_no_command_prints_or_logs_a_secret(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import save_file
 
 from relay.torch import statefile
-from relay.torch.statefile import StateDocument
+from relay.torch.snapshot import state_hash
 from tests.trm.conftest import SIZES
+from trm.checkpoint import FILES, Document, TrmSnapshot, load_document
 from trm.data.dataset import Dataset
 from trm.interop import import_weights
-from trm.snapshot import Snapshot, state_hash
 from trm.train import EagerStep, TrainState
 
 NO_LOSS = torch.zeros((), dtype=torch.float64)
@@ -22,8 +22,8 @@ EPOCH = 3
 """Steps of one epoch: 18 rows in batches of 6."""
 
 
-def snapshot(state: TrainState) -> Snapshot:
-    return Snapshot(state, StateDocument(step=state.step, seed=0, config={}, code="0", fingerprint={}), NO_LOSS)
+def snapshot(state: TrainState) -> TrmSnapshot:
+    return TrmSnapshot(state, Document(step=state.step, seed=0, config={}, code="0", fingerprint={}), NO_LOSS)
 
 
 def hash_of(state: TrainState) -> str:
@@ -33,8 +33,8 @@ def hash_of(state: TrainState) -> str:
 def resumed(state: TrainState, into: TrainState, folder: Path) -> TrainState:
     folder.mkdir()
     snapshot(state).save(folder)
-    into.step = statefile.load_document(folder).step
-    statefile.load_tensors(folder, into.tensors())
+    into.step = load_document(folder).step
+    statefile.load_tensors(folder, FILES, into.tensors())
     return into
 
 

@@ -86,6 +86,8 @@ class Reading:
     sha256: str
     true: bool
     connection: int
+    stored_as: int
+    """Bytes of the whole object, with what a store keeps beside an entry."""
 
 
 @dataclass(eq=False)
@@ -125,6 +127,8 @@ class Actor:
     """Names of the entries that it has read as they are."""
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     """By the name of an entry or of a checkpoint's file: each time that it read it."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """By the name of an entry: the size that the store last told it."""
     listed: dict[str, float] = field(default_factory=dict)
     """Names that a listing has shown it, and when last."""
     listed_at: dict[str, float] = field(default_factory=dict)
@@ -160,12 +164,12 @@ class Actor:
         """Whether it was ever given something else than what a store holds."""
         return self.misread_at > float("-inf")
 
-    def has_read(self, name: str, data: bytes, true: bool, at: float, connection: int) -> None:
+    def has_read(self, name: str, data: bytes, true: bool, at: float, connection: int, stored_as: int) -> None:
         """An entry, as it is or otherwise."""
         if true:
             self.read.add(name)
         self.readings.setdefault(name, []).append(
-            Reading(at, len(data), hashlib.sha256(data).hexdigest(), true, connection)
+            Reading(at, len(data), hashlib.sha256(data).hexdigest(), true, connection, stored_as)
         )
 
     def has_listed(self, prefix: str, names: Iterable[str], at: float) -> None:

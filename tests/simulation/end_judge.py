@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from relay.core.checkpoint.restore import NoneLoads
 from relay.core.errors import RelayError, StoreDamaged
+from relay.core.ledger.atrest import RunHalted
 from relay.core.ledger.ledger import EntryLost
-from relay.core.ledger.resting import RunHalted
 from relay.core.session.context import Outcome
 from relay.core.session.ending import NotSent
-from relay.core.session.incidents import Recorded
+from relay.core.session.report import Recorded
 from storage.base import Corrupt
 from tests.core.lab import said
 from tests.simulation.actor import Actor

@@ -11,7 +11,7 @@ from typing import Any
 from relay.app.checks import verify
 from relay.app.providers import shipped
 from relay.core.budget import Limits
-from relay.core.checkpoint.outbox import outbox_of
+from relay.core.checkpoint.local import local_folder_of
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import RelayError
@@ -19,12 +19,12 @@ from relay.core.lease.heartbeat import request_stop
 from relay.core.lease.signals import StopSignal
 from relay.core.ledger.changes import Resume
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.mark import FileMark
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import RunState
+from relay.core.ledger.verified import FileMark
 from relay.core.names import Names
 from relay.core.runs import fork
-from relay.core.runs.identity import Pair
+from relay.core.runs.opening import Pair
 from relay.core.session import session
 from relay.core.session.context import Context, Outcome, Plan
 from relay.people.accounts import Accounts
@@ -299,7 +299,7 @@ class Command:
             session=self.process.token(),
             account=self.order.account,
             plan=chosen,
-            outbox=outbox_of(home, run_id),
+            local_folder=local_folder_of(home, run_id),
             locks=self.machine.locks.of(self.process),
             signal=self.signal,
             other_runs=self._other_runs,

@@ -72,6 +72,8 @@ class PassingJudge:
         self.require(len(alike) >= READS, f"P4: {over} after {len(alike)} readings of slot {slot}")
         span = alike[-1].at - alike[0].at
         self.require(span >= ttl, f"P4: {over} after reading slot {slot} for {span:.0f} s, less than {ttl:.0f} s")
+        asked = by.sizes.get(self._name(log, slot))
+        self.require(asked == alike[-1].stored_as, f"P4: {over}, and the store says that slot {slot} has {asked} bytes")
         fresh = {one.connection for one in alike}
         self.require(len(fresh) > 1, f"P4: {over} and has read slot {slot} on one connection only")
 

@@ -30,6 +30,8 @@ BESIDE = re.compile(r"runs/[^/]+/[^/]+/history/.+|accounts/.+")
 LIKELY = 0.15
 """The share of the usual worlds in which something is read wrongly."""
 FRAMED = b"\n"
+CUT_BY_THE_LINK = 0.9
+"""How much of a slot arrives that the link cuts; with less, it is a file that is still being copied."""
 
 
 @dataclass
@@ -152,6 +154,11 @@ def altered(spell: Spell, data: bytes, framed: bool) -> bytes:
     return head + line + body
 
 
+def half_synced(spell: Spell, name: str) -> bool:
+    """Whether a cut slot is a file that is short where it lies, so that its size says so too; else the link cuts it."""
+    return spell.kind == "cut" and spell.share != CUT_BY_THE_LINK and SLOT.fullmatch(name) is not None
+
+
 def _ahead(hint: bytes) -> bytes:
     """A hint of a slot that is not there yet, where slots are names."""
     told = json.loads(hint)
@@ -200,7 +207,7 @@ def draw(seed: int, reads: Reads, begin: float, length: float, pace: Pace, often
         kind = random.choice(KINDS.get(target, USUAL))
         machine = random.choice((None, "m0", "m1", "m2"))
         lasts = random.choice((20.0, 2 * pace.ttl_s + 30.0, 10 * pace.ttl_s, 4 * 3600.0, 12 * 3600.0))
-        connection, share = random.random() < 0.2, random.choice((0.0, 0.4, 0.9))
+        connection, share = random.random() < 0.2, random.choice((0.0, 0.4, CUT_BY_THE_LINK))
         if target in ("sign", "beside"):
             at = begin + random.uniform(0.0, length)
             what = SIGN if target == "sign" else BESIDE

@@ -7,9 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from relay.core.ledger.frozen import WAIT_S
-from relay.core.runs import archiving
-from relay.core.runs.clearing import clear, judge
-from relay.core.runs.identity import Opened
+from relay.core.runs import archive as archiving
+from relay.core.runs.archive import clear, judge
+from relay.core.runs.opening import RunHandle
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Command, Fleet
@@ -43,7 +43,7 @@ def gc(one: Command) -> str:
 def _cleared(one: Command, full: bool, what: str) -> str:
     ledger = one.ledger()
     stores = one.stores(one.process.token())
-    opened = Opened(ledger, stores.registry(), ledger.read())
+    opened = RunHandle(ledger, stores.registry(), ledger.read())
     state, judged = judge(opened, stores, full)
     left = [file for file in clear(judged, ledger.names, stores, state.epoch) if not file.goes]
     files = [file for file in left if ledger.names.parse_checkpoint(file.stat.name)]

@@ -9,7 +9,7 @@ import builtins
 import json
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from tempfile import NamedTemporaryFile
@@ -19,7 +19,7 @@ from storage.base import Exists, Missing, QuotaExceeded, Ref, Stat, StoreError, 
 from storage.wrapper import Wrapper
 from tests.core.fake_runtime import Process, World
 from tests.simulation.actor import Actor
-from tests.simulation.reads import FILE, SLOT, Reads, Spell, aged, altered, is_advice, refuse
+from tests.simulation.reads import FILE, SLOT, Reads, Spell, aged, altered, half_synced, is_advice, refuse
 from tests.simulation.stores import Dated, Opener, Shelf
 from tests.simulation.trace import Summary, Trace
 
@@ -228,7 +228,8 @@ class Weathered(Wrapper):
 
         found = self._do(verb, name, read)
         if SLOT.fullmatch(name) or FILE.fullmatch(name):
-            self.actor.has_read(name, self.sky.body(name, found), spell is None, self.sky.world.now, self.connection)
+            body, now = self.sky.body(name, found), self.sky.world.now
+            self.actor.has_read(name, body, spell is None, now, self.connection, len(found))
         return found
 
     def _spell(self, name: str) -> Spell | None:
@@ -244,6 +245,9 @@ class Weathered(Wrapper):
     def stat(self, ref: Ref) -> Stat:
         def facts() -> Stat:
             spell, stat = self._spell(self._name(ref)), self.inner.stat(ref)
+            if spell and half_synced(spell, stat.name):
+                cut = altered(spell, self.inner.get(ref), self.sky.framed(stat.name))
+                return replace(stat, size=len(cut), sha256=None, block_hash=None)
             if spell is None or spell.kind not in ("old", "silent"):
                 return stat
             self._bad(spell, stat.name)
@@ -255,6 +259,8 @@ class Weathered(Wrapper):
             self.actor.looked(self._name(ref), None, error, self.sky.world.now)
             raise
         self.actor.looked(found.name, found.modified, None, self.sky.world.now)
+        if SLOT.fullmatch(found.name):
+            self.actor.sizes[found.name] = found.size
         return found
 
     def delete(self, ref: Ref) -> None:

@@ -1,57 +1,59 @@
-"""The backends the contract suite runs against: a factory each of two clients of one new store."""
+"""The backends the contract suite runs against: for each a factory of clients of one new store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 from storage.base import Store, open_store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
 
-Clients = tuple[Store, Store]
-
 _number = count()
 
 
-def memory(_: Path) -> Clients:
-    name = f"contract-{next(_number)}"
-    return MemoryStore(name), MemoryStore(name)
+class Opener(Protocol):
+    """Makes clients of one new store."""
+
+    def __call__(self, *, read_only: bool = False) -> Store: ...
 
 
-def local(folder: Path) -> Clients:
-    return LocalStore(folder / "store"), LocalStore(folder / "store")
+def memory(_: Path) -> Opener:
+    return partial(MemoryStore, f"contract-{next(_number)}")
 
 
-def dropbox(_: Path) -> Clients:
+def local(folder: Path) -> Opener:
+    return partial(LocalStore, folder / "store")
+
+
+def dropbox(_: Path) -> Opener:
     from tests.storage.dropbox.handle import running
 
-    person = running().account()
-    return person.store(), person.store()
+    return running().account().store
 
 
-def drive(_: Path) -> Clients:
+def drive(_: Path) -> Opener:
     from tests.storage.drive.handle import running
     from tests.storage.drive.stores import Drive
 
-    account = Drive(running().person())
-    return account.store(), account.store()
+    return Drive(running().person()).store
 
 
-def s3(name: str) -> Callable[[Path], Clients]:
+def s3(name: str) -> Callable[[Path], Opener]:
     """Of a real server, which the first test that wants it starts."""
 
-    def clients(_: Path) -> Clients:
+    def opener(_: Path) -> Opener:
         from tests.storage.s3.servers import server
 
-        address = server(name).address(f"contract-{next(_number)}")
-        return open_store(address), open_store(address)
+        return partial(open_store, server(name).address(f"contract-{next(_number)}"))
 
-    return clients
+    return opener
 
 
-BACKENDS: dict[str, Callable[[Path], Clients]] = {
+BACKENDS: dict[str, Callable[[Path], Opener]] = {
     "memory": memory,
     "local": local,
     "s3-ministack": s3("ministack"),

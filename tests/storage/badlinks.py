@@ -14,8 +14,7 @@ from dropbox.content_hash import content_hash
 
 from storage.base import Ref, Store, open_store
 from storage.drive.store import DriveStore
-from tests.storage.drive import redirect as to_drive
-from tests.storage.dropbox import redirect as to_dropbox
+from tests.storage.fakes.redirect import DRIVE, DROPBOX
 from tests.storage.s3.proxy import Change, Proxy, Reply, Request, proxy_to
 from tests.storage.s3.servers import ENVIRONMENT, server
 
@@ -68,11 +67,11 @@ def _fake(kind: str) -> tuple[int, str, dict[str, str]]:
     if kind == "dropbox":
         from tests.storage.dropbox.handle import running as dropbox
 
-        return dropbox().port, to_dropbox.PORT, dropbox().account().environ
+        return dropbox().port, DROPBOX, dropbox().account().environ
     from tests.storage.drive.handle import running as drive
     from tests.storage.drive.stores import holding
 
-    return drive().port, to_drive.PORT, holding(drive().person())
+    return drive().port, DRIVE, holding(drive().person())
 
 
 def _downloads(kind: str, request: Request, ref: Ref) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.storage.dropbox.handle import running
-from tests.storage.fakes.process import ROOT
+from tests.storage.fakes.process import SITE
 
 _number = count()
 
@@ -70,8 +69,7 @@ def s3(name: str) -> Callable[[Path], Shared]:
 def dropbox(_: Path) -> Shared:
     """A folder of a new account of the fake service."""
     person = running().account()
-    path = os.pathsep.join([str(ROOT / "tests/storage/dropbox/site"), str(ROOT)])
-    return Shared("dropbox:///relay", {**person.environ, "PYTHONPATH": path}, lambda: _dropping(person))
+    return Shared("dropbox:///relay", {**person.environ, "PYTHONPATH": SITE}, lambda: _dropping(person))
 
 
 def drive(_: Path) -> Shared:

@@ -1,9 +1,8 @@
-"""What goes wrong first on a team's storage is one line that names it and says what to do, whatever the storage."""
+"""What goes wrong first on a team's storage is one line that names it and what would help, whatever the storage."""
 
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,7 +14,7 @@ import pytest
 from relay.core.clock import RealRuntime
 from tests.app.cli import Desk
 from tests.storage.dropbox.handle import running
-from tests.storage.dropbox.redirect import PORT
+from tests.storage.fakes.redirect import DROPBOX
 from tests.storage.s3.servers import ENVIRONMENT, free_port
 
 Situation = AbstractContextManager[str]
@@ -58,7 +57,7 @@ def dropbox(url: str = "dropbox:///relay", kind: str = "", short: bool = False, 
         if kind == "scopes":
             person.change(scopes=["files.metadata.read", "account_info.read"])
         elif kind == "port":
-            patch.setenv(PORT, str(free_port()))
+            patch.setenv(DROPBOX, str(free_port()))
         elif kind:
             person.fault(kind, route="files/", times=-1, **told)
         if short:
@@ -86,24 +85,24 @@ def without(package: str, url: str) -> Iterator[str]:
 
 
 HERE = "s3://bucket/relay?endpoint_url=http://127.0.0.1:1"
-TROUBLES: dict[str, tuple[Callable[[], Situation], int, str]] = {
-    "s3: missing package": (lambda: without("boto3", HERE), 78, r"pip install 'trm-relay\[s3\]'"),
-    "s3: wrong bucket": (lambda: answering(404, "NoSuchBucket"), 78, "no such bucket. Check its name"),
-    "s3: expired token": (lambda: answering(400, "ExpiredToken"), 69, "credentials have expired .* Get new ones"),
-    "s3: missing permission": (lambda: answering(403, "AccessDenied"), 69, r"no permission .* docs/how-to/s3\.md"),
+TROUBLES: dict[str, tuple[Callable[[], Situation], int, tuple[str, ...]]] = {
+    "s3: missing package": (lambda: without("boto3", HERE), 78, ("pip install 'trm-relay[s3]'",)),
+    "s3: wrong bucket": (lambda: answering(404, "NoSuchBucket"), 78, ("endpoint_url",)),
+    "s3: expired token": (lambda: answering(400, "ExpiredToken"), 69, ("ExpiredToken",)),
+    "s3: missing permission": (lambda: answering(403, "AccessDenied"), 69, ("AccessDenied", "docs/how-to/s3.md")),
     "s3: wrong region": (
-        lambda: answering(301, "PermanentRedirect", x_amz_bucket_region="eu-west-3"), 78, r"Write \?region=eu-west-3"
+        lambda: answering(301, "PermanentRedirect", x_amz_bucket_region="eu-west-3"), 78, ("?region=eu-west-3",)
     ),
-    "s3: wrong clock": (lambda: answering(403, "RequestTimeTooSkewed"), 69, "Set the clock"),
-    "s3: no network": (lambda: nullcontext(HERE), 69, "cannot be reached .* Check the network"),
+    "s3: wrong clock": (lambda: answering(403, "RequestTimeTooSkewed"), 69, ("RequestTimeTooSkewed", "NTP")),
+    "s3: no network": (lambda: nullcontext(HERE), 69, ("127.0.0.1:1",)),
     "dropbox: missing package": (
-        lambda: without("dropbox", "dropbox:///relay"), 78, r"pip install 'trm-relay\[dropbox\]'"
+        lambda: without("dropbox", "dropbox:///relay"), 78, ("pip install 'trm-relay[dropbox]'",)
     ),
-    "dropbox: wrong folder": (lambda: dropbox("dropbox://ns:99999/relay"), 69, "cannot see the shared folder"),
-    "dropbox: expired token": (expired, 69, "token has expired. Set DROPBOX_REFRESH_TOKEN"),
-    "dropbox: missing permission": (lambda: dropbox(kind="scopes"), 69, r"permission files\.content\.read\. Tick it"),
-    "dropbox: login page": (lambda: dropbox(kind="html"), 69, "proxy or login in the way"),
-    "dropbox: no network": (lambda: dropbox(kind="port"), 69, r"no answer .* Is the network up"),
+    "dropbox: wrong folder": (lambda: dropbox("dropbox://ns:99999/relay"), 69, ("99999",)),
+    "dropbox: expired token": (expired, 69, ("DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY", "docs/how-to/dropbox.md")),
+    "dropbox: missing permission": (lambda: dropbox(kind="scopes"), 69, ("files.content.read",)),
+    "dropbox: login page": (lambda: dropbox(kind="html"), 69, ("dropbox:///relay",)),
+    "dropbox: no network": (lambda: dropbox(kind="port"), 69, ("ConnectionError",)),
 }  # fmt: skip
 
 
@@ -112,13 +111,14 @@ def test_one_line_names_the_trouble_and_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     monkeypatch.setattr(RealRuntime, "sleep", lambda self, seconds: None)
-    situation, code, said = TROUBLES[trouble]
+    situation, code, facts = TROUBLES[trouble]
     with situation() as address:
         desk = Desk(tmp_path / "desk", {"RELAY_STORE": address})
         for command in ("status", "run"):
             done = desk(command, "--run", "r", code=code)
             (line,) = done.err.strip().splitlines()
-            assert re.search(said, line), line
+            assert all(fact in line for fact in facts), line
             assert "Traceback" not in line and ENVIRONMENT["AWS_SECRET_ACCESS_KEY"] not in line
-        shown = desk("doctor", "--run", "r", code=code).out
-        assert "put-if-absent: unknown" in shown and shown.count("LOOK store") == 1
+        found = desk("doctor", "--run", "r", "--json", code=code).json
+        assert found["stores"][0]["put_if_absent"] is None
+        assert len([row for row in found["findings"] if row["subject"] == "store" and not row["ok"]]) == 1

@@ -15,7 +15,10 @@ import pytest
 from storage.base import Denied, Exists, Missing, Ref, Store, StoreError, TooLong
 from storage.log import Log, Lost, Won
 from storage.selftest import self_test
-from tests.storage.backends import BACKENDS, FOLDERS_STAY, SERVERS, WITHOUT_NAMES, Clients
+from tests.facts import raising
+from tests.storage.backends import BACKENDS, FOLDERS_STAY, SERVERS, WITHOUT_NAMES, Opener
+
+Clients = tuple[Store, Store]
 
 BAD_NAMES = [
     "", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", ".hidden", "a/.b", "-a", "_a", "A", "a/B", "a b",
@@ -28,14 +31,20 @@ def backends(names: Iterable[str]) -> list[Any]:
 
 
 @pytest.fixture(params=backends(BACKENDS))
-def clients(request: pytest.FixtureRequest, tmp_path: Path) -> Clients:
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     return BACKENDS[request.param](tmp_path)
+
+
+@pytest.fixture
+def clients(opener: Opener) -> Clients:
+    return opener(), opener()
 
 
 @pytest.fixture(params=backends(name for name in BACKENDS if name not in WITHOUT_NAMES))
 def named(request: pytest.FixtureRequest, tmp_path: Path) -> Clients:
     """Of a store with unique names: there an object is found by its name, and put_if_absent is for everybody."""
-    return BACKENDS[request.param](tmp_path)
+    opener = BACKENDS[request.param](tmp_path)
+    return opener(), opener()
 
 
 def test_is_a_store(clients: Clients) -> None:
@@ -67,9 +76,8 @@ def test_a_file_is_stored_by_its_content(clients: Clients, tmp_path: Path) -> No
 
 
 def test_a_file_that_cannot_be_read_is_a_plain_store_error(clients: Clients, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"cannot read .*absent") as caught:
+    with raising(StoreError, tmp_path / "absent"):
         clients[0].put("file", tmp_path / "absent")
-    assert type(caught.value) is StoreError
     assert list(clients[1].list("")) == []
 
 
@@ -77,7 +85,7 @@ def test_put_if_absent_wins_once_and_changes_nothing_after(named: Clients) -> No
     a, b = named
     ref = a.put_if_absent("slot", b"first")
     for client in named:
-        with pytest.raises(Exists, match="slot"):
+        with raising(Exists, "slot"):
             client.put_if_absent("slot", b"second")
     assert b.get(ref) == b"first"
     b.delete(ref)
@@ -125,7 +133,7 @@ def test_ranges(clients: Clients) -> None:
     assert b.read_range(ref, 250, 100) == data[250:]
     assert b.read_range(ref, 256, 10) == b.read_range(ref, 9999, 1) == b.read_range(ref, 5, 0) == b""
     for start, length in ((-1, 5), (0, -5)):
-        with pytest.raises(ValueError, match="range"):
+        with raising(ValueError, start, length):
             b.read_range(ref, start, length)
 
 
@@ -133,7 +141,7 @@ def test_a_limit_refuses_longer_objects_and_no_others(clients: Clients) -> None:
     a, b = clients
     ref = a.put("data", b"12345")
     assert b.get(ref, limit=5) == b"12345"
-    with pytest.raises(TooLong, match="5 bytes"):
+    with raising(TooLong, "5 bytes"):
         b.get(ref, limit=4)
 
 
@@ -143,7 +151,7 @@ def test_what_is_not_there_is_missing_and_can_be_deleted(clients: Clients) -> No
     a.delete(ref)
     for _ in range(2):
         for read in (b.get, b.stat, lambda ref: b.read_range(ref, 0, 1)):
-            with pytest.raises(Missing, match="nothing"):
+            with raising(Missing, "nothing"):
                 read(ref)
         b.delete(ref)
         a.delete(a.put("folder/nothing", b"there again"))
@@ -174,8 +182,8 @@ def test_a_name_that_is_also_a_folder_is_kept_or_refused_but_never_taken_for_ano
 def test_an_emptied_folder_can_become_a_name_or_stays_denied(clients: Clients, request: pytest.FixtureRequest) -> None:
     a, b = clients
     a.delete(a.put("x/y/z", b"data"))
-    if request.node.callspec.params["clients"] in FOLDERS_STAY:
-        with pytest.raises(Denied, match="once a folder"):
+    if request.node.callspec.params["opener"] in FOLDERS_STAY:
+        with raising(Denied):
             b.put("x", b"now a name")
         assert b.get(b.put("x/y/z", b"again")) == b"again"
     else:
@@ -193,7 +201,7 @@ def test_list_is_complete_sorted_and_cut_by_prefix_and_after(clients: Clients) -
         for after in (*names, "", "b/1x", "zz"):
             assert [s.name for s in b.list(prefix, after=after)] == [name for name in expected if name > after]
     assert all(stat.size == len(stat.name) and b.get(stat.ref) == stat.name.encode() for stat in b.list(""))
-    with pytest.raises(ValueError, match="name"):
+    with raising(ValueError, "'..'"):
         list(b.list("../"))
 
 
@@ -201,12 +209,29 @@ def test_list_is_complete_sorted_and_cut_by_prefix_and_after(clients: Clients) -
 def test_bad_names_and_foreign_references_are_refused(clients: Clients, name: str) -> None:
     a, _ = clients
     for use in (lambda: a.put(name, b""), lambda: a.put_if_absent(name, b""), lambda: a.ref(name)):
-        with pytest.raises(ValueError, match="not a valid object name"):
+        with raising(ValueError, repr(name[:200])):
             use()
     ref = Ref(name)
     for read in (a.get, a.stat, a.delete, lambda ref: a.read_range(ref, 0, 1)):
-        with pytest.raises(Denied, match="refused"):
+        with raising(Denied):
             read(ref)
+
+
+def test_who_may_only_read_writes_nothing(opener: Opener) -> None:
+    writer, reader = opener(), opener(read_only=True)
+    ref = writer.put("there", b"data")
+    for write in (
+        lambda: reader.put("a", b""),
+        lambda: reader.put_new("a", b""),
+        lambda: reader.put_if_absent("a", b""),
+        lambda: reader.delete(ref),
+        lambda: self_test(reader),
+    ):
+        with raising(Denied):
+            write()
+    assert reader.get(ref) == b"data" and reader.stat(ref).size == 4
+    assert abs(reader.now() - writer.now()) < 60
+    assert [stat.name for stat in writer.list("")] == [stat.name for stat in reader.list("")] == ["there"]
 
 
 def test_the_clock_does_not_run_backwards_and_agrees_with_modified(clients: Clients) -> None:
@@ -230,7 +255,7 @@ def many_switches() -> Iterator[None]:
 
 
 ROUNDS = {"s3": 4, "dropbox": 30}
-"""Fewer where a round takes long; these kinds are also raced by processes (s3/test_race.py, dropbox/test_race.py)."""
+"""Fewer where a round takes long; these kinds are also raced by processes (remote/test_races.py)."""
 
 
 @pytest.mark.usefixtures("many_switches")

@@ -13,6 +13,7 @@ import pytest
 from storage.base import BadAddress, Denied, Missing, QuotaExceeded, StoreError, Unavailable
 from storage.local import LocalStore
 from storage.selftest import self_test
+from tests.facts import raising
 from tests.storage.helpers import all_files, names
 
 
@@ -40,7 +41,7 @@ def test_a_link_in_place_of_an_object_is_refused_by_every_verb(local: LocalStore
         lambda: local.put_if_absent("a", b"x"),
         lambda: local.delete(ref),
     ):
-        with pytest.raises(Denied, match="link"):
+        with raising(Denied, local.root / "a"):
             use()
     assert names(local) == []
     assert (tmp_path / "secret").read_bytes() == b"secret"
@@ -61,7 +62,7 @@ def test_a_link_in_place_of_a_folder_is_refused_and_not_listed(local: LocalStore
         lambda: local.put_if_absent("out/new", b"x"),
         lambda: local.delete(ref),
     ):
-        with pytest.raises(Denied, match="link"):
+        with raising(Denied, local.root / "out"):
             use()
     assert names(local) == ["in/side"]
     assert [path.name for path in (tmp_path / "outside").iterdir()] == ["secret"]
@@ -71,37 +72,36 @@ def test_a_pipe_is_denied_and_does_not_hang(local: LocalStore) -> None:
     local.put("a", b"")
     os.mkfifo(local.root / "pipe")
     for use in (lambda: local.get(local.ref("pipe")), lambda: local.put("pipe", b""), lambda: local.stat("pipe")):
-        with pytest.raises(Denied, match="not a regular file"):
+        with raising(Denied, local.root / "pipe"):
             use()
     assert names(local) == ["a"]
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "kind", "advice"),
+    ("call", "code", "kind"),
     [
-        ("fsync", errno.ENOSPC, QuotaExceeded, "Free some space"),
-        ("open", errno.ENOSPC, QuotaExceeded, "Free some space"),
-        ("open", errno.EDQUOT, QuotaExceeded, "Free some space"),
-        ("open", errno.EROFS, Denied, "permission"),
-        ("open", errno.EACCES, Denied, "permission"),
-        ("mkdir", errno.EACCES, Denied, "permission"),
-        ("open", errno.ENAMETOOLONG, Denied, "shorter path"),
-        ("fsync", errno.EIO, Unavailable, "trying again"),
-        ("open", errno.ESTALE, Unavailable, "trying again"),
-        ("open", errno.ENOTCONN, Unavailable, "trying again"),
-        ("fsync", errno.ETIMEDOUT, Unavailable, "trying again"),
-        ("open", errno.EMFILE, Unavailable, "trying again"),
+        ("fsync", errno.ENOSPC, QuotaExceeded),
+        ("open", errno.ENOSPC, QuotaExceeded),
+        ("open", errno.EDQUOT, QuotaExceeded),
+        ("open", errno.EROFS, Denied),
+        ("open", errno.EACCES, Denied),
+        ("mkdir", errno.EACCES, Denied),
+        ("open", errno.ENAMETOOLONG, Denied),
+        ("fsync", errno.EIO, Unavailable),
+        ("open", errno.ESTALE, Unavailable),
+        ("open", errno.ENOTCONN, Unavailable),
+        ("fsync", errno.ETIMEDOUT, Unavailable),
+        ("open", errno.EMFILE, Unavailable),
     ],
 )
-def test_a_refused_write_says_what_where_and_what_to_do_and_leaves_nothing(
-    local: LocalStore, failing: Callable[[str, int], None], call: str, code: int, kind: type[StoreError], advice: str
+def test_a_refused_write_says_what_and_where_and_leaves_nothing(
+    local: LocalStore, failing: Callable[[str, int], None], call: str, code: int, kind: type[StoreError]
 ) -> None:
     local.put("there/already", b"")
     failing(call, code)
     for write in (local.put, local.put_if_absent):
-        with pytest.raises(kind, match=advice) as caught:
+        with raising(kind, local.root / "new/name", os.strerror(code) * (code != errno.ENAMETOOLONG)):
             write("new/name", b"data")
-        assert str(local.root / "new/name") in str(caught.value)
     assert all_files(local) == ["there/already"]
     assert names(local) == ["there/already"]
 
@@ -112,10 +112,8 @@ def test_a_refused_read_is_never_taken_for_a_missing_object(
 ) -> None:
     ref = local.put("a", b"data")
     failing("stat", code)
-    with pytest.raises(kind) as caught:
+    with raising(kind, local.root / "a"):
         local.get(ref)
-    assert type(caught.value) is kind
-    assert str(local.root / "a") in str(caught.value)
 
 
 def test_a_read_only_disk_tells_the_machines_time_and_says_so(
@@ -133,7 +131,6 @@ def test_a_disk_without_hard_links_is_refused_by_name(
     local: LocalStore, failing: Callable[[str, int], None], code: int
 ) -> None:
     failing("link", code)
-    with pytest.raises(BadAddress, match="no hard links") as caught:
+    with raising(BadAddress, local.root):
         self_test(local)
-    assert str(local.root) in str(caught.value)
     assert all_files(local) == []

@@ -12,6 +12,7 @@ from storage.local import LocalStore
 from storage.memory import MemoryStore
 from storage.mounts import evaporates
 from tests.app.cli import Desk
+from tests.facts import raising
 
 
 def test_folders_open_by_url_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +37,7 @@ def test_folders_open_by_url_and_by_path(tmp_path: Path, monkeypatch: pytest.Mon
 def test_memory_stores_of_one_name_are_one_store() -> None:
     ref = open_store("memory://test-open").put("a", b"data")
     assert open_store("memory://test-open").get(ref) == b"data"
-    assert list(open_store("memory://test-open-other").list("")) == []
+    assert list(open_store("memory://other").list("")) == []
     assert list(MemoryStore().list("")) == []
 
 
@@ -44,29 +45,29 @@ def test_memory_stores_of_one_name_are_one_store() -> None:
 def test_read_only_stores_refuse_to_write(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = open_store(address, read_only=True)
-    with pytest.raises(Denied, match="reading only"):
+    with raising(Denied, store.address):
         store.put("a", b"")
     store.now()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("address", "advice"),
+    ("address", "facts"),
     [
-        ("", "empty"),
-        ("  ", "empty"),
-        ("file://", "empty"),
-        ("file://host/path", "three slashes"),
-        ("file:///path?x=1", "not a local folder"),
-        ("ftp://host/path", "unknown kind of store ftp://.*file://.*s3://"),
-        ("gdrive://folder", r"unknown kind of store gdrive://.*drive://"),
-        ("drive://new", "only `init` makes"),
-        ("drive://My folder", "drive://FOLDER_ID/FIRST_ID"),
-        ("dropbox://folder", "three slashes"),
+        ("", ["file:///"]),
+        ("  ", ["file:///"]),
+        ("file://", ["file:///"]),
+        ("file://host/path", ["file:///"]),
+        ("file:///path?x=1", ["file:///path?x=1"]),
+        ("ftp://host/path", ["ftp://", "file://", "s3://"]),
+        ("gdrive://folder", ["gdrive://", "drive://", "dropbox://"]),
+        ("drive://new", ["`init`"]),
+        ("drive://My folder", ["drive://FOLDER_ID/FIRST_ID"]),
+        ("dropbox://folder", ["dropbox:///"]),
     ],
 )
-def test_other_addresses_are_refused_with_advice(address: str, advice: str) -> None:
-    with pytest.raises(BadAddress, match=advice):
+def test_other_addresses_are_refused_with_those_that_work(address: str, facts: list[str]) -> None:
+    with raising(BadAddress, *facts):
         open_store(address)
 
 
@@ -80,7 +81,7 @@ def test_a_secret_in_a_refused_address_is_not_repeated() -> None:
 def test_names_are_bounded() -> None:
     assert check_name("a" * 200) == "a" * 200
     for name in ("a" * 201, "/".join(["a" * 99] * 10)):
-        with pytest.raises(ValueError, match="not a valid"):
+        with raising(ValueError, name[:200]):
             check_name(name)
 
 
@@ -108,7 +109,7 @@ def test_a_mounted_cloud_drive_is_refused_with_the_address_to_use(tmp_path: Path
     table = mounts(tmp_path, line.format(at=at.replace(" ", "\\040")))
     (tmp_path / "link").symlink_to(at)
     for folder in ("My Drive", "My Drive/deep/er", "link/relay"):
-        with pytest.raises(BadAddress, match=r"mounted cloud drive .*drive://"):
+        with raising(BadAddress, at, "drive://"):
             LocalStore(tmp_path / folder, mounts=table)
     assert LocalStore(tmp_path / "My Drives", mounts=table).put("a", b"") == "a"
 
@@ -123,7 +124,7 @@ def test_drive_as_colab_mounts_it_is_no_store_whatever_it_is_to_hold(
     for folder in ("/content/drive", "/content/drive/MyDrive/relay", "file:///content/drive/Shareddrives/x"):
         for command in ("run", "init", "status"):
             refused = desk(command, "--run", "r", code=78, **{setting: folder})
-            assert "mounted cloud drive (fuse.drive at /content/drive)" in refused.err and "drive://" in refused.err
+            assert all(fact in refused.err for fact in ("fuse.drive", "/content/drive", "drive://"))
 
 
 def test_other_mounts_are_allowed(tmp_path: Path) -> None:

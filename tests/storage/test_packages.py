@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from storage import packages
-from storage.base import BadAddress
-from storage.s3 import open_s3
+from storage.base import BadAddress, make_store, open_store
+from tests.facts import raising
 
 
 @pytest.mark.parametrize(("own", "told"), [(True, ".venv/bin/python"), (False, packages.interpreter())])
@@ -28,8 +29,24 @@ def test_where_the_project_is_not_installed_no_index_is_asked_for_it(monkeypatch
     assert shlex.split(packages.install("s3"))[-2:] == ["-e", ".[s3]"]
 
 
-def test_a_store_that_lacks_its_package_says_that_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.s3.find_spec", lambda name: None)
-    with pytest.raises(BadAddress, match="need Amazon's package") as refused:
-        open_s3("s3://bucket/relay", read_only=True)
-    assert f"`{packages.install('s3')}`" in str(refused.value)
+ADDRESSES = {
+    "s3": "s3://bucket/relay",
+    "dropbox": "dropbox:///relay",
+    "drive": f"drive://{'f' * 20}/{'a' * 20}",
+}
+
+
+@pytest.mark.parametrize("kind", ADDRESSES)
+def test_a_store_that_lacks_its_package_names_the_command_that_installs_it(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"storage.{kind}.find_spec", lambda name: None)
+    for use in (open_store, make_store) if kind == "drive" else (open_store,):
+        with raising(BadAddress, f"`{packages.install(kind)}`"):
+            use("drive://new" if use is make_store else ADDRESSES[kind])
+
+
+def test_a_folder_loads_no_sdk() -> None:
+    code = "import sys; from storage.base import open_store; open_store('/tmp/x'); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"boto3", "botocore", "dropbox", "googleapiclient"} & set(loaded)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from storage.base import BadAddress, Ref, StoreError, open_store
-from tests.storage.drive import redirect as drive
-from tests.storage.dropbox import redirect as dropbox
+from tests.facts import raising
+from tests.storage.fakes.redirect import HOSTS
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -60,8 +60,8 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         monkeypatch.delenv(name.lower(), raising=False)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    for fake in (drive, dropbox):  # which earlier tests may have put in the way for the whole process
-        monkeypatch.setenv(fake.PORT, "")
+    for fake in HOSTS.values():  # which earlier tests may have put in the way for the whole process
+        monkeypatch.setenv(fake, "")
     found = Proxy()
     monkeypatch.setenv("HTTPS_PROXY", found.address)
     yield found
@@ -80,6 +80,6 @@ def test_without_what_speaks_to_proxies_drive_is_refused_and_nothing_goes_round_
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage.drive.find_spec", lambda name: None if name == "socks" else name)
-    with pytest.raises(BadAddress, match="pip install pysocks"):
+    with raising(BadAddress, "pip install pysocks"):
         open_store(next(address for address in CLOUDS if address.startswith("drive")))
     assert not proxy.asked

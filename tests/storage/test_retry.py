@@ -50,7 +50,7 @@ def test_every_repeatable_verb_is_repeated(verb: str, fault: str) -> None:
 def test_patience_ends_with_the_stores_own_error(verb: str) -> None:
     world = World(jitter=0.0)
     world.faulty.script(verb, *["before"] * 6)
-    with pytest.raises(Unavailable, match="no answer"):
+    with pytest.raises(Unavailable):
         VERBS[verb](world.store)
     assert world.slept == [0.25, 0.5, 1.0, 2.0, 4.0]
 

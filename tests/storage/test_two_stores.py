@@ -143,12 +143,12 @@ def test_another_store_in_place_of_either_is_refused_before_anything_is_written(
     for role in places:
         address = two.desk.environ[role]
         refused = two.desk("init", "--run", RUN, code=78, **{role: f"{address}#id={'0' * 32}"}).err
-        assert f"{address} is not the store that your address names" in refused
+        assert address in refused and "0" * 32 in refused
     assert not [stat for role in places for stat in two.store(role).list("")]
     two.begin()
     two.desk.train(4)
     for role in (LEDGER, CHECKPOINTS):
         other = (tmp_path / f"other-{role.lower()}").as_uri()
         refused = two.desk("run", "--run", RUN, "--target-steps", "8", code=78, **{role: other}).err
-        assert "knows nothing of" in refused if role == LEDGER else "RELAY_CHECKPOINT_STORE" in refused
+        assert (other if role == LEDGER else "RELAY_CHECKPOINT_STORE") in refused
     assert two.desk.status()["step"] == 4

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
+from relay.core.workload import Saved
 from relay.torch import rng
+from relay.torch.snapshot import state_hash
 from tests.trm.small import small
 from trm.data.dataset import Batch
 from trm.model import Sizes
-from trm.snapshot import Saved, state_hash
 from trm.train import Step
 from trm.workload import TrmWorkload
 

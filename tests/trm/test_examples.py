@@ -107,7 +107,7 @@ def test_rows_are_those_asked_for_in_that_order_and_unasked_cells_are_none_of_th
         for attempt in one.attempts:
             assert attempt.wrong == sum(a != b for a, b in zip(attempt.answer, one.label, strict=True) if b != "?")
     for row in (0, 51):
-        with pytest.raises(ValueError, match="rows 1 to 50"):
+        with pytest.raises(ValueError, match=r"1 .*50"):
             examples(inner, data, [row], "abcd", 0)
 
 

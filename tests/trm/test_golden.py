@@ -14,7 +14,7 @@ from trm.config import Arch, TrainConfig
 from trm.data.dataset import Batch
 from trm.losses import loss_and_metrics
 from trm.model import Sizes
-from trm.parity_values import Recorder
+from trm.parity import Recorder
 from trm.train import EagerStep, TrainState
 
 FOLDER = Path(__file__).parent.parent / "data" / "trm_golden"

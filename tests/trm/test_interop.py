@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from relay.torch.statefile import StateDocument
-from trm.export import export_folder
-from trm.interop import import_weights, plain_name
-from trm.snapshot import Snapshot
+from tests.facts import raising
+from trm.checkpoint import Document, TrmSnapshot
+from trm.interop import export_folder, import_weights, plain_name
 from trm.train import TrainState
 
 
@@ -20,8 +18,8 @@ def exported(state: TrainState, folder: Path, ema: bool) -> Path:
     """The file that `export` writes of a checkpoint of that state."""
     checkpoint = folder / f"checkpoint-{ema}"
     checkpoint.mkdir()
-    document = StateDocument(step=0, seed=0, config={}, code="0", fingerprint={})
-    Snapshot(state, document, torch.zeros((), dtype=torch.float64)).save(checkpoint)
+    document = Document(step=0, seed=0, config={}, code="0", fingerprint={})
+    TrmSnapshot(state, document, torch.zeros((), dtype=torch.float64)).save(checkpoint)
     return export_folder(checkpoint, folder / f"out-{ema}", {}, ema=ema)[0]
 
 
@@ -48,21 +46,21 @@ def test_what_does_not_fit_is_named(make, tmp_path) -> None:
     path = tmp_path / "w.safetensors"
     weights = {name: value.clone() for name, value in state.model.state_dict().items()}
     save_file(weights | {"inner.more": torch.zeros(1)}, path)
-    with pytest.raises(ValueError, match=r"unknown tensor 'inner\.more'"):
+    with raising(ValueError, "inner.more"):
         import_weights(state, path)
     save_file(weights | {"inner.lm_head.weight": torch.zeros(2, 16)}, path)
-    with pytest.raises(ValueError, match=r"inner\.lm_head\.weight is \(2, 16\)"):
+    with raising(ValueError, "inner.lm_head.weight", (2, 16)):
         import_weights(state, path)
     path.write_bytes(b"not safetensors at all")
-    with pytest.raises(ValueError, match="not a safetensors file"):
+    with raising(ValueError, path.name):
         import_weights(state, path)
 
 
 def test_an_exported_checkpoint_may_be_read_by_whom_the_umask_allows(make, tmp_path) -> None:
     state = make(0)
     (tmp_path / "checkpoint").mkdir()
-    document = StateDocument(step=0, seed=0, config={}, code="0", fingerprint={})
-    Snapshot(state, document, torch.zeros((), dtype=torch.float64)).save(tmp_path / "checkpoint")
+    document = Document(step=0, seed=0, config={}, code="0", fingerprint={})
+    TrmSnapshot(state, document, torch.zeros((), dtype=torch.float64)).save(tmp_path / "checkpoint")
     for mask, mode in ((0o022, 0o644), (0o077, 0o600)):
         before = os.umask(mask)
         try:

@@ -10,9 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trm.ema import ema_
-from trm.optim import adam_atan2_, sign_sgd_
-from trm.schedule import lr_scale
+from trm.optim import adam_atan2_, ema_, lr_scale, sign_sgd_
 
 
 def test_adam_atan2_follows_the_formula_in_float64() -> None:

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from trm import parity
 from trm.act import TRM
-from trm.parity_values import computed_values, train_config
+from trm.parity import computed_values, train_config
 
 FOLDER = Path(__file__).parent.parent / "data" / "trm_parity"
 CASES = {case.name: case for case in parity.load_cases(FOLDER)}

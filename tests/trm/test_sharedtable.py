@@ -8,12 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from relay.torch.statefile import FILES, STATE, TABLE
+from relay.torch.statefile import STATE
 from tests.trm.small import small
 from tests.trm.tables import ManyPuzzles, begun, go, hash_of
-from trm.export import export_folder
+from trm.checkpoint import FILES, TABLE, table_file
+from trm.interop import export_folder
 from trm.refit import refit
-from trm.sharedtable import table_file
 from trm.train import EagerStep
 
 pytestmark = pytest.mark.usefixtures("no_small_limit")
@@ -67,7 +67,7 @@ def test_micro_batches_journal_the_signs_of_the_whole_batch(tmp_path, shelf, par
 def test_a_snapshot_of_a_journal_holds_what_was_then_and_on_a_gpu_copies_no_table(
     tmp_path, shelf, monkeypatch, queues
 ) -> None:
-    monkeypatch.setattr("trm.snapshot._queues", lambda device: queues)
+    monkeypatch.setattr("trm.checkpoint._queues", lambda device: queues)
     workload = begun(tmp_path)
     go(workload, 2)
     shelf.commit(workload)
@@ -88,7 +88,7 @@ def test_a_snapshot_of_a_journal_holds_what_was_then_and_on_a_gpu_copies_no_tabl
 
 @pytest.mark.parametrize("queues", [False, True])
 def test_a_table_that_is_not_finite_is_seen_though_it_is_not_copied(tmp_path, shelf, monkeypatch, queues) -> None:
-    monkeypatch.setattr("trm.snapshot._queues", lambda device: queues)
+    monkeypatch.setattr("trm.checkpoint._queues", lambda device: queues)
     workload = begun(tmp_path)
     go(workload, 2)
     shelf.commit(workload)

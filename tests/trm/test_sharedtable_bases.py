@@ -6,8 +6,8 @@ import pytest
 
 from tests.trm.tables import BATCH, PUZZLES, ManyPuzzles, begun, go, hash_of
 from trm import sharedtable
+from trm.checkpoint import table_file
 from trm.journal import Journal
-from trm.sharedtable import table_file
 
 pytestmark = pytest.mark.usefixtures("no_small_limit")
 

@@ -8,13 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from relay.torch.statefile import FILES, STATE, TABLE, load_document
+from relay.torch.statefile import STATE
 from tests.trm.tables import ManyPuzzles, begun, go, hash_of
 from trm import sharedtable
+from trm.checkpoint import FILES, TABLE, TrmSnapshot, load_document, table_file
 from trm.journal import replays
 from trm.optim import sign_sgd_
-from trm.sharedtable import table_file
-from trm.snapshot import Snapshot
 
 pytestmark = pytest.mark.usefixtures("no_small_limit")
 
@@ -27,7 +26,7 @@ def test_a_small_table_is_saved_as_before(tmp_path) -> None:
     workload.lend(frozenset({table_file(1)}), True)
     folders = [tmp_path / name for name in ("a", "b")]
     saved = []
-    for folder, taken in zip(folders, (workload.snapshot(), Snapshot(*taken_plain(workload))), strict=True):
+    for folder, taken in zip(folders, (workload.snapshot(), TrmSnapshot(*taken_plain(workload))), strict=True):
         folder.mkdir()
         saved.append(taken.save(folder))
     assert saved[0] == saved[1] and saved[0].files == tuple(sorted((*FILES, STATE)))

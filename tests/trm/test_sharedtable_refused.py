@@ -11,12 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from relay.torch.statefile import STATE, TABLE
+from relay.torch.statefile import STATE
 from tests.trm.small import small
 from tests.trm.tables import PUZZLES, begun, go, hash_of
-from trm.export import export_folder
+from trm.checkpoint import JOURNAL, TABLE, table_file
+from trm.interop import export_folder
 from trm.refit import refit
-from trm.sharedtable import JOURNAL, table_file
 
 pytestmark = pytest.mark.usefixtures("no_small_limit")
 

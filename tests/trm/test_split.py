@@ -7,8 +7,8 @@ from dataclasses import fields
 import pytest
 import torch
 
+from relay.torch.snapshot import state_hash
 from trm.act import Carry
-from trm.snapshot import state_hash
 from trm.train import EagerStep, TrainState, slices
 
 BATCH = 7

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from relay.torch.snapshot import state_hash
 from trm.losses import METRICS
-from trm.snapshot import state_hash
 from trm.train import EagerStep, update_weights
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from relay.torch import rng
 from relay.torch.rng import Stream
-from trm.data import rules
+from trm.data import sudoku
 from trm.data.dataset import DataError
 from trm.data.files import Tell, silent
 from trm.data.sudoku import read_csv, write_csv
@@ -82,6 +82,6 @@ def _puzzle(solver: ModuleType, seed: int, index: int) -> tuple[Tensor, Tensor, 
 
 def _check(questions: Tensor, answers: Tensor) -> None:
     """The rules, seen by other code than the solver's."""
-    good = rules.solved(answers) & rules.agrees(questions, answers)
+    good = sudoku.solved(answers) & sudoku.agrees(questions, answers)
     if not bool(good.all()) or len(torch.unique(answers, dim=0)) != len(answers):
         raise DataError("A generated puzzle breaks the rules: the generator is at fault, please report it.")

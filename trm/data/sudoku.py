@@ -1,7 +1,11 @@
-"""Sudoku files in the Sudoku-Extreme shape, checked row by row, as token arrays; knows no splits and no training."""
+"""The rules of Sudoku on batches of grids, and files in the Sudoku-Extreme shape, checked row by row, as token arrays.
+
+Knows no splits and no training.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -9,10 +13,36 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trm.data import rules
 from trm.data.csvrows import BAD, HEADER, Row, parse, reading, require, rows
 from trm.data.dataset import DataError
 from trm.data.files import replacing
+
+
+def units(cells: int) -> Tensor:
+    """int64 (3 * side, side): the cells of each row, column and box of a grid with side^2 = cells."""
+    side = math.isqrt(cells)
+    box = math.isqrt(side)
+    rows = torch.arange(cells).view(side, side)
+    boxes = rows.view(box, box, box, box).transpose(1, 2).reshape(side, side)
+    return torch.cat((rows, rows.T, boxes))
+
+
+def solved(grids: Tensor) -> Tensor:
+    """bool (N,): each row, column and box of the digit grids (N, cells) holds 1..side once.
+
+    `side` powers of two add up to 2^1 + ... + 2^side only if they are all different.
+    """
+    side = math.isqrt(grids.shape[1])
+    powers = torch.pow(2, grids.to(torch.int16))
+    sums = torch.stack([powers[:, unit].sum(dim=1, dtype=torch.int16) for unit in units(grids.shape[1])])
+    good: Tensor = (sums == 2 ** (side + 1) - 2).all(dim=0)
+    return good
+
+
+def agrees(puzzles: Tensor, grids: Tensor) -> Tensor:
+    """bool (N,): no given of the puzzles (N, cells; 0 = blank) contradicts the grid beside it."""
+    return ((puzzles == 0) | (puzzles == grids)).all(dim=1)
+
 
 _CHUNK = 20_000
 
@@ -60,6 +90,6 @@ def _digits(path: Path, chunk: list[Row], box: int) -> tuple[Tensor, Tensor]:
     answers = parse([row.answer for row in chunk], digits)
     require(path, chunk, (questions != BAD).all(dim=1), f"the question has a character other than '.' and 0-{side}")
     require(path, chunk, (answers != BAD).all(dim=1), f"the answer has a character other than 1-{side}")
-    require(path, chunk, rules.solved(answers), "the answer repeats a digit in a row, column or box")
-    require(path, chunk, rules.agrees(questions, answers), "the answer contradicts a given digit of the question")
+    require(path, chunk, solved(answers), "the answer repeats a digit in a row, column or box")
+    require(path, chunk, agrees(questions, answers), "the answer contradicts a given digit of the question")
     return questions, answers

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from relay.torch import rng
 from relay.torch.rng import Stream
-from trm.data import rules
+from trm.data import sudoku
 from trm.data.dataset import DataError
 
 CELLS = 16
@@ -39,7 +39,7 @@ def grids() -> Tensor:
     """uint8 (288, 16): the digits of every solved grid, in lexicographic order."""
     partial: list[tuple[int, ...]] = [()]
     for cell in range(CELLS):
-        seen = [peer for unit in rules.units(CELLS).tolist() if cell in unit for peer in unit if peer < cell]
+        seen = [peer for unit in sudoku.units(CELLS).tolist() if cell in unit for peer in unit if peer < cell]
         partial = [(*grid, d) for grid in partial for d in range(1, 5) if d not in {grid[peer] for peer in seen}]
     return torch.tensor(partial, dtype=torch.uint8)
 

@@ -20,15 +20,11 @@ from torch import Tensor
 from trm.act import Carry, exploration, seated
 from trm.config import Arch
 from trm.data.dataset import IGNORE, Batch
-from trm.kernels.blocks import FastBlock
-from trm.kernels.heads import Heads
+from trm.kernels.components import Components, fused_components
 from trm.kernels.layout import PAD, Anew, Tables
-from trm.kernels.mixers import AttentionMixer, TokenMixer
-from trm.kernels.parts import Parts, fused_parts
-from trm.kernels.recursion import Recursion
+from trm.kernels.network import AttentionMixer, FastBlock, Heads, Recursion, TokenMixer
 from trm.model import DTYPES, Sizes
-from trm.optim import sign_sgd_
-from trm.schedule import lr_scale
+from trm.optim import lr_scale, sign_sgd_
 from trm.train import EagerStep, Sharing, Step, TrainState, groups, own_slices
 
 
@@ -82,11 +78,11 @@ class FastStep:
     """A Step (trm/train.py). Buffers and graph are built at the first call and again when another state comes."""
 
     def __init__(
-        self, kernels: Parts | None = None, graph: bool = True, parts: int = 1, peers: Sharing | None = None
+        self, kernels: Components | None = None, graph: bool = True, parts: int = 1, peers: Sharing | None = None
     ) -> None:
         """parts: micro-batches of a step; it may be set until the first call. peers: who shares the batch."""
         self.peers = peers
-        self._kernels, self._graph = kernels or fused_parts(), graph
+        self._kernels, self._graph = kernels or fused_components(), graph
         self._bound: BoundStep | None = None
         self.name, self.parts = f"{self._kernels.name}{'-graph' if graph else ''}", parts
         self.timings: Mapping[str, float] = {}
@@ -108,7 +104,7 @@ class FastStep:
 class BoundStep:
     """The step of one TrainState: packed weights, buffers and the graph that reads and writes them."""
 
-    def __init__(self, state: TrainState, kernels: Parts, graph: bool, parts: int, peers: Sharing | None) -> None:
+    def __init__(self, state: TrainState, kernels: Components, graph: bool, parts: int, peers: Sharing | None) -> None:
         self.state, self.kernels, self.peers = state, kernels, peers
         config, device = state.config, state.device
         self.rows = own_slices(config.batch_size, parts, peers)

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
-from trm.ema import ema_
 from trm.kernels.layout import CHUNK, PAIR, Anew, Tables, Total, join_columns, split_columns
 from trm.layers import rms_norm, rotate
 from trm.losses import stablemax_cross_entropy
+from trm.optim import ema_
 
 
 def swiglu_grad(gate: Tensor, up: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:

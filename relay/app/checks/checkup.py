@@ -12,11 +12,10 @@ from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.resting import told
 from relay.app.messages.wording import counted, duration
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.errors import Exit
-from relay.core.ledger.mark import RolledBack
+from relay.core.checkpoint.local import LocalFolder
+from relay.core.errors import BadData, Exit
+from relay.core.ledger.atrest import stopped
 from relay.core.ledger.reader import Damage
-from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import RunState
 from relay.core.runs.fork import only_here
 from relay.people.policy import Providers
@@ -48,8 +47,8 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
         yield Finding("ledger", False, f"{one.text}. {means.meaning}", means.advice)
 
 
-def rolled_back(found: RolledBack | None) -> Iterator[Finding]:
-    """That this machine has seen more of the run than the store holds."""
+def for_a_person(found: BadData | None) -> Iterator[Finding]:
+    """Something that a person has to decide before any session goes on."""
     if found:
         yield Finding("ledger", False, paragraph(found), code=int(Exit.BAD_DATA))
 
@@ -108,23 +107,24 @@ def holes(incidents: Sequence[Incidental]) -> Iterator[Finding]:
         yield Finding("ledger", False, text, i.verdict.advice, int(Exit.BAD_DATA))
 
 
-def unsent(outbox: Outbox, state: RunState) -> Iterator[Finding]:
+def unsent(local_folder: LocalFolder, state: RunState) -> Iterator[Finding]:
     """Checkpoints that are on this machine only."""
-    waiting = outbox.pushable(state) if state.deleted is None else None
+    waiting = local_folder.pushable(state) if state.deleted is None else None
     if waiting:
-        size, folder = f"{waiting.bytes / 1e6:.1f} MB", outbox.folder(waiting.key)
+        size, folder = f"{waiting.bytes / 1e6:.1f} MB", local_folder.folder(waiting.key)
         text = f"step {waiting.step:,} ({size}) is in {folder} and not committed"
         first = "Once the run may train again, " if stopped(state) else ""
         advice = f"{first}`{command('push', state.run)}` sends it; so does the next `run` here."
         yield Finding("sync", False, text, advice)
-    for box, packed in only_here(outbox, state):
+    for box, packed in only_here(local_folder, state):
         if waiting is None or packed.key != waiting.key:
             fork = command("fork", state.run, "--to", f"{state.run[:60]}_2", "--from-step", str(packed.step))
             since = "its run was deleted" if state.deleted else "the run went on without it"
             text = f"step {packed.step:,} is in {box.folder(packed.key)} only; {since}"
             yield Finding("sync", False, text, f"Nothing, unless you want it as a run of its own: `{fork}`")
     if waiting is None:
-        text = f"nothing on this machine waits to be sent ({outbox.bytes() / 1e6:.1f} MB are kept in {outbox.root})"
+        kept = f"{local_folder.bytes() / 1e6:.1f} MB are kept in {local_folder.root}"
+        text = f"nothing on this machine waits to be sent ({kept})"
         yield Finding("sync", True, text)
 
 

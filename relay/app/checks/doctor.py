@@ -15,9 +15,9 @@ from relay.app.machine.skew import ADVICE, MOST_S, skew_text
 from relay.app.messages.wording import duration
 from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import paragraph
-from relay.core.checkpoint.warm import VARIABLE, secret_of
+from relay.core.checkpoint.compilecache import VARIABLE, secret_of
 from relay.core.errors import Exit, RelayError
-from relay.core.runs.whereabouts import folder_of
+from relay.core.runs.opening import folder_of
 from storage.base import StoreError
 from storage.mounts import evaporates
 

@@ -12,8 +12,8 @@ from relay.app.checks.doctor import Finding, clocks
 from relay.app.machine.skew import skew
 from relay.core.clock import Runtime
 from storage.base import BadAddress, Denied, Missing, Store
+from storage.capabilities import free
 from storage.retry import patiently
-from storage.room import free
 from storage.selftest import self_test
 from storage.wrapper import innermost
 

@@ -14,11 +14,10 @@ from relay.app.messages.wording import counted, size
 from relay.core.checkpoint.retention import Keep
 from relay.core.ledger.state import RunState
 from relay.core.names import FRAGMENT
-from relay.core.runs.identity import Opened
-from relay.core.runs.whereabouts import folder_of
+from relay.core.runs.opening import RunHandle, folder_of
 from relay.core.settings.config import Resolved
 from storage.base import Store, StoreError
-from storage.room import free
+from storage.capabilities import free
 
 LEAST = 100_000_000
 """Bytes that should be free even where no checkpoint tells how much is needed."""
@@ -56,7 +55,7 @@ def told(found: Iterable[examine.Finding]) -> Iterator[str]:
     return (f"SPACE: {one.text}. {one.advice}" for one in found if not one.ok)
 
 
-def warnings(resolved: Resolved[Any], opened: Opened, store: Store) -> Iterator[str]:
+def warnings(resolved: Resolved[Any], opened: RunHandle, store: Store) -> Iterator[str]:
     """A line for each place that a session like those before would fill soon; a store that does not tell is silent."""
     yield from told(of_disks(resolved, opened.view.state))
     with suppress(StoreError):

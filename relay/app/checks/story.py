@@ -12,7 +12,7 @@ from relay.app.messages.histories import parting, slots_text
 from relay.app.messages.wording import listing
 from relay.core.ledger.histories import History
 from relay.core.ledger.state import Checkpoint
-from relay.core.runs.parted import Conflict, Part, conflict
+from relay.core.runs.histories import Conflict, Part, conflict
 
 NAMED = 3
 """Pairs of slots that are named; more are counted."""

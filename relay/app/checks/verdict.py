@@ -83,6 +83,15 @@ def beyond(run: str) -> Verdict:
     )
 
 
+def rolled_back(run: str) -> Verdict:
+    """This machine has seen more of the run than the store holds."""
+    return Verdict(
+        "No session of this machine goes on until this is settled; sessions of others go on from what the store holds.",
+        f"If somebody has the newer files, or {BACKUP} holds them, put them back: then nothing is lost. If not, "
+        f"`{command('repair', run)}` shows what is there and lets you go on from it. It deletes nothing.",
+    )
+
+
 def stray(file: str, tail: int) -> Verdict:
     """A file in the ledger's folder under the name of a slot far beyond the newest entry, which is not an entry."""
     return Verdict(

@@ -13,8 +13,8 @@ from relay.app.checks.verdict import NOTHING, Verdict
 from relay.app.checks.verification import REGISTRY, Checked, Incidental, Verification
 from relay.app.messages.errors import paragraph
 from relay.app.messages.histories import row
-from relay.core.checkpoint.kept import checkpoint_of
 from relay.core.checkpoint.manifest import FileEntry
+from relay.core.checkpoint.passedover import checkpoint_of
 from relay.core.checkpoint.restore import Damaged, own_ref, read_manifest, retained
 from relay.core.clock import Runtime
 from relay.core.errors import BadData, store_errors
@@ -26,7 +26,7 @@ from relay.core.ledger.reader import Damage, Point, S, Slot
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import Names
-from relay.core.runs.parted import Part, chosen, parted
+from relay.core.runs.histories import Part, chosen, parted
 from relay.core.runs.salvage import can_fork, salvage
 from storage.base import Missing, Ref, Store, fresh
 from storage.evidence import Arrived, settled

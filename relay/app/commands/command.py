@@ -17,7 +17,7 @@ from relay.app.commands.reading import Overview, names_in, overview
 from relay.app.commands.stores import open_stores, require, writing_accounts
 from relay.app.redact import nameless
 from relay.core.errors import Exit
-from relay.core.runs.identity import Opened, Pair
+from relay.core.runs.opening import Pair, RunHandle
 from relay.core.settings.config import FILE_NAME, Resolved, Settings
 from relay.people.accounts import Accounts
 from relay.people.status import View
@@ -83,7 +83,7 @@ class Call:
         """Clients for the stores."""
         return open_stores(self.app, self.resolved, read_only)
 
-    def require(self, read_only: bool = True) -> tuple[Opened, Pair]:
+    def require(self, read_only: bool = True) -> tuple[RunHandle, Pair]:
         """The run and its stores. Raises BadConfig (78) if it has not begun."""
         return require(self.app, self.resolved, read_only)
 

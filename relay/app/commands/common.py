@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 
 import relay
-from relay.app.kind import Kind
 from relay.app.machine.env import Machine, detect
 from relay.app.machine.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
 from relay.app.messages.wording import harmless
+from relay.app.models.plugin import TaskPlugin
 from relay.app.terminal.cells import in_ascii
 from relay.app.terminal.paragraphs import folded_for
 from relay.app.terminal.streams import Streams
@@ -32,7 +32,7 @@ from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, re
 class App:
     """The surroundings of one invocation, as values, so that tests can own them."""
 
-    kind: Kind
+    plugin: TaskPlugin
     runtime: Runtime = field(default_factory=RealRuntime)
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     cwd: Path = field(default_factory=Path.cwd)
@@ -93,19 +93,20 @@ class App:
     ) -> Resolved[BaseModel]:
         named = config or (Path(self.environ["RELAY_CONFIG"]) if self.environ.get("RELAY_CONFIG") else None)
         file = self.cwd / named if named else configuration_file(self.cwd)
-        keys = [*leaves(Settings), *leaves(self.kind.model)]
-        spoken = self.kind.spoken(overrides or (), keys, self.cwd)
-        settled = partial(resolve, file=file, flags=flags, default_task=self.kind.default_task)
-        if isinstance(spoken, Sequence):
-            return settled(self.kind.preset, self.kind.model, self.environ, self.cwd, overrides=spoken)
-        given = partial(settled, spoken.base, self.kind.model, self.environ, self.cwd, overrides=spoken.overrides)
-        return given(implied=self.kind.implied(spoken, given().workload))
+        plugin = self.plugin
+        keys = [*leaves(Settings), *leaves(plugin.model)]
+        command = plugin.translated(overrides or (), keys, self.cwd)
+        settled = partial(resolve, file=file, flags=flags, default_task=plugin.default_task, defaults=plugin.defaults)
+        if isinstance(command, Sequence):
+            return settled(plugin.preset, plugin.model, self.environ, self.cwd, overrides=command)
+        given = partial(settled, command.base, plugin.model, self.environ, self.cwd, overrides=command.overrides)
+        return given(implied=plugin.implied(command, given().workload))
 
 
 def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -> int:
     """What was asked for, else the run's own, else the task's."""
     own = state.target_steps if state else 0
-    return resolved.settings.target_steps or own or app.kind.target(resolved.workload)
+    return resolved.settings.target_steps or own or app.plugin.target(resolved.workload)
 
 
 def configuration_file(cwd: Path) -> Path | None:

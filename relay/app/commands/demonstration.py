@@ -16,7 +16,7 @@ from relay.app.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
 from relay.app.messages.wording import duration
 from relay.app.redact import redact
 from relay.core.errors import BadConfig, Exit
-from storage.openers import is_address
+from storage.base import is_address
 
 
 @subcommand("overrides")

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from relay.app.commands.common import App
 from relay.app.commands.spelling import spelled
-from relay.app.kind import Kind
+from relay.app.models.plugin import TaskPlugin
 from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import explain, log_bug, tell
 from relay.core.errors import Exit
@@ -24,7 +24,7 @@ UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
 class Commands(TyperGroup):
     """Runs a command and turns every outcome into an exit code; errors are one paragraph, never a traceback."""
 
-    kind: ClassVar[Callable[[], Kind]]
+    plugin: ClassVar[Callable[[], TaskPlugin]]
     """Makes what is trained, where the caller gives no App."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -36,7 +36,7 @@ class Commands(TyperGroup):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """As in click; with `standalone_mode` it exits."""
-        app = extra["obj"] = extra.get("obj") or App(kind=type(self).kind())
+        app = extra["obj"] = extra.get("obj") or App(plugin=type(self).plugin())
         args = spelled(sys.argv[1:] if args is None else args)
         with app.streams.guarded():
             code = self._code(app, args, extra)

@@ -17,13 +17,12 @@ from relay.core.errors import BadData, store_errors
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
-from relay.core.runs.identity import Pair, open_run
+from relay.core.runs.opening import Pair, absent, open_run
 from relay.core.runs.registered import Standing, other_runs, standing
-from relay.core.runs.whereabouts import absent
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
-from relay.people.standing import rows
 from relay.people.status import View
+from relay.people.usage import rows
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,20 @@ from typing import Any
 from relay.app.commands.common import App, say
 from relay.app.messages.wording import duration
 from relay.app.providers import shipped
-from relay.core.ledger.mark import mark_of
 from relay.core.ledger.passing import Look
 from relay.core.ledger.state import RunState
-from relay.core.runs.endpoint import ensure_tested
-from relay.core.runs.identity import Opened, Pair, require_run
-from relay.core.runs.storeid import Address, begin_store, begins_by_itself, parse_address, read_identity
+from relay.core.ledger.verified import mark_of
+from relay.core.runs.opening import (
+    Address,
+    Pair,
+    RunHandle,
+    begin_store,
+    begins_by_itself,
+    ensure_tested,
+    parse_address,
+    read_identity,
+    require_run,
+)
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from storage.base import Store, open_store
@@ -50,7 +58,7 @@ class _Waiting:
             )
 
 
-def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[Opened, Pair]:
+def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[RunHandle, Pair]:
     """The run, its identity checked, and its stores. Raises BadConfig (78) if it has not begun.
 
     Who writes is refused (65) where this machine has read more of the run than the store now holds.

@@ -10,8 +10,9 @@ from typing import Any
 
 from relay.app.dashboard.history import Committed, Event, WentBack
 from relay.app.dashboard.sessions import hours_before
-from relay.core.ledger.samples import about_itself
+from relay.core.ledger.sessionreport import about_itself
 from relay.core.ledger.state import Link
+from relay.core.workload import Headline, Measures
 
 MOST_POINTS = 4_000
 MOST_EXPANDED = 20_000
@@ -19,21 +20,7 @@ MOST_EXPANDED = 20_000
 MOST_SERIES = 8
 DRAWN = 1e100
 VALIDATION = "validation"
-"""The share of validation puzzles solved, which checkpoints carry themselves."""
-FIRST = ("lm_loss", "loss", "exact_accuracy", VALIDATION, "accuracy", "lr", "q_halt_loss", "q_halt_accuracy")
-"""What people look at first, where there are more series than room."""
-TWICE = ("steps", "valid/exact_accuracy")
-"""Told under another name too."""
-TITLES = {
-    "lm_loss": "loss",
-    "q_halt_loss": "halting loss",
-    "exact_accuracy": "training, exactly right",
-    "accuracy": "training, cells right",
-    "q_halt_accuracy": "halting right",
-    VALIDATION: "validation, exactly right",
-    "valid/cell_accuracy": "validation, cells right",
-    "lr": "learning rate",
-}
+"""The headline on the split that chooses the best checkpoint, whose score checkpoints carry themselves."""
 
 
 def fold(events: Iterable[Event]) -> tuple[list[Committed], list[Committed]]:
@@ -65,15 +52,15 @@ def came_back(event: Event, left: Sequence[Committed]) -> list[Committed]:
     return list(left[: same[0]]) if same else []
 
 
-def curves(events: Iterable[Event], links: Sequence[Link]) -> dict[str, Any]:
+def curves(events: Iterable[Event], links: Sequence[Link], measures: Measures) -> dict[str, Any]:
     """Columns for both lines over step, time (unix seconds) and hours of lease, and where sessions began."""
     line, redone = fold(events)
-    before = hours_before(links)
-    names = chosen(line or redone)
+    before, headline = hours_before(links), measures.headline
+    names = chosen(line or redone, measures)
     return {
-        "series": [{"name": name, "title": TITLES.get(name, name), "group": group_of(name)} for name in names],
-        "line": columns(expanded(line), names, before),
-        "redone": columns(expanded(redone), names, before),
+        "series": [series(name, measures) for name in names],
+        "line": columns(expanded(line), names, before, headline),
+        "redone": columns(expanded(redone), names, before, headline),
         "commits": len(line),
     }
 
@@ -95,27 +82,47 @@ def _points(commit: Committed, most: int) -> Iterator[Committed]:
     yield replace(commit, at=own.at, seconds=own.seconds)
 
 
-def chosen(commits: Sequence[Committed]) -> list[str]:
-    """Names of the series, the best known first."""
-    every = set().union(*(one.metrics for one in commits)).difference(TWICE)
+def chosen(commits: Sequence[Committed], measures: Measures) -> list[str]:
+    """Names of the series, what people look at first before the others."""
+    every = set().union(*(one.metrics for one in commits)).difference((*measures.unseen, measures.stored))
     told = {name for name in every if not about_itself(name)}
     if any(one.validation is not None for one in commits):
         told.add(VALIDATION)
-    return [name for name in (*FIRST, *sorted(told - set(FIRST))) if name in told][:MOST_SERIES]
+    first = _first(measures)
+    return [name for name in (*first, *sorted(told.difference(first))) if name in told][:MOST_SERIES]
+
+
+def _first(measures: Measures) -> list[str]:
+    """The validation comes after the same metric of training, else after the first metric."""
+    found = list(measures.first)
+    same = measures.headline.name
+    found.insert(found.index(same) + 1 if same in found else 1, VALIDATION)
+    return found
+
+
+def series(name: str, measures: Measures) -> dict[str, Any]:
+    """What a picture says of one series; of the validation also which end is better, and how a number is written."""
+    headline = measures.headline
+    if name == VALIDATION:
+        shown = {"title": f"validation, {headline.title}", "group": group_of(headline.name)}
+        return {"name": name, **shown, "better": headline.better, "form": headline.form}
+    return {"name": name, "title": measures.titles.get(name, name), "group": group_of(name)}
 
 
 def group_of(name: str) -> str:
-    """Which plot it is drawn in."""
+    """Which plot a metric is drawn in."""
     if name == "lr":
         return "rate"
     if "loss" in name:
         return "loss"
-    return "accuracy" if "accuracy" in name or name == VALIDATION else "other"
+    return "accuracy" if "accuracy" in name else "other"
 
 
-def columns(commits: Sequence[Committed], names: Sequence[str], before: Mapping[int, float]) -> dict[str, Any]:
+def columns(
+    commits: Sequence[Committed], names: Sequence[str], before: Mapping[int, float], headline: Headline
+) -> dict[str, Any]:
     """At most MOST_POINTS of the commits, in their order along the line."""
-    values = {name: values_of(commits, name) for name in names}
+    values = {name: values_of(commits, name, headline) for name in names}
     kept = thinned(list(values.values()), len(commits), MOST_POINTS)
     points = [commits[i] for i in kept]
     return {
@@ -127,10 +134,10 @@ def columns(commits: Sequence[Committed], names: Sequence[str], before: Mapping[
     }
 
 
-def values_of(commits: Sequence[Committed], name: str) -> list[float | None]:
+def values_of(commits: Sequence[Committed], name: str, headline: Headline) -> list[float | None]:
     """None where a commit did not tell it."""
     if name == VALIDATION:
-        return [one.validation for one in commits]
+        return [None if one.validation is None else headline.value(one.validation) for one in commits]
     return [one.metrics.get(name) for one in commits]
 
 

@@ -12,6 +12,7 @@ from relay.app.dashboard.panels import account_rows, header, incident_rows, noti
 from relay.app.dashboard.sessions import gpu_rows, handoff_rows, session_rows
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import Link
+from relay.core.workload import Measures
 from relay.people.plan import Range
 from relay.people.status import View
 
@@ -36,7 +37,7 @@ class Seen:
     finish: Range | None = None
 
 
-def document(seen: Seen) -> dict[str, Any]:
+def document(seen: Seen, measures: Measures) -> dict[str, Any]:
     """relay.dashboard/1. Times are unix seconds by the store's clock, durations seconds, sizes bytes."""
     view, links = seen.view, seen.links
     commits = [event for event in seen.events if isinstance(event, Committed)]
@@ -47,13 +48,13 @@ def document(seen: Seen) -> dict[str, Any]:
         "now": view.now,
         "clock": "this machine" if view.clock_is_local else "store",
         "notices": notices(view, seen.missing, seen.unreadable),
-        "header": header(view, links, seen.finish),
+        "header": header(view, links, seen.finish, measures.headline),
         "accounts": account_rows(view, links),
         "accounts_total": len(view.accounts),
         "sessions": session_rows(links, seen.reports),
         "sessions_total": view.state.links_total if view.state else 0,
         "gpus": gpu_rows(links),
-        "curves": curves(seen.events, links),
+        "curves": curves(seen.events, links, measures),
         "unread": seen.unread,
         "handoffs": handoff_rows(links, commits),
         "storage": storage(view, seen.reports),

@@ -15,7 +15,7 @@ from relay.core.ledger.changes import Commit, Refused, Rewind, parse_change
 from relay.core.ledger.entry import Entry
 from relay.core.ledger.frozen import SENT_AGAIN
 from relay.core.ledger.ledger import RunLedger, View
-from relay.core.ledger.samples import Row, Samples
+from relay.core.ledger.sessionreport import Row, Samples
 
 HASH = 16
 """Digits of a state hash that are kept; the whole one is in the ledger."""
@@ -42,6 +42,7 @@ class Committed:
     state_hash: str
     metrics: Mapping[str, float]
     validation: float | None = None
+    """The checkpoint's score (`Checkpoint.metric`)."""
     samples: Samples | None = None
     """Since the commit before; None: not told, as by every commit of the first versions."""
     again: bool = False

@@ -14,7 +14,8 @@ from relay.app.messages.wording import printable
 from relay.app.nameless import kind_of
 from relay.core.ledger import frozen
 from relay.core.ledger.sessionreport import SessionReport
-from relay.core.ledger.state import Incident, Link
+from relay.core.ledger.state import Checkpoint, Incident, Link
+from relay.core.workload import Headline
 from relay.people.plan import Range
 from relay.people.quota import Quota
 from relay.people.status import AccountRow, View, seconds_left
@@ -39,7 +40,7 @@ ADVICE = {
 }
 
 
-def header(view: View, links: Sequence[Link], finish: Range | None) -> dict[str, Any]:
+def header(view: View, links: Sequence[Link], finish: Range | None, headline: Headline) -> dict[str, Any]:
     """How far, until when, who, and how safe. Times are unix seconds; None is unknown."""
     state = view.state
     left, finish = seconds_left(view), None if view.stopped else finish  # it may have been planned before
@@ -55,11 +56,17 @@ def header(view: View, links: Sequence[Link], finish: Range | None) -> dict[str,
         "safe": {"step": state.head.step, "at": state.head.committed_at, "state_hash": state.head.state_hash[:16]}
         if state and state.head
         else None,
-        "validation": {"step": evaluated[-1].step, "value": evaluated[-1].metric} if evaluated else None,
+        "validation": _validation(evaluated[-1], headline) if evaluated else None,
         "redone_steps": redone_steps(links),
         "hours": round(sum(link.seconds for link in links) / 3600, 2),
         "next": _proposed(view),
     }
+
+
+def _validation(checkpoint: Checkpoint, headline: Headline) -> dict[str, Any]:
+    """The headline of an evaluated checkpoint; `text` as people read it."""
+    score = checkpoint.metric or 0.0
+    return {"step": checkpoint.step, "value": headline.value(score), "text": headline.text(score)}
 
 
 def notices(view: View, missing: str, unreadable: int) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relay.app.redact import RedactingFormatter
 
-LOGGERS = ("relay", "storage", "trm")
+LOGGERS = ("relay", "storage")
 KEEP = 20
 """Sessions whose logs stay; of each the file and, where that was full, the one before it."""
 MAX_BYTES = 5_000_000

@@ -10,7 +10,7 @@ from relay.app.messages.wording import printable
 from relay.core.errors import RelayError, UploadFailed
 from relay.core.session.context import Idle, Outcome
 from relay.core.session.ending import NotCommitted, NotKept, NotSent
-from relay.core.session.incidents import Recorded
+from relay.core.session.report import Recorded
 
 
 def message(outcome: Outcome) -> str:

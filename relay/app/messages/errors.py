@@ -11,15 +11,14 @@ from relay.app.messages.resting import both
 from relay.app.messages.trouble import LOOK, advised, said
 from relay.app.messages.whereabouts import unknown_run
 from relay.app.messages.wording import duration
-from relay.core.checkpoint.checkpoint import SharedFilesGone
-from relay.core.checkpoint.choosing import NoCheckpoint
-from relay.core.checkpoint.outbox import FolderRefused
-from relay.core.checkpoint.restore import DamagedCheckpoint, FaultyMachine, NoneLoads, Retired, Unfit
-from relay.core.checkpoint.warm import NoCacheKey
+from relay.core.checkpoint.commit import SharedFilesGone
+from relay.core.checkpoint.compilecache import NoCacheKey
+from relay.core.checkpoint.local import FolderRefused
+from relay.core.checkpoint.restore import DamagedCheckpoint, FaultyMachine, NoCheckpoint, NoneLoads, Retired, Unfit
 from relay.core.errors import NoRoomHere, OfStore
-from relay.core.lease.interrupts import Overdue
-from relay.core.lease.onelease import TrainsAnother
-from relay.core.lease.vacancy import HeldBy
+from relay.core.lease.blockers import HeldBy, TrainsAnother
+from relay.core.lease.signals import Overdue
+from relay.core.ledger.atrest import RunArchived, RunDeleted, RunHalted
 from relay.core.ledger.chain import Overtaken
 from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.frozen import WAIT_S
@@ -31,25 +30,30 @@ from relay.core.ledger.ledger import (
     StrayCheckpoints,
     UnknownRun,
 )
-from relay.core.ledger.mark import MarkDiffers, RolledBack
+from relay.core.ledger.overlooked import Overlooked
 from relay.core.ledger.passing import BadConnection, NoTimeToProve, SlotsDiffer, SlotTooNew, SlotUnreadable
 from relay.core.ledger.reader import NoValidEntry, SlotEmpty
 from relay.core.ledger.registry import StoreNotBegun
-from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted
+from relay.core.ledger.verified import MarkDiffers, RolledBack
 from relay.core.names import FRAGMENT, BadName, NotLetters, nearest
-from relay.core.runs.archiving import BroughtBack, NotArchived, TooEarly
+from relay.core.runs.archive import BroughtBack, NotArchived, TooEarly
 from relay.core.runs.fork import ForkTaken
-from relay.core.runs.identity import AnotherStore, NameTaken, PassingDisk, RunOfAnotherStore, SimilarName
-from relay.core.runs.pinned import ConfigDiffers
-from relay.core.runs.repairing import ImpossibleEpoch, NoSuchChoice, NothingLoads
+from relay.core.runs.opening import (
+    AnotherStore,
+    BadIdentity,
+    ConfigDiffers,
+    IdentityDamaged,
+    NameTaken,
+    PassingDisk,
+    RunOfAnotherStore,
+    SimilarName,
+)
+from relay.core.runs.repair import ImpossibleEpoch, NoSuchChoice, NothingLoads
 from relay.core.runs.salvage import SettingsDamaged
-from relay.core.runs.storeid import BadIdentity, IdentityDamaged
 from relay.core.settings.origins import BadSetting, Fault
-from relay.people.accountobjects import AccountDamaged
-from relay.people.accounts import IdTaken, NotItsPerson
+from relay.people.accounts import AccountDamaged, AccountForgotten, IdTaken, NoAccount, NotItsPerson
 from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Unconfirmed
 from relay.people.policy import OneTooMany, Unsupported
-from relay.people.roster import AccountForgotten, NoAccount
 from relay.people.zones import local
 from storage.packages import UPGRADE
 
@@ -301,6 +305,10 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     SlotsDiffer: _and(AGAIN),
     BadConnection: _and("Nothing was written. Run again on another network."),
     SlotTooNew: _and("Nothing was written. Upgrade, then run again."),
+    Overlooked: lambda error: (
+        f"{error} It can be read now, and nothing keeps its checkpoint. Nothing was written or deleted. "
+        f"`{command('repair', error.run)}` shows both and lets you choose."
+    ),
     Overtaken: _and("Run again later."),
     LedgerOfAnotherRun: _and("Somebody copied or renamed it; use the name it was begun with."),
     HistoryDamaged: _and("Training is not affected; restore the file from a backup of the storage."),
@@ -327,7 +335,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ForkTaken: _and("Nothing of it was touched. Choose another name with --to."),
     NoSuchChoice: _no_such_choice,
     NothingLoads: _and("Nothing was written. Restore its files from a backup first, or choose another history."),
-    ImpossibleEpoch: _and("Nothing was written. Move that file out of the store, then run the same command again."),
+    ImpossibleEpoch: _and("Nothing was written. Move it to another place, then run the same command again."),
     NameTaken: _name_taken,
     SimilarName: _similar_name,
     PassingDisk: _and(

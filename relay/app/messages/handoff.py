@@ -17,8 +17,8 @@ from relay.app.messages.webhook import LONGEST
 from relay.app.messages.wording import counted, duration, iso, printable
 from relay.app.nameless import names_of
 from relay.app.redact import nameless, redact
-from relay.people.crew import Crew
 from relay.people.owners import is_unnamed
+from relay.people.participants import Crew
 from relay.people.plan import finish_range
 from relay.people.policy import Providers
 from relay.people.status import AccountRow, View

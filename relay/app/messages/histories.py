@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from relay.app.messages.wording import listing
-from relay.core.runs.parted import Part
+from relay.core.runs.histories import Part
 
 
 def parting(own: Part, other: Part, decided: bool = False) -> str:

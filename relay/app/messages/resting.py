@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relay.app.messages.advice import command
-from relay.core.ledger.resting import RunArchived, RunDeleted, RunHalted, deletable_at
+from relay.core.ledger.atrest import RunArchived, RunDeleted, RunHalted, deletable_at
 from relay.core.ledger.state import RunState
 from relay.people.zones import local
 

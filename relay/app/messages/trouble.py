@@ -7,7 +7,7 @@ import re
 from relay.app.messages.advice import command
 from relay.app.messages.wording import size
 from relay.core.errors import NoRoomHere, OfStore, StorageUnreachable
-from relay.core.runs.clearing import StoreFull
+from relay.core.runs.archive import StoreFull
 from storage.base import (
     BadAddress,
     Corrupt,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from relay.app.messages.advice import command
 from relay.core.ledger.ledger import UnknownRun
 from relay.core.names import nearest
-from relay.core.runs.identity import Opened
+from relay.core.runs.opening import RunHandle
 
 SHOWN = 10
 """Names of runs that are listed, the newest ones."""
@@ -43,7 +43,7 @@ def unknown_run(error: UnknownRun) -> str:
     )
 
 
-def new_run(opened: Opened) -> list[str]:
+def new_run(opened: RunHandle) -> list[str]:
     """Lines about a run that was begun just now; none about any other."""
     if not opened.begun:
         return []

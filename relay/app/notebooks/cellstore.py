@@ -12,20 +12,19 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
-from relay.app.cli import Trm
 from relay.app.commands.common import App
 from relay.app.commands.stores import open_stores
 from relay.app.machine.env import Machine
 from relay.app.machine.secretchain import Refused
 from relay.app.messages.wording import printable
+from relay.app.models.registry import default_plugin
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.mishaps import explain
-from relay.core.checkpoint.outbox import outbox_of
+from relay.core.checkpoint.local import local_folder_of
 from relay.core.errors import BadConfig, RelayError
-from relay.core.lease.earlier import Neighbours
-from relay.core.lease.samehost import FileHostLocks, default_folder
+from relay.core.lease.host import FileHostLocks, Neighbours, default_folder
 from relay.core.ledger.state import RunState
-from relay.core.runs.identity import Pair, open_run
+from relay.core.runs.opening import Pair, open_run
 from relay.core.settings.config import Resolved
 from storage.base import StoreError
 from storage.mounts import evaporates
@@ -98,7 +97,7 @@ class Opened:
         if opened is None:
             return f"checkpoints of {project}/{run}, which this store does not hold, are in {home} only"
         state = opened.view.state
-        packed = outbox_of(home, state.run_id).pushable(state)
+        packed = local_folder_of(home, state.run_id).pushable(state)
         return f"step {packed.step:,} of {run} is in {home} only" if packed else ""
 
 
@@ -107,7 +106,7 @@ def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, inst
 
     `install` is called where the store's own library is missing. Raises RelayError with what to click or type.
     """
-    app = App(kind=Trm(), environ=dict(environ), cwd=folder, export=environ.update)
+    app = App(plugin=default_plugin(), environ=dict(environ), cwd=folder, export=environ.update)
     try:
         resolved: Resolved[Any] = app.settle()
         if not resolved.addresses and not trial:

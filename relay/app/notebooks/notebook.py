@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from relay.app.machine.secretchain import ASKED
-from relay.app.messages.errors import paragraph
 from relay.app.notebooks.cellrun import follow
 from relay.app.notebooks.cellview import CellView, displays, page
 from relay.app.notebooks.releasing import release, why_kept
@@ -84,6 +83,8 @@ class Notebook:
         try:
             self.opened = open_here(self.folder, self.environ, trial, self.set_up)
         except RelayError as error:
+            from relay.app.messages.errors import paragraph
+
             raise Stopped(paragraph(error)) from error
         print(self.opened.text())
 

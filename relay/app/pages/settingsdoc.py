@@ -10,8 +10,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from relay.app.kind import Kind
-from relay.core.settings.config import Settings, flat, leaves
+from relay.app.models.plugin import TaskPlugin
+from relay.app.models.registry import default_plugin
+from relay.core.settings.config import flat, leaves, resolve
 from relay.core.settings.origins import variable
 from relay.core.settings.validating import submodel
 
@@ -71,25 +72,30 @@ CLASSES: dict[str, tuple[Change, str]] = {
 """Every setting of the relay. A workload's settings are pinned, all of them."""
 NOTES = {
     "task": "another task is another data set and seldom fits",
-    "seed": "of own puzzles it draws other rows: then *all but the carry*, as with other data",
+    "seed": "of data of one's own it draws other rows: then *all but the carry*, as with other data",
     "data.train": "pinned by content: another path to the same rows is no change",
     "data.test": "pinned by content",
     "total_steps": "pinned only while `lr_min_ratio` is below 1; then also what a new `target_steps` implies",
 }
-PRESET = """Defaults are those of `task=sudoku4`, the default task; `config show task=sudoku` prints the published
-model's, and so for the other tasks. In the environment only the task can be set (`RELAY_TASK`). *Keeps all*: weights,
-averages, moments, carry and step; *all but the carry*: the puzzles at hand begin afresh."""
+PRESET = """Defaults are those of `task={task}`, the default task; `config show task=NAME` prints another task's. In the
+environment only the task can be set (`RELAY_TASK`). *Keeps all*: weights, averages, moments, carry and step; *all but
+the carry*: the sequences at hand begin afresh."""
 ARCH = "only where all shapes stay the same; another network is a new run"
 
 
-def page(kind: Kind) -> str:
+def page(plugin: TaskPlugin) -> str:
     """The whole page, Markdown."""
     head = ["| setting | what it is | default | a run that has begun |", "|---|---|---|---|"]
-    session, training = Settings(), kind.preset(kind.default_task)
+    task = plugin.default_task
+    found = resolve(
+        plugin.preset, plugin.model, {}, PAGE.parent, default_task=task, defaults=plugin.defaults
+    )  # no file, no environment
+    session, training = found.settings, found.workload
     ours = [_row(f"`{key}`<br>`{variable(key)}`", is_, value, *CLASSES[key]) for key, is_, value in _told(session)]
-    theirs = [_row(f"`{key}`", is_, value, changed(kind, key), _note(key)) for key, is_, value in _told(training)]
+    theirs = [_row(f"`{key}`", is_, value, changed(plugin, key), _note(key)) for key, is_, value in _told(training)]
     first = [TITLE, "", "## Settings of the session", *head, *ours]
-    return "\n".join([*first, "", "## Settings of the training, pinned by the run", PRESET, "", *head, *theirs]) + "\n"
+    second = ["## Settings of the training, pinned by the run", PRESET.format(task=task), "", *head, *theirs]
+    return "\n".join([*first, "", *second]) + "\n"
 
 
 def _told(values: BaseModel) -> list[tuple[str, str, object]]:
@@ -113,9 +119,9 @@ def meanings(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def changed(kind: Kind, key: str) -> Change:
+def changed(plugin: TaskPlugin, key: str) -> Change:
     """What a change of a workload's setting means."""
-    return Change.FRESH if kind.refit({key: None}, {}) else Change.CARRIED
+    return Change.FRESH if plugin.refit({key: None}, {}) else Change.CARRIED
 
 
 def _note(key: str) -> str:
@@ -129,9 +135,7 @@ def _row(names: str, meaning: str, default: object, change: Change, note: str) -
 
 def main() -> None:
     """Write the page."""
-    from relay.app.cli import Trm
-
-    PAGE.write_text(page(Trm()), encoding="utf-8")
+    PAGE.write_text(page(default_plugin()), encoding="utf-8")
     print(PAGE)
 
 

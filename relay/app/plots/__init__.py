@@ -1,1 +1,1 @@
-"""A run as pictures in files: curves, a timeline, solved puzzles; matplotlib is imported only here."""
+"""A run as pictures in files: curves and a timeline, and the paper that all pictures are drawn on."""

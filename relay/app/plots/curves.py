@@ -141,12 +141,16 @@ def _panel(axes: Axes, series: Sequence[Series], group: str, owners: Owners, fin
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: told(group, value)))
     marks: list[tuple[str, str, Point]] = []
     if series[0].points:
-        marks.append(("D", f"◆ {'final' if finished else 'newest'}", series[0].points[-1][1]))
-    marks += [("*", "★ best on validation", best) for one in series if (best := one.best)]
+        _, last = series[0].points[-1]
+        marks.append(("D", f"◆ {'final' if finished else 'newest'} {told(group, last[1])}", last))
+    for one in series:
+        if best := one.best:
+            said = format(best[1], one.form) if one.form and group != "accuracy" else told(group, best[1])
+            marks.append(("*", f"★ best on validation {said}", best))
     for sign, _, point in marks:
         size, name = (90, "best") if sign == "*" else (22, "last")
         axes.scatter(*point, marker=sign, s=size, color=owners.colors.ink, zorder=5, linewidths=0, gid=name)
-    return "    ".join(f"{words} {told(group, point[1])}" for _, words, point in marks)
+    return "    ".join(text for _, text, _ in marks)
 
 
 def _line(axes: Axes, one: Series, number: int, owners: Owners) -> None:

@@ -32,6 +32,10 @@ class Series:
     line: tuple[Stroke, ...]
     redone: tuple[Stroke, ...]
     """Apart: points that were trained again after damage."""
+    lower: bool = False
+    """Whether lower is better."""
+    form: str = ""
+    """How a number of it is written; '': as its group's are."""
 
     @property
     def points(self) -> list[tuple[int, Point]]:
@@ -42,9 +46,11 @@ class Series:
 
     @property
     def best(self) -> Point | None:
-        """The first of the highest points, if this is the series that checkpoints are chosen by."""
+        """The first of the best points, if this is the series that checkpoints are chosen by."""
         points = [point for _, point in self.points]
-        return max(points, key=lambda point: point[1]) if self.name == VALIDATION and points else None
+        if self.name != VALIDATION or not points:
+            return None
+        return min(points, key=lambda point: point[1]) if self.lower else max(points, key=lambda point: point[1])
 
 
 def series_of(curves: Mapping[str, Any], x: str) -> dict[str, list[Series]]:
@@ -53,7 +59,8 @@ def series_of(curves: Mapping[str, Any], x: str) -> dict[str, list[Series]]:
     for number, one in enumerate(curves["series"]):
         line, redone = (strokes(curves[side], number, x, side == "line") for side in ("line", "redone"))
         if line or redone:
-            found.setdefault(one["group"], []).append(Series(one["name"], one["title"], line, redone))
+            more = one.get("better") == "lower", one.get("form", "")
+            found.setdefault(one["group"], []).append(Series(one["name"], one["title"], line, redone, *more))
     return found
 
 

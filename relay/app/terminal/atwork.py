@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from relay.core.workload import Progress as Step
 
@@ -34,8 +35,11 @@ class Pace:
 class AtWork:
     """Told from any thread by single assignments, read by whoever draws. Times are monotonic seconds."""
 
-    def __init__(self, target: int, monotonic: Callable[[], float]) -> None:
-        self.target, self.pace = target, Pace(monotonic)
+    def __init__(
+        self, target: int, monotonic: Callable[[], float], short: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`short`: the metrics to show, and what they are called (`Measures.short`)."""
+        self.target, self.pace, self.short = target, Pace(monotonic), short
         self.metrics: Mapping[str, float] = {}
         self.stepped_at = -math.inf
         self.doing: tuple[str, float] = ("", 0.0)

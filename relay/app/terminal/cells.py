@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -121,3 +121,16 @@ def drawn(content: RenderableType, width: int, utf8: bool = True) -> str:
     )
     console.print(content)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def printed(lines: Iterator[Text], console: Console) -> None:
+    """In colours where the console has any."""
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def plain(lines: Iterator[Text]) -> str:
+    """Without a colour."""
+    out = io.StringIO()
+    printed(lines, Console(file=out, color_system=None, force_terminal=False, width=1000))
+    return out.getvalue().rstrip("\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from rich.console import Console
@@ -69,8 +70,8 @@ class Display(Protocol):
 class _Told:
     """What both displays are told alike."""
 
-    def __init__(self, target: int, monotonic: Callable[[], float]) -> None:
-        self.work = AtWork(target, monotonic)
+    def __init__(self, target: int, monotonic: Callable[[], float], short: Mapping[str, str]) -> None:
+        self.work = AtWork(target, monotonic, short)
 
     def aim(self, target: int) -> None:
         """Show this target from now on."""
@@ -89,10 +90,15 @@ class Lines(_Told):
     """Plain lines: everything told, and what is done at most every `every_s` seconds (keeps notebooks alive)."""
 
     def __init__(
-        self, target: int, monotonic: Callable[[], float], every_s: float, over: Callable[[], None] = lambda: None
+        self,
+        target: int,
+        monotonic: Callable[[], float],
+        every_s: float,
+        over: Callable[[], None] = lambda: None,
+        short: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`over` is called at the end."""
-        super().__init__(target, monotonic)
+        """`over` is called at the end; `short`: the metrics to show, and what they are called."""
+        super().__init__(target, monotonic, short)
         self._every_s, self._monotonic, self._over = every_s, monotonic, over
         self._shown_at: float | None = None
 
@@ -139,8 +145,15 @@ class Lines(_Told):
 class Bar(_Told):
     """Two lines that move, with lines told above them; they appear with the first thing there is to show."""
 
-    def __init__(self, target: int, monotonic: Callable[[], float], console: Console | None = None) -> None:
-        super().__init__(target, monotonic)
+    def __init__(
+        self,
+        target: int,
+        monotonic: Callable[[], float],
+        console: Console | None = None,
+        short: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`short`: the metrics to show, and what they are called."""
+        super().__init__(target, monotonic, short)
         self._console = console or Console(stderr=True, force_terminal=True, force_interactive=True)
         self._live: Live | None = None
         self._closed = False
@@ -188,12 +201,14 @@ class Bar(_Told):
             self._live.start()
 
 
-def display(target: int, runtime: Runtime, every_s: float, environ: Mapping[str, str] = os.environ) -> Display:
-    """Lines that move on a terminal; else plain ones, also while nothing is told for long."""
+def display(
+    runtime: Runtime, every_s: float, short: Mapping[str, str], environ: Mapping[str, str] = os.environ
+) -> Display:
+    """Lines that move on a terminal; else plain ones, also while nothing is told for long. `short`: as `Bar`."""
     if moves(environ, sys.stderr.isatty()):
-        return Bar(target, runtime.monotonic)
+        return Bar(0, runtime.monotonic, short=short)
     over = runtime.event()
-    shown = Lines(target, runtime.monotonic, every_s, over.set)
+    shown = Lines(0, runtime.monotonic, every_s, over.set, short)
 
     def until_over() -> None:
         while not over.wait(max(every_s, 1.0)):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from relay.app.messages.wording import duration, metric
 from relay.app.terminal.atwork import AtWork, Pace
 from relay.app.terminal.cells import cut, in_ascii
 
-SHOWN = {"lm_loss": "loss", "loss": "loss", "exact_accuracy": "exact", "accuracy": "acc"}
-"""What people watch, and what it is called: the same whatever the width."""
 SHORTEST_BAR, LONGEST_BAR = 8, 40
 IDLE_S = 3.0
 """Without a step for so long the line shows the transfer that everybody waits for."""
@@ -28,21 +26,24 @@ def lines(work: AtWork, width: int, ascii_only: bool = False) -> list[str]:
 def plain(work: AtWork) -> str:
     """All of it in one line without a bar, for where nothing moves."""
     pace = f"  {_speed(work)}  {_left(work.pace, work.target)}" if work.pace.rate else ""
-    training = f"step {work.pace.step:,}/{work.target:,}{pace}{numbers(work.metrics)}" if work.stepped else ""
+    training = (
+        f"step {work.pace.step:,}/{work.target:,}{pace}{numbers(work.metrics, work.short)}" if work.stepped else ""
+    )
     return "; ".join(filter(None, [_doing(work) or training, work.transfer or _safe(work), _session(work)]))
 
 
-def numbers(metrics: Mapping[str, float]) -> str:
-    """The few metrics people watch."""
-    return "".join(f"  {shown} {metric(name, metrics[name])}" for name, shown in SHOWN.items() if name in metrics)
+def numbers(metrics: Mapping[str, float], short: Mapping[str, str]) -> str:
+    """The few metrics people watch, under their short names (`Measures.short`), the same whatever the width."""
+    return "".join(f"  {shown} {metric(name, metrics[name])}" for name, shown in short.items() if name in metrics)
 
 
-def bar_line(pace: Pace, target: int, metrics: Mapping[str, float], width: int, ascii_only: bool = False) -> str:
+def bar_line(work: AtWork, width: int, ascii_only: bool = False) -> str:
     """Step, percent and time left, whatever the width; a bar and as many numbers, as long, as there is room for."""
+    pace, target = work.pace, work.target
     head, share = f"step {pace.step:,}/{target:,}", min(1.0, pace.step / target) if target else 0.0
     middle = f"  {int(100 * share)}%  {_left(pace, target)}"
     room = width - len(head) - len(middle)
-    for wanted, least in _choices(metrics):
+    for wanted, least in _choices(work.metrics, work.short):
         if len(wanted) + least <= room:
             return head + bar(share, min(LONGEST_BAR, room - len(wanted) - 2), ascii_only) + middle + wanted
     return head + middle
@@ -65,7 +66,7 @@ def _above(work: AtWork, width: int, ascii_only: bool) -> str:
         return _within(doing, width)
     if not work.stepped:
         return ""
-    return bar_line(work.pace, work.target, work.metrics, width, ascii_only)
+    return bar_line(work, width, ascii_only)
 
 
 def _below(work: AtWork, width: int, ascii_only: bool) -> str:
@@ -134,16 +135,12 @@ def _left(pace: Pace, target: int) -> str:
     return f"{duration((target - pace.step) / pace.rate)} left" if pace.rate else "time left unknown"
 
 
-def _choices(metrics: Mapping[str, float]) -> Iterator[tuple[str, int]]:
+def _choices(metrics: Mapping[str, float], short: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     """Numbers to show and the columns to keep for the bar, best first."""
-    names = [name for name in SHOWN if name in metrics]
+    few = [f"  {shown} {metric(name, metrics[name], 3)}" for name, shown in short.items() if name in metrics]
     with_bar = SHORTEST_BAR + 2
-    yield numbers(metrics), with_bar
-    for count in range(len(names), 1, -1):
-        yield _short(names[:count], metrics), with_bar
-    for count in range(len(names), -1, -1):
-        yield _short(names[:count], metrics), 0
-
-
-def _short(names: Sequence[str], metrics: Mapping[str, float]) -> str:
-    return "".join(f"  {SHOWN[name]} {metric(name, metrics[name], 3)}" for name in names)
+    yield numbers(metrics, short), with_bar
+    for count in range(len(few), 1, -1):
+        yield "".join(few[:count]), with_bar
+    for count in range(len(few), -1, -1):
+        yield "".join(few[:count]), 0

@@ -10,7 +10,7 @@ from relay.app.messages.wording import duration
 from relay.app.terminal.progresstext import bar
 from relay.app.terminal.terminal import utf8
 from relay.core.clock import Runtime
-from relay.core.lease.vacancy import Held
+from relay.core.lease.blockers import Held
 
 TICK_S = 1.0
 BAR = 20

@@ -11,6 +11,7 @@ from relay.app.trackers.base import Sink, SinkOff, installed
 from relay.app.trackers.feed import Feed
 from relay.app.trackers.follow import Wanted
 from relay.core.ledger.ledger import RunLedger
+from relay.core.workload import Measures
 from storage.packages import install
 
 TITLES = {"wandb": "W&B", "tensorboard": "TensorBoard", "trackio": "trackio"}
@@ -40,11 +41,11 @@ class Places:
 
         return Wandb(self.environ, marks, own)
 
-    def wanted(self, keys: Sequence[str], ledger: Callable[[], RunLedger]) -> list[Wanted]:
+    def wanted(self, keys: Sequence[str], ledger: Callable[[], RunLedger], measures: Measures) -> list[Wanted]:
         """One for each key, in their order; `ledger` makes a reader for each thread."""
 
         def feed(key: str, go_on: Callable[[], bool]) -> Feed:
-            return Feed(ledger(), self.memory / f"{key}.json", go_on)
+            return Feed(ledger(), self.memory / f"{key}.json", measures, go_on)
 
         return [Wanted(TITLES[key], key, partial(self.sink, key), partial(feed, key)) for key in dict.fromkeys(keys)]
 

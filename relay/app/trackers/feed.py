@@ -12,6 +12,7 @@ from relay.app.dashboard.history import Commits, Committed, WentBack
 from relay.app.trackers.base import NOTHING, Mark, Sink, keep_mark, public, read_mark
 from relay.app.trackers.line import Line, Point, points_of
 from relay.core.ledger.ledger import RunLedger, View
+from relay.core.workload import Measures
 
 BATCH = 2_000
 """Points that are handed over at once."""
@@ -25,6 +26,7 @@ class Feed:
     memory: Path
     """A file of this machine that says how many rewinds there were up to which slot, so that a session's start need
     not read the whole ledger again."""
+    measures: Measures
     go_on: Callable[[], bool] = lambda: True
     told: int = 0
     """Points handed over."""
@@ -97,7 +99,7 @@ class Feed:
         standing, _ = fold(self._commits.events)
         batch: list[Point] = []
         for slot, told in groupby((one for one in standing if one.slot > self._slot), key=lambda one: one.slot):
-            batch.extend(point for commit in told for point in points_of(commit))
+            batch.extend(point for commit in told for point in points_of(commit, self.measures))
             if len(batch) >= BATCH:
                 self._write(sink, batch, slot)
                 batch = []

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.app.dashboard.history import Committed
-from relay.core.ledger.samples import about_itself
+from relay.core.ledger.sessionreport import about_itself
+from relay.core.workload import Measures
 
 STEP = "trainer/step"
 """What curves are drawn over."""
@@ -51,21 +52,22 @@ class Point:
     values: Mapping[str, float]
 
 
-def points_of(commit: Committed) -> Iterator[Point]:
+def points_of(commit: Committed, measures: Measures) -> Iterator[Point]:
     """What training told up to a commit, the last with all that the commit tells of its own step; steps grow."""
     *before, own = commit.rows()
     for told in before:
-        yield Point(commit.slot, told.step, told.at, _named(told.metrics))
-    known = {} if commit.validation is None else {"valid/exact_accuracy": commit.validation}
-    yield Point(commit.slot, own.step, own.at, {**_named(own.metrics), **known})
+        yield Point(commit.slot, told.step, told.at, _named(told.metrics, measures))
+    score = commit.validation
+    known = {} if score is None else {measures.stored: measures.headline.value(score)}
+    yield Point(commit.slot, own.step, own.at, {**_named(own.metrics, measures), **known})
 
 
-def _named(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Under the name of who says it: train/…, valid/…, relay/…."""
-    return {_full(name): value for name, value in metrics.items()}
+def _named(metrics: Mapping[str, float], measures: Measures) -> dict[str, float]:
+    """Behind the name of the split for what was evaluated, else behind train/ or relay/."""
+    return {_full(name, measures): value for name, value in metrics.items()}
 
 
-def _full(name: str) -> str:
-    if name.startswith("valid/"):
+def _full(name: str, measures: Measures) -> str:
+    if name.startswith(measures.on_split("")):
         return name
     return f"relay/{name}" if about_itself(name) else f"train/{name}"

@@ -16,11 +16,24 @@ import yaml
 from relay.app.messages.links import counts
 from relay.app.messages.wording import counted, duration, metric, printable
 from relay.core.ledger.state import Checkpoint, RunState
+from relay.core.workload import Measures
 
 CARD = "README.md"
-PREFIX = "valid/"
-"""Before a metric that was measured on validation rows."""
 LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
+
+
+@dataclass(frozen=True)
+class Published:
+    """The words under which a model's weights are published."""
+
+    title: str
+    """What it is: a tiny recursive model."""
+    tags: tuple[str, ...]
+    """Of a hub."""
+    names: str
+    """Under whose names its tensors are exported: the names of …."""
+    averaged: str = ""
+    """What else there is to know of averaged weights; ends their description."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,8 @@ class Told:
     """Of the checkpoint's manifest."""
     overrides: Sequence[str]
     """Settings that build the same network."""
+    measures: Measures
+    published: Published
 
     @property
     def task(self) -> str:
@@ -46,7 +61,8 @@ class Told:
     @property
     def measured(self) -> dict[str, float]:
         """By name, on validation rows; {} where these very weights were not measured."""
-        found = {key.removeprefix(PREFIX): value for key, value in self.metrics.items() if key.startswith(PREFIX)}
+        prefix = self.measures.on_split("")
+        found = {key.removeprefix(prefix): value for key, value in self.metrics.items() if key.startswith(prefix)}
         return found if self.averaged else {}
 
 
@@ -63,7 +79,7 @@ def _metadata(told: Told) -> dict[str, Any]:
     found: dict[str, Any] = {
         "library_name": "trm-relay",
         "pipeline_tag": "other",
-        "tags": ["tiny-recursive-model", "trm", told.task, "safetensors", weights],
+        "tags": [*told.published.tags, told.task, "safetensors", weights],
     }
     measured = dict(told.measured)
     rows = measured.pop("n", None)
@@ -82,7 +98,7 @@ def _body(told: Told) -> str:
     settings = " ".join(shlex.quote(printable(text)) for text in told.overrides)
     return f"""# {state.run}
 
-Weights of a tiny recursive model for {_code(told.task)}, trained to step {step:,} in turns over one shared folder with
+Weights of {told.published.title} for {_code(told.task)}, trained to step {step:,} in turns over one shared folder with
 trm-relay. They are the {_kind(told)}.
 
 | | |
@@ -93,7 +109,7 @@ trm-relay. They are the {_kind(told)}.
 {_measured(told)}
 
 ## Use
-`model.safetensors` holds the tensors under the names of the TRM reference implementation, `config.json` the settings.
+`model.safetensors` holds the tensors under {told.published.names}, `config.json` the settings.
 ```text
 python rotate_accounts.py evaluate --weights model.safetensors {settings}
 ```
@@ -110,7 +126,7 @@ Nobody but the run's own machines has checked these numbers.
 
 def _kind(told: Told) -> str:
     if told.averaged:
-        return "exponential moving average (EMA) of the trained weights; the puzzle table is as trained"
+        return f"exponential moving average (EMA) of the trained weights{told.published.averaged}"
     return "raw trained weights, not their moving average"
 
 

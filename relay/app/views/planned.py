@@ -10,12 +10,12 @@ from relay.app.messages.resting import rest_of
 from relay.app.messages.wording import duration, iso, printable
 from relay.app.views.plantext import Look, draw
 from relay.people.availability import Unsure
-from relay.people.crew import GAP_S, SESSION_S, STARTUP_S, Assumed, Crew, LeftOut, Note, Reason, Wish
+from relay.people.participants import GAP_S, SESSION_S, STARTUP_S, Assumed, Assumptions, Crew, LeftOut, Note, Reason
 from relay.people.plan import Forecast, Interval, Week, forecast
 from relay.people.policy import Providers
 from relay.people.presets import Preset
 from relay.people.status import View
-from relay.people.team import Course
+from relay.people.team import Scenario
 from relay.people.zones import known_as
 
 SCHEMA = "relay.plan/1"
@@ -37,7 +37,7 @@ Plan = tuple[dict[str, Any], str]
 """relay.plan/1, and the same for people."""
 
 
-def plan_of_preset(name: str, preset: Preset, course: Course, notes: Sequence[str], zone: str, look: Look) -> Plan:
+def plan_of_preset(name: str, preset: Preset, course: Scenario, notes: Sequence[str], zone: str, look: Look) -> Plan:
     """A plan of no run."""
     found = forecast(course)
     assert found is not None, "a preset has accounts"
@@ -46,7 +46,7 @@ def plan_of_preset(name: str, preset: Preset, course: Course, notes: Sequence[st
     return answer, draw(found, title, zone, notes, look)
 
 
-def plan_of(view: View, providers: Providers, wish: Wish, zone: str, look: Look) -> Plan:
+def plan_of(view: View, providers: Providers, wish: Assumptions, zone: str, look: Look) -> Plan:
     """A run's plan as a document and as text, or why there is none."""
     if rest := rest_of(view.state):
         why = f"Run {view.run}: {rest}"

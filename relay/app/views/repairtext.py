@@ -10,7 +10,7 @@ from relay.app.messages.histories import parting, ranges, row
 from relay.app.messages.wording import listing
 from relay.app.terminal.cells import Column, table
 from relay.core.ledger.state import Checkpoint
-from relay.core.runs.repairing import STORE, Beyond, History, Situation
+from relay.core.runs.repair import STORE, Beyond, History, Situation
 
 COLUMNS = ("", "slots", "epochs", "accounts", "steps", "steps that load")
 SHOWN = 3

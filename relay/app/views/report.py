@@ -12,11 +12,12 @@ from relay.app.machine.env import Machine
 from relay.app.messages import links
 from relay.app.messages.advice import command
 from relay.app.messages.resting import rest_of
-from relay.app.messages.wording import duration, iso, metric, printable
+from relay.app.messages.wording import duration, iso, printable
 from relay.app.terminal.cells import fold, in_ascii
 from relay.app.terminal.progresstext import numbers
 from relay.app.views.status import status_document
 from relay.core.ledger.state import RunState
+from relay.core.workload import Measures
 from relay.people.status import AccountRow, View, seconds_left
 from relay.people.zones import local, stamp
 
@@ -60,7 +61,7 @@ def report_document(view: View, machine: Machine) -> dict[str, Any]:
     }
 
 
-def draw(view: View, machine: Machine, ascii_only: bool = False, columns: int | None = None) -> str:
+def draw(view: View, machine: Machine, measures: Measures, ascii_only: bool = False, columns: int | None = None) -> str:
     """The guide's box, and below it what else there is to know of the run.
 
     Every line of the box is 62 columns wide, less in a narrower terminal.
@@ -81,7 +82,7 @@ def draw(view: View, machine: Machine, ascii_only: bool = False, columns: int | 
         _edge(art["bottom"], inside),
         *(
             line if art is UTF8 else in_ascii(line)
-            for text in (*_below(view), *_clocks(view, machine))
+            for text in (*_below(view, measures), *_clocks(view, machine))
             for line in fold(text, max(inside + 2, columns or cell_len(text)))
         ),
     ]
@@ -100,7 +101,7 @@ def _progress(view: View) -> list[str]:
     return lines
 
 
-def _below(view: View) -> list[str]:
+def _below(view: View, measures: Measures) -> list[str]:
     return [
         f"Run: {view.project} / {view.run}",
         *_given(view),
@@ -109,7 +110,7 @@ def _below(view: View) -> list[str]:
         f"ETA: {_eta(view)}",
         f"Lease: {_lease(view)}",
         f"Safe checkpoint: {_safe(view)}",
-        *_worth(view.state),
+        *_worth(view.state, measures),
         *_goodput(view.state),
         *_links(view.state),
     ]
@@ -157,13 +158,13 @@ def _safe(view: View) -> str:
     return f"step {head.step:,}, {duration(view.now - head.committed_at)} old"
 
 
-def _worth(state: RunState | None) -> list[str]:
+def _worth(state: RunState | None, measures: Measures) -> list[str]:
     """The newest evaluation; before the first one, the newest numbers of training."""
     evaluated = [c for c in state.retained if c.metric is not None] if state else []
     if evaluated:
         newest = evaluated[-1]
-        return [f"Validation: {metric('exact_accuracy', newest.metric or 0.0)} exactly right at step {newest.step:,}"]
-    shown = numbers(state.metrics).strip() if state else ""
+        return [f"Validation: {measures.headline.text(newest.metric or 0.0)} at step {newest.step:,}"]
+    shown = numbers(state.metrics, measures.short).strip() if state else ""
     return [f"Training: {shown}"] if shown else []
 
 

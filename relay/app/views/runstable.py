@@ -8,7 +8,7 @@ from typing import Any
 from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, iso, printable, size
 from relay.app.terminal.cells import Column, table
-from relay.core.ledger.resting import deletable_at
+from relay.core.ledger.atrest import deletable_at
 from relay.core.runs.registered import RegisteredRun
 from relay.people.status import View
 

@@ -17,7 +17,8 @@ from relay.core.ledger.frozen import TARGET_REACHED
 from relay.core.ledger.sessionreport import MAX_BYTES, Left, Newer, SessionReport, decode, per_hour
 from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
-from relay.core.session.phases import in_order
+from relay.core.session.timing import in_order
+from relay.core.workload import Headline
 from relay.people.zones import local
 from storage.base import Missing, Store, TooLong
 from storage.packages import UPGRADE
@@ -54,7 +55,7 @@ def agrees(report: SessionReport, link: Link) -> bool:
     return told == (link.account, link.from_step, link.certified) and report.to_step <= link.to_step
 
 
-def markdown(report: SessionReport, label: str | None = None, to_type: str | None = None) -> str:
+def markdown(report: SessionReport, headline: Headline, label: str | None = None, to_type: str | None = None) -> str:
     """The whole report. `label` is the account's, by its id; `to_type` is what the next person types."""
     who = f"`{report.account}`" + (f" ({plain(label)})" if label and label != report.account else "")
     lines = [
@@ -84,7 +85,7 @@ def markdown(report: SessionReport, label: str | None = None, to_type: str | Non
         *_stalls(report.stall_s),
         "## What it learned",
         "",
-        *(_metrics(report) or ["Nothing was told."]),
+        *(_metrics(report, headline) or ["Nothing was told."]),
         "",
         f"## Checkpoints ({report.commits:,})",
         "",
@@ -192,12 +193,12 @@ def _stalls(stalls: Sequence[float]) -> list[str]:
     return [f"A checkpoint delayed training by {1000 * middle:,.0f} ms (median of {len(stalls)}, part of train).", ""]
 
 
-def _metrics(report: SessionReport) -> list[str]:
+def _metrics(report: SessionReport, headline: Headline) -> list[str]:
     rows = [(plain(name), metric(name, value)) for name, value in sorted(report.metrics.items())]
     lines = _table(("Metric", "Value"), rows) if rows else []
     if report.validation is not None and report.validated_step is not None:
-        solved = f"Validation: {report.validation:.1%} exactly right at step {report.validated_step:,}."
-        lines += ["", solved] if lines else [solved]
+        judged = f"Validation: {headline.text(report.validation)} at step {report.validated_step:,}."
+        lines += ["", judged] if lines else [judged]
     return lines
 
 

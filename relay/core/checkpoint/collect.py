@@ -17,7 +17,7 @@ from relay.core.ledger.changes import Key, Retire
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
 from storage.base import Stat, Store, StoreError
-from storage.leftovers import give_up, unfinished
+from storage.capabilities import give_up, unfinished
 
 EVERY_S = 600.0
 """Seconds between two listings of the store."""

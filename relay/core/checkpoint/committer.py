@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.local import LocalCheckpoint
 from relay.core.clock import Event, Runtime, Task
 from relay.core.errors import RelayError, StorageUnreachable, UploadFailed
 from relay.core.events import SessionEvent, Trouble
 from relay.core.ledger.chain import Intent
 from relay.core.ledger.passing import Blocked
-from relay.core.ledger.samples import Row
+from relay.core.ledger.sessionreport import Row
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.workload import Snapshot, StepDigest
 from storage.base import StoreError
@@ -26,11 +26,11 @@ FIRST_WAIT_S, LONGEST_WAIT_S, FINISHING_WAIT_S = 1.0, 60.0, 5.0
 
 
 @dataclass(frozen=True)
-class Told:
+class CommitRecord:
     """What the manifest says beside the files. Fixed when it is first sent: an attempt whose answer was lost may land
     after the commit, and other bytes would then damage a retained checkpoint."""
 
-    packed: Packed
+    packed: LocalCheckpoint
     next: StepDigest | None
     metric: float | None
 
@@ -51,8 +51,8 @@ class Item:
     next: StepDigest | None = None
     ready: Event | None = None
     """The append waits for it: metrics and the next step's digest are there, or never will be."""
-    packed: Packed | None = None
-    told: Told | None = None
+    packed: LocalCheckpoint | None = None
+    told: CommitRecord | None = None
     token: str = ""
     """Of the folder in the store that it goes to; '' for the plain one."""
     checkpoint: Checkpoint | None = None
@@ -77,7 +77,7 @@ class CommitterDied(RelayError):
 
 
 class Pipeline(Protocol):
-    """What makes one item durable (relay/core/checkpoint/checkpoint.py)."""
+    """What makes one item durable (relay/core/checkpoint/commit.py)."""
 
     def commit(self, item: Item) -> None:
         """Do what is left to do. Raises StoreError, OSError and StorageUnreachable (worth a retry), Abandoned, or

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from relay.core.checkpoint.committer import Item, Told
-from relay.core.checkpoint.lending import Lending, local
+from relay.core.checkpoint.committer import CommitRecord, Item
+from relay.core.checkpoint.local import LocalCheckpoint, LocalFile, LocalFolder, fsync_folder, hashed
 from relay.core.checkpoint.manifest import FileEntry, Manifest, encode
-from relay.core.checkpoint.outbox import Outbox, fsync_folder, hashed
-from relay.core.checkpoint.packed import LocalFile, Packed
+from relay.core.checkpoint.sharedfiles import SharedFiles, local
 from relay.core.errors import BadConfig
 from relay.core.lease.lease import Lease
 from relay.core.ledger.canonical import digest
-from relay.core.ledger.samples import finite, on_clock, table
+from relay.core.ledger.sessionreport import finite, on_clock, table
 from relay.core.ledger.state import Checkpoint, NextDigest
 from relay.core.names import Names
 from relay.core.workload import StepDigest
@@ -30,12 +29,12 @@ class Facts:
     code_version: str
 
 
-def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts, lending: Lending) -> Packed:
+def pack(item: Item, lease: Lease, local_folder: LocalFolder, facts: Facts, lending: SharedFiles) -> LocalCheckpoint:
     """Save a snapshot under this epoch into the outbox, durably and hashed. Raises OSError."""
     if item.snapshot is None:
         raise ValueError("the snapshot has been let go")
     key = (item.snapshot.step, lease.epoch)
-    folder = outbox.fresh(key)
+    folder = local_folder.fresh(key)
     saved = item.snapshot.save(folder)
     found = {name: hashed(folder / name) for name in saved.files}
     missing = [name for name, seen in found.items() if seen is None]
@@ -46,7 +45,7 @@ def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts, lending: Lendin
         base = lending.sending = key
     fsync_folder(folder)
     state = lease.state
-    packed = Packed(
+    packed = LocalCheckpoint(
         project=state.project,
         run=state.run,
         run_id=state.run_id,
@@ -63,12 +62,12 @@ def pack(item: Item, lease: Lease, outbox: Outbox, facts: Facts, lending: Lendin
         borrowed=borrowed,
         lends=saved.lends,
     )
-    outbox.seal(packed)
+    local_folder.seal(packed)
     return packed
 
 
 def put_manifest(
-    store: Store, names: Names, told: Told, files: list[Uploaded], code_version: str, token: str = ""
+    store: Store, names: Names, told: CommitRecord, files: list[Uploaded], code_version: str, token: str = ""
 ) -> Checkpoint:
     """Create and verify the manifest of uploaded files; what the ledger will say of this checkpoint.
 
@@ -95,7 +94,7 @@ def put_manifest(
     )
 
 
-def _refuse_changed(packed: Packed, files: list[Uploaded]) -> None:
+def _refuse_changed(packed: LocalCheckpoint, files: list[Uploaded]) -> None:
     was, sent = {f.name: f.sha256 for f in packed.own}, {f.name: f.sha256 for f in files}
     if changed := sorted(name for name in was if sent.get(name) != was[name]):
         raise Corrupt(
@@ -104,7 +103,7 @@ def _refuse_changed(packed: Packed, files: list[Uploaded]) -> None:
         )
 
 
-def _manifest(packed: Packed, files: list[Uploaded], after: NextDigest | None, code_version: str) -> Manifest:
+def _manifest(packed: LocalCheckpoint, files: list[Uploaded], after: NextDigest | None, code_version: str) -> Manifest:
     return Manifest(
         project=packed.project,
         run=packed.run,

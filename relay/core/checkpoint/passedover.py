@@ -5,15 +5,61 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, decode
+from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, Manifest, decode
+from relay.core.checkpoint.restore import Damaged, own_ref
 from relay.core.errors import store_errors
 from relay.core.ledger.canonical import digest
-from relay.core.ledger.frozen import MAX_KEPT
+from relay.core.ledger.fields import Kept
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.passed import Kept
-from relay.core.ledger.state import RunState
+from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import MANIFEST, Names
 from storage.base import Missing, Stat, Store, TooLong
+from storage.evidence import Arrived, settled
+
+# --- Checkpoints that a run keeps though its own history did not commit them, as `fork` takes them ------------------
+
+
+def checkpoint_of(kept: Kept, state: RunState, store: Store) -> Checkpoint:
+    """The checkpoint that a kept manifest describes. Raises Damaged, StoreError."""
+    manifest = _manifest(kept, state, store)
+    return Checkpoint(
+        step=kept.step,
+        epoch=kept.epoch,
+        manifest=kept.manifest,
+        ref=kept.ref,
+        sha256=kept.sha256,
+        state_hash=manifest.state_hash,
+        bytes=sum(file.size for file in manifest.files if manifest.owns(file)),
+        next=manifest.next,
+        base=kept.base,
+    )
+
+
+def _manifest(kept: Kept, state: RunState, store: Store) -> Manifest:
+    ref = own_ref(store, kept.manifest, kept.ref)
+
+    def read(source: Store, block: int | None) -> Arrived:
+        return Arrived.of(source.get(ref, limit=MAX_BYTES), block)
+
+    try:
+        found = settled(store, ref, read, lambda arrived: arrived.sha256 == kept.sha256, MAX_BYTES)
+    except (Missing, TooLong) as error:
+        raise Damaged(f"{kept.manifest} is missing or too long") from error
+    if found.sha256 != kept.sha256:
+        raise Damaged(f"{kept.manifest}, read twice, is not as it was when it was kept")
+    lenders = {one.key: one.folder for one in state.kept} | {one.key: one.folder for one in state.retained}
+    try:
+        return decode(
+            found.data,
+            project=state.project,
+            run=state.run,
+            step=kept.step,
+            epoch=kept.epoch,
+            folder=kept.folder,
+            lender=lenders.get(kept.base) if kept.base else None,
+        )
+    except BadManifest as error:
+        raise Damaged(f"{kept.manifest} is no manifest of this checkpoint") from error
 
 
 def guard(ledger: RunLedger, checkpoints: Store) -> None:
@@ -22,15 +68,14 @@ def guard(ledger: RunLedger, checkpoints: Store) -> None:
     ledger.chain.prover.keep = keeping(ledger, checkpoints)
 
 
-def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range], tuple[Kept, ...]]:
+def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range], list[Kept]]:
     """What `guard` asks for. Raises BadData (65) for a file of a later epoch, StorageUnreachable (69)."""
 
-    def keep(state: RunState, slots: range) -> tuple[Kept, ...]:
+    def keep(state: RunState, slots: range) -> list[Kept]:
         ledger.refuse_later_epochs(state, checkpoints)
         with store_errors(checkpoints, "Nobody can tell which checkpoints the unreadable slots committed"):
             found = (_kept(checkpoints, state, stat, slots) for stat in _unknown(ledger, checkpoints, state))
-            kept = sorted((one for one in found if one), key=lambda one: one.key)
-        return tuple(kept[-MAX_KEPT:])
+            return sorted((one for one in found if one), key=lambda one: one.key)
 
     return keep
 
@@ -38,12 +83,15 @@ def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range]
 def _unknown(ledger: RunLedger, checkpoints: Store, state: RunState) -> list[Stat]:
     """Manifests of the newest epoch that the state does not know: no other epoch can have committed in those slots.
 
-    Their step may be below the state's, where one of the slots held a rewind.
+    Their step may be below the state's, where one of the slots held a rewind. Raises BadData (65) for a later epoch,
+    which an earlier listing may have hidden.
     """
     known = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
     found = []
     for stat in checkpoints.list(ledger.names.checkpoints):
         place = ledger.names.parse_checkpoint(stat.name)
+        if place:
+            ledger.refuse_later_epoch((place.epoch, stat.name), state, checkpoints)
         if place and place.file == MANIFEST and place.epoch == state.epoch and place[:2] not in known:
             found.append(stat)
     return found

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.core.checkpoint.local import LocalCheckpoint, LocalFile, LocalFolder
 from relay.core.checkpoint.manifest import MAX_BYTES, BadManifest, Manifest, decode
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.packed import LocalFile, Packed
 from relay.core.errors import BadData, NoRoomHere, store_errors
 from relay.core.events import Transfer, unseen
+from relay.core.ledger.atrest import refuse_deleted
 from relay.core.ledger.changes import Key
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.resting import refuse_deleted
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import Names
 from relay.core.workload import Workload
@@ -23,6 +22,47 @@ from storage.base import Corrupt, Missing, QuotaExceeded, Ref, Store, TooLong
 from storage.evidence import Arrived, settled
 from storage.oserrors import os_errors
 from storage.transfer import Wanted, download
+
+# --- Which retained checkpoint is meant, and what it is to its run --------------------------------------------------
+
+
+class NoCheckpoint(BadData):
+    """The run has not committed yet."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"Run {run} has no checkpoint yet.")
+        self.run = run
+
+
+class NotRetained(BadData):
+    """The run retains other checkpoints than the one that was asked for."""
+
+    def __init__(self, run: str, step: int | None, epoch: int | None, retained: tuple[int, ...]) -> None:
+        steps = ", ".join(f"{one:,}" for one in retained)
+        of = ([f"step {step:,}"] if step is not None else []) + ([f"epoch {epoch}"] if epoch is not None else [])
+        super().__init__(f"Run {run} retains no checkpoint of {' and '.join(of)}; it retains {steps}.")
+        self.run, self.step, self.epoch, self.retained = run, step, epoch, retained
+
+
+def choose(state: RunState, step: int | None, epoch: int | None = None) -> Checkpoint:
+    """The head, or the newest undamaged retained checkpoint of a step, or that of an epoch. Raises BadData naming the
+    steps there are."""
+    refuse_deleted(state)
+    if state.head is None:
+        raise NoCheckpoint(state.run)
+    if step is None and epoch is None:
+        return state.head
+    found = [c for c in state.undamaged if step in (None, c.step) and epoch in (None, c.epoch)]
+    if not found:
+        raise NotRetained(state.run, step, epoch, tuple(c.step for c in state.undamaged))
+    return found[-1]
+
+
+def role(state: RunState, checkpoint: Checkpoint) -> str:
+    """Which checkpoint of the run this is: the final one, the best on validation, or another retained one."""
+    if state.head and checkpoint.key == state.head.key:
+        return "newest checkpoint"
+    return "best on validation" if checkpoint.key == state.best else "retained checkpoint"
 
 
 class Damaged(Exception):
@@ -102,7 +142,7 @@ class Route:
 
     store: Store
     names: Names
-    outbox: Outbox
+    local_folder: LocalFolder
     workers: int = 4
     """Parallel transfers."""
     go_on: Callable[[], None] = lambda: None
@@ -125,7 +165,7 @@ def restore(state: RunState, route: Route, workload: Workload) -> Restored:
             try:
                 route.go_on()
                 manifest = fetch(checkpoint, state, route, bad)
-                load(state.run, workload, route.outbox.folder(checkpoint.key), checkpoint)
+                load(state.run, workload, route.local_folder.folder(checkpoint.key), checkpoint)
             except Damaged as evidence:
                 found.append((checkpoint.key, f"{name}: {evidence}"))
                 bad |= {evidence.file: str(evidence)} if evidence.file else {}
@@ -142,7 +182,7 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
     later. A copy that is here stays until the store's has arrived. bad: keys of files found damaged just now, which
     checkpoints may share, and what was found. Raises Damaged, or StoreError where nothing is proved.
     """
-    store, outbox = route.store, route.outbox
+    store, local_folder = route.store, route.local_folder
     manifest = read_manifest(checkpoint, state, store, route.names)
     for file in manifest.files:
         if bad and file.key in bad:
@@ -154,17 +194,14 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
         arrived(count)
         route.go_on()
 
-    with _measuring_room(outbox.root, needed), os_errors(outbox.root, reading=False, here=True):
-        incoming = outbox.incoming()
+    wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
+    root = local_folder.root
+    with _measuring_room(root, needed), os_errors(root, reading=False, here=True), local_folder.incoming() as incoming:
         try:
-            wanted = [Wanted(own_ref(store, f.key, f.ref), f.name, f.size, f.sha256) for f in manifest.files]
             download(store, wanted, incoming, workers=route.workers, progress=piece)
         except (Missing, Corrupt) as error:
             raise _damaged(manifest, error) from error
-        else:
-            outbox.arrived(as_packed(state, manifest, checkpoint.base))
-        finally:
-            outbox.drop_incoming()
+        local_folder.arrived(as_packed(state, manifest, checkpoint.base), incoming)
     return manifest
 
 
@@ -183,7 +220,12 @@ def _measuring_room(folder: Path, needed: int) -> Iterator[None]:
 
 
 def fetch_unheld(
-    checkpoint: Checkpoint, ledger: RunLedger, state: RunState, store: Store, outbox: Outbox, show: Transfer = unseen
+    checkpoint: Checkpoint,
+    ledger: RunLedger,
+    state: RunState,
+    store: Store,
+    local_folder: LocalFolder,
+    show: Transfer = unseen,
 ) -> Manifest:
     """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
 
@@ -193,7 +235,7 @@ def fetch_unheld(
     what = f"Step {checkpoint.step:,} of run {state.run}"
     try:
         with store_errors(store, f"{what} could not be read"):
-            return fetch(checkpoint, state, Route(store, ledger.names, outbox, show=show))
+            return fetch(checkpoint, state, Route(store, ledger.names, local_folder, show=show))
     except Damaged as evidence:
         if retained(ledger, checkpoint):
             others = tuple(c.step for c in state.undamaged if c.key != checkpoint.key)
@@ -296,9 +338,9 @@ def own_ref(store: Store, key: str, ref: str) -> Ref:
     return Ref(ref)
 
 
-def as_packed(state: RunState, manifest: Manifest, base: Key | None) -> Packed:
+def as_packed(state: RunState, manifest: Manifest, base: Key | None) -> LocalCheckpoint:
     """The checkpoint as this machine's backup describes it."""
-    return Packed(
+    return LocalCheckpoint(
         project=state.project,
         run=state.run,
         run_id=state.run_id,

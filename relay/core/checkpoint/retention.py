@@ -179,7 +179,7 @@ def _unneeded(state: RunState, stat: Stat, key: Key, now: float, short_of_space:
     retired = next((r for r in state.retired if r.key == key), None)
     if retired is None and epoch >= state.epoch:
         return FileVerdict(stat, False, "newest epoch", epoch=epoch)
-    if retired is None and epoch in state.unread:
+    if retired is None and state.may_have_committed(epoch):
         return FileVerdict(stat, False, "unread epoch", epoch=epoch)
     since = stat.modified if retired is None else seen_by(state, retired)
     rule: Rule = "over" if retired is None else "retired"

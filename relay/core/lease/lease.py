@@ -9,18 +9,19 @@ from dataclasses import dataclass
 
 from relay.core.clock import Runtime
 from relay.core.errors import Fenced, LeaseHeld, RelayError, store_errors
+from relay.core.lease.blockers import Held, blocked_by, vacant
 from relay.core.lease.heartbeat import place_of_beats
-from relay.core.lease.samehost import HostLocks
-from relay.core.lease.vacancy import Held, obstacle_of, vacant
+from relay.core.lease.host import HostLocks
 from relay.core.ledger import changes
+from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.chain import Change, Intent
 from relay.core.ledger.ledger import RunLedger, View, check_fence
-from relay.core.ledger.resting import refuse_halted
+from relay.core.ledger.overlooked import refuse_overlooked
 from relay.core.ledger.state import RunState
 
 
 @dataclass(frozen=True)
-class Wish:
+class LeaseRequest:
     """What the session asks for."""
 
     session: str
@@ -36,7 +37,7 @@ class Wish:
 class Lease:
     """The right to write under one epoch; appends one change at a time."""
 
-    def __init__(self, ledger: RunLedger, runtime: Runtime, wish: Wish, view: View, taken_at: float) -> None:
+    def __init__(self, ledger: RunLedger, runtime: Runtime, wish: LeaseRequest, view: View, taken_at: float) -> None:
         self.ledger, self.session, self.account = ledger, wish.session, wish.account
         self.ttl_s, self.epoch, self.taken_at = wish.ttl_s, view.state.epoch, taken_at
         self.append_s = runtime.monotonic() - taken_at
@@ -111,7 +112,7 @@ def acquire(
     ledger: RunLedger,
     runtime: Runtime,
     locks: HostLocks,
-    wish: Wish,
+    wish: LeaseRequest,
     *,
     wait_s: float = 0.0,
     notice: Callable[[Held], None] = lambda held: None,
@@ -120,13 +121,14 @@ def acquire(
     """Become the holder, waiting up to `wait_s` seconds (and as long as it takes to confirm that a holder is dead).
 
     `heed` is asked all the time until the lease is appended for, and raises to end the wait.
-    Raises LeaseHeld (73) naming the holder, BadData (65) for a halted run, StorageUnreachable (69).
+    Raises LeaseHeld (73) naming the holder, BadData (65) for a halted run or a commit that was passed over and is not
+    kept, StorageUnreachable (69).
     """
     began = runtime.monotonic()
-    until, obstacle = began + wait_s, obstacle_of(ledger, runtime, locks)
+    until, obstacle = began + wait_s, blocked_by(ledger, runtime, locks)
     end = began + (math.inf if wish.ends_in_s is None else wish.ends_in_s)
     ledger.chain.prover.heed = heed
-    ledger.judge()
+    refuse_overlooked(ledger, ledger.judge())
 
     def free(state: RunState) -> Held | changes.TookOver | None:
         refuse_halted(state)
@@ -144,7 +146,7 @@ def acquire(
 def _take(
     ledger: RunLedger,
     runtime: Runtime,
-    wish: Wish,
+    wish: LeaseRequest,
     seen: RunState,
     gone: changes.TookOver | None,
     too_late: Callable[[], bool],

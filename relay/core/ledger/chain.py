@@ -14,11 +14,11 @@ from relay.core.errors import StorageUnreachable, UploadFailed, store_errors
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.entry import Entry, NotAnEntry, encode
+from relay.core.ledger.fields import Passed
 from relay.core.ledger.frozen import PASSING
-from relay.core.ledger.mark import Judged, Mark, NoMark, RolledBack
-from relay.core.ledger.passed import Passed
 from relay.core.ledger.passing import Prover
 from relay.core.ledger.reader import Damage, Machine, NoValidEntry, Point, Reader, S, Slot, SlotEmpty
+from relay.core.ledger.verified import NoMark, RolledBack, VerifiedMark, VerifiedUpTo
 from storage.base import OutcomeUnknown, Store, StoreError
 from storage.log import Log, Won
 
@@ -96,7 +96,7 @@ class Chain(Generic[S]):
         self.reader = Reader(self.log, machine)
         self.prover = Prover(self.log, machine, runtime.sleep, runtime.monotonic)
         """Proves that slots cannot be read before an entry passes over them."""
-        self.mark: Mark = NoMark()
+        self.mark: VerifiedMark = NoMark()
         """Where `judge` begins, and what it leaves for the next one."""
         self._known: Point[S] = Point()
         self._judged = False
@@ -156,9 +156,10 @@ class Chain(Generic[S]):
         intent = intent or self.intent()
 
         def entry_on(point: Point[S]) -> Entry:
+            change = build(point.state)  # first: who has lost the lease waits for no proof and no clock
             passed = self._passed(point, give_up, held)
             by = By(session, account, epoch(point.state, point.seq if passed else 0), self.store.now())
-            return self._compose(point, kind, build(point.state), by, intent.nonce, passed)
+            return self._compose(point, kind, change, by, intent.nonce, passed)
 
         with store_errors(self.store):
             point = self._catch_up(intent.tried_on, intent) if intent.tried_on else self._newest()
@@ -222,7 +223,7 @@ class Chain(Generic[S]):
             raise SlotEmpty(self.log, lost[0])
         return tail
 
-    def _marked(self, judged: Judged | None, tail: int) -> Point[S]:
+    def _marked(self, judged: VerifiedUpTo | None, tail: int) -> Point[S]:
         """Where judging begins: this machine's mark, or JUDGED slots below the tail.
 
         Raises RolledBack (65) if the mark lies beyond the tail, or its slot holds another entry than this machine has
@@ -235,7 +236,7 @@ class Chain(Generic[S]):
             return point
         return self.reader.newest(tail - JUDGED) if tail > JUDGED else Point()
 
-    def _rolled_back(self, judged: Judged, tail: int) -> RolledBack:
+    def _rolled_back(self, judged: VerifiedUpTo, tail: int) -> RolledBack:
         state = self.reader.newest(tail).state if tail >= 0 else None
         step = self.machine.step_of(state) if state is not None else 0
         run = self.log.prefix.split("/")[-3]  # only a run's log has a mark
@@ -308,7 +309,7 @@ class Chain(Generic[S]):
     def _keep_mark(self, entry: Entry, state: S) -> None:
         """Remember on this machine how far the log has come: a store that shows less later was rolled back."""
         step = self.machine.step_of(state)
-        self.mark.keep(Judged(seq=entry.seq, digest=digest(encode(entry)), step=step, epoch=entry.epoch))
+        self.mark.keep(VerifiedUpTo(seq=entry.seq, digest=digest(encode(entry)), step=step, epoch=entry.epoch))
 
     def _remember(self, point: Point[S]) -> View[S] | None:
         if point.seq > self._known.seq:

@@ -16,6 +16,7 @@ from relay.core.ledger.fields import (
     Epoch,
     Gpu,
     Id,
+    Kept,
     Line,
     Metrics,
     Seconds,
@@ -25,8 +26,7 @@ from relay.core.ledger.fields import (
     Time,
 )
 from relay.core.ledger.frozen import ADDED, MAX_INCIDENTS, MAX_KEPT
-from relay.core.ledger.passed import Kept
-from relay.core.ledger.samples import Samples
+from relay.core.ledger.sessionreport import Samples
 from relay.core.ledger.state import Checkpoint, Failure, History, Holder, Incident, Named, Origin, RunState
 from relay.core.names import Name
 from relay.core.workload import Step
@@ -176,6 +176,8 @@ class Choose(Strict):
     """The histories that the run goes on without."""
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Their checkpoints, for `fork`."""
+    unkept: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    """How many older ones found no room there."""
     took_over: TookOver | None = None
     """Set where the chosen history ends in a lease that was never released."""
     why: Text = ""

@@ -9,9 +9,8 @@ from pydantic import Field, ValidationError
 
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import ZEROS, NotCanonical, digest, dumps, loads
-from relay.core.ledger.fields import Digest, Epoch, Id, Sparing, Time
+from relay.core.ledger.fields import Digest, Epoch, Id, Passed, Sparing, Time
 from relay.core.ledger.frozen import ADDED, MAX_DIGESTS, MAX_ENTRY_BYTES, PASSING, USUAL
-from relay.core.ledger.passed import Passed
 from relay.core.names import Name
 from relay.core.workload import Step
 

@@ -14,7 +14,8 @@ from pydantic import (
     model_serializer,
 )
 
-from relay.core.ledger.frozen import EMPTY, LINE, MAX_GPUS, TEXT, clean, escaped
+from relay.core.ledger.frozen import ADDED, EMPTY, LINE, MAX_DIGESTS, MAX_GPUS, MAX_KEPT, TEXT, clean, escaped
+from relay.core.workload import Step
 
 
 def cut(limit: int) -> Callable[[Any], Any]:
@@ -25,7 +26,7 @@ def cut(limit: int) -> Callable[[Any], Any]:
 Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Claim = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-"""The beginning of a digest that stands for a person, a run or a clause (relay/people/claims.py)."""
+"""The beginning of a digest that stands for a person, a run or a clause (relay/people/accounts.py)."""
 Epoch = Annotated[int, Field(ge=0, lt=2**53)]
 Time = Annotated[float, Field(ge=0, lt=1e11)]
 """Unix seconds by the store's clock."""
@@ -59,3 +60,50 @@ class Sparing(Strict):
     @model_serializer(mode="wrap")
     def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {key: value for key, value in said(self).items() if key not in self.added or value not in EMPTY}
+
+
+# --- What an entry passes over: slots that could not be read as entries, and checkpoints they may have named (P4) ---
+
+
+class Kept(Sparing):
+    """A checkpoint that an entry which was passed over may have committed. Clean-up leaves it; `fork` can take it."""
+
+    added: ClassVar[tuple[str, ...]] = ADDED["Kept"]
+
+    slot: Step
+    """The newest slot passed over by the entry that keeps it."""
+    step: Step
+    epoch: Epoch
+    manifest: Exact
+    """Name of its manifest."""
+    ref: Exact
+    """The store's Ref of the manifest."""
+    sha256: Digest
+    """Of the manifest's bytes as they were read when the entry was written."""
+    base: tuple[Step, Epoch] | None = None
+    """Key of the checkpoint that it borrows files from, which is kept with it."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """(step, epoch)."""
+        return self.step, self.epoch
+
+    @property
+    def folder(self) -> str:
+        """Prefix of its own files."""
+        return self.manifest.rpartition("/")[0] + "/"
+
+
+class Passed(Sparing):
+    """Part of every entry whose base lies before the slot just before it (format 5)."""
+
+    added: ClassVar[tuple[str, ...]] = ADDED["Passed"]
+
+    digests: Annotated[tuple[Digest, ...], Field(min_length=1, max_length=MAX_DIGESTS)]
+    """SHA-256 of the bytes that were read in the newest slots passed over, oldest first."""
+    kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
+    """Checkpoints that these slots may have committed, oldest first."""
+    unkept: Annotated[int, Field(gt=0, lt=2**53)] | None = None
+    """How many older ones found no room in `kept`."""
+    hinted: tuple[Step, Digest] | None = None
+    """The slot among them that the log's hint names, and the digest that its entry had by the hint."""

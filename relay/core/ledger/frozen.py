@@ -13,8 +13,8 @@ Messages to people never come from here, so a clean-up of wording leaves this fi
 ours. tests/frozen compares each value with tests/data/frozen/values.json and judges a golden store from slot 0.
 
 No entry format is introduced for its own sake. Once a new one is needed for another reason, these texts become codes in
-it: `RunState.halted` (cause and step), the texts of `void-entry`, `passed-over`, `step-back`, `archived` and
-`unarchived` (slots, step, epoch), `Link.end`, `TookOver.reason` and `Link.why`.
+it: `RunState.halted` (cause and step), the texts of `void-entry`, `passed-over`, `step-back`, `not-kept`, `archived`
+and `unarchived` (slots, step, epoch), `Link.end`, `TookOver.reason` and `Link.why`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ EMPTY: tuple[Any, ...] = (None, (), [], {})
 ADDED: Mapping[str, tuple[str, ...]] = {
     "Entry": ("passed",),
     "Kept": ("base",),
-    "Passed": ("kept", "hinted"),
+    "Passed": ("kept", "unkept", "hinted"),
     "RunState": ("gpus", "archived", "deleted", "kept", "skipped"),
     "Named": ("beat",),
     "Checkpoint": ("base",),
@@ -105,6 +105,8 @@ MAX_DIGESTS = 32
 """Slots passed over whose digests an entry names: the newest of them."""
 MAX_KEPT = 16
 """Checkpoints that a run keeps beside its retained ones: the newest of them."""
+MAX_LEAP = 2**32
+"""By how much a person's choice may raise the epoch: more sessions than any run can have had."""
 MAX_ROWS, MAX_COLUMNS = 32, 12
 """Of a commit's samples."""
 MAX_METRICS, MAX_NAME = 32, 64
@@ -120,6 +122,7 @@ NON_FINITE, OUT_OF_MEMORY, CRASH = "non-finite", "out-of-memory", "crash"
 """Causes of failures: two equal failures halt the run, also where two versions noted them."""
 RESUMED, ARCHIVED, UNARCHIVED, REWIND = "resumed", "archived", "unarchived", "rewind"
 VOID_ENTRY, PASSED_OVER, STEP_BACK, REPAIRED = "void-entry", "passed-over", "step-back", "repaired"
+NOT_KEPT = "not-kept"
 ADVICE: Mapping[str, str] = {
     NON_FINITE: "Lower the learning rate or change the seed, and fork from an earlier checkpoint.",
     OUT_OF_MEMORY: "Use a device with more memory, or fork with a smaller batch_size.",
@@ -151,7 +154,12 @@ def passed_over(slots: Sequence[int], digest: str) -> str:
 
 def step_back(step: int, epoch: int, slots: Sequence[int]) -> str:
     """Of a checkpoint that is kept because those slots may have committed it."""
-    return f"step {step} of epoch {epoch}, passed over in {_named(slots)}, is kept"
+    return f"step {step} of epoch {epoch} may have been committed in {_named(slots)}, passed over; it is kept"
+
+
+def not_kept(count: int) -> str:
+    """Of checkpoints that passed slots may have committed, and for which there is no room beside newer ones."""
+    return f"only the newest {MAX_KEPT} checkpoints that may have been committed are kept, and not {count} before them"
 
 
 def _named(slots: Sequence[int]) -> str:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from relay.core.ledger import usage
+from relay.core.ledger import frozen, usage
 from relay.core.ledger.changes import By, Commit, Key, Refused, Retire, Rewind, held, with_incident
-from relay.core.ledger.frozen import KEPT_CHECKPOINTS, MAX_RETAINED, MAX_RETIRED, MAX_SHARING, REWIND, SAMPLES_LATE_S
+from relay.core.ledger.fields import Kept
+from relay.core.ledger.frozen import (
+    KEPT_CHECKPOINTS,
+    MAX_KEPT,
+    MAX_RETAINED,
+    MAX_RETIRED,
+    MAX_SHARING,
+    REWIND,
+    SAMPLES_LATE_S,
+)
 from relay.core.ledger.state import Checkpoint, Retired, RunState
 from relay.core.names import Names
 
@@ -133,3 +142,11 @@ def _best(retained: Sequence[Checkpoint]) -> Key | None:
     """The highest validation metric among undamaged checkpoints; the earliest of equals."""
     measured = [c for c in retained if c.metric is not None and not c.damaged]
     return max(measured, key=lambda c: cast(float, c.metric)).key if measured else None
+
+
+def keep(state: RunState, kept: tuple[Kept, ...], unkept: int, by: By) -> RunState:
+    """The newest of these are kept beside the retained ones. That there are older ones, and `unkept` more, is noted."""
+    older = len(kept[:-MAX_KEPT]) + unkept
+    if older:
+        state = with_incident(state, by, frozen.NOT_KEPT, frozen.not_kept(older))
+    return state.model_copy(update={"kept": kept[-MAX_KEPT:]})

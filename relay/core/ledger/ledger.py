@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from relay.core.clock import Runtime
 from relay.core.errors import BadConfig, BadData, Fenced, store_errors
 from relay.core.ledger import rules
+from relay.core.ledger.atrest import stopped
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.chain import AlreadyBegun, Chain, Change, Intent
 from relay.core.ledger.chain import View as AnyView
@@ -16,7 +17,6 @@ from relay.core.ledger.changes import KINDS, Genesis
 from relay.core.ledger.fields import Strict
 from relay.core.ledger.frozen import PASSING, SHARING, USUAL
 from relay.core.ledger.reader import Machine, Point, Slot
-from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import History, Link, RunState
 from relay.core.names import TOKEN, Names
 from storage.base import Exists, Missing, Ref, Store, TooLong
@@ -154,7 +154,7 @@ class RunLedger:
         """
         seen = self.newest_epoch(checkpoints)
         view = self.read()  # after the listing: whatever the listing shows had its lease by then
-        self._check_epoch(seen, view.state, checkpoints)
+        self.refuse_later_epoch(seen, view.state, checkpoints)
         return view
 
     def newest_epoch(self, checkpoints: Store) -> tuple[int, str]:
@@ -164,9 +164,10 @@ class RunLedger:
 
     def refuse_later_epochs(self, state: RunState, checkpoints: Store) -> None:
         """Raises BadData (65) if a file is of an epoch beyond `state`: the entry that began that epoch is lost."""
-        self._check_epoch(self.newest_epoch(checkpoints), state, checkpoints)
+        self.refuse_later_epoch(self.newest_epoch(checkpoints), state, checkpoints)
 
-    def _check_epoch(self, seen: tuple[int, str], state: RunState, checkpoints: Store) -> None:
+    def refuse_later_epoch(self, seen: tuple[int, str], state: RunState, checkpoints: Store) -> None:
+        """The same for one file and its epoch."""
         if seen[0] > state.epoch:
             raise EntryLost(checkpoints.address, seen[1], seen[0], state.epoch, self.names)
 

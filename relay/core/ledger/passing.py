@@ -6,17 +6,20 @@ at least the time in which a half-synced file, a stale cache or a faulty link sh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic
 
 from relay.core.errors import BadData, StorageUnreachable
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.entry import encode
-from relay.core.ledger.frozen import MAX_DIGESTS
-from relay.core.ledger.passed import Kept, Passed
-from relay.core.ledger.reader import Machine, Point, Reader, S
-from storage.base import Missing
+from relay.core.ledger.fields import Kept, Passed
+from relay.core.ledger.frozen import MAX_DIGESTS, MAX_ENTRY_BYTES, MAX_KEPT
+from relay.core.ledger.reader import LARGEST, Machine, Point, Reader, S
+from storage.base import Missing, Ref, Store, TooLong
+from storage.evidence import Arrived, settled
 from storage.log import Log
 
 SLICE_S = 5.0
@@ -99,9 +102,9 @@ class Prover(Generic[S]):
         """Told all the while."""
         self.heed: Callable[[], None] = lambda: None
         """Asked all the while; raises to end the wait, as where a person wants the session to end."""
-        self.keep: Callable[[Any, range], tuple[Kept, ...]] = lambda state, slots: ()
-        """The checkpoints that the slots may have committed, by the state at the base; raises where they must not be
-        passed over."""
+        self.keep: Callable[[Any, range], Sequence[Kept]] = lambda state, slots: ()
+        """The checkpoints that the slots may have committed, oldest first, by the state at the base; raises where they
+        must not be passed over."""
         self._log, self._machine, self._sleep, self._monotonic = log, machine, sleep, monotonic
         self._proved: dict[int, str] = {}
         """Digests of slots that were read again for long enough."""
@@ -113,7 +116,8 @@ class Prover(Generic[S]):
 
         A session that holds a lease passes over no slot that it cannot read: that slot may have begun the next epoch,
         whose session may delete what this one is about to name (docs/decisions/0014-passing-over.md).
-        Raises SlotsDiffer (69) if two readings differ, BadConnection (69) if one differs from the server's own hash,
+        Raises SlotsDiffer (69) if two readings differ, Unavailable or BadConnection (69) if one differs
+        from the store's own size or hash,
         NoTimeToProve (69) once `give_up()` is true, SlotUnreadable (69) if `held` and a slot cannot be read, Blocked
         once it has been so for `patience_s`; SlotTooNew (65) if the log's hint says that a slot is as it was written;
         what `keep` and `heed` raise.
@@ -134,7 +138,9 @@ class Prover(Generic[S]):
             self._proved.update((seq, first[seq][0]) for seq in unreadable)
         hinted = self._hinted(slots, first)
         digests = tuple(first[seq][0] for seq in slots[-MAX_DIGESTS:])
-        return Passed(digests=digests, hinted=hinted, kept=self.keep(point.state, slots))
+        found = tuple(self.keep(point.state, slots))
+        kept = found[-MAX_KEPT:]
+        return Passed(digests=digests, hinted=hinted, kept=kept, unkept=len(found) - len(kept) or None)
 
     def _lasts(self, seen: dict[int, tuple[str, bool]]) -> bool:
         """Whether a holder has read the same unreadable slots for `patience_s`."""
@@ -173,15 +179,15 @@ class Prover(Generic[S]):
         return seen
 
     def _check_server(self, point: Point[S], seen: dict[int, tuple[str, bool]]) -> None:
-        """Raises StorageUnreachable if the server's own hash of a slot says that other bytes arrived."""
-        named = range(point.seq + 1)[-MAX_DIGESTS:]
+        """Raises Unavailable or StorageUnreachable if the store's own size or hash of a slot says that other bytes
+        arrived."""
+        store, named = self._log.store, range(point.seq + 1)[-MAX_DIGESTS:]
         for seq in (seq for seq, (_, readable) in seen.items() if not readable and seq in named):
-            try:
-                told = self._log.store.stat(self._log.ref(seq)).sha256
-            except Missing:
-                continue
-            if told is not None and told != seen[seq][0]:
-                raise BadConnection(self._log, seq)
+            ref = self._log.ref(seq)
+            with suppress(Missing):
+                found = settled(store, ref, partial(_whole, ref=ref), lambda arrived: False, LARGEST)
+                if store.unique_names and found.size <= MAX_ENTRY_BYTES and found.sha256 != seen[seq][0]:
+                    raise SlotsDiffer(self._log, range(seq, seq + 1))
 
     def _hinted(self, slots: range, seen: dict[int, tuple[str, bool]]) -> tuple[int, str] | None:
         """What the log's hint says of one of the slots: published only after its entry had landed."""
@@ -191,6 +197,14 @@ class Prover(Generic[S]):
         if seen[hint.seq][0] == hint.digest:
             raise SlotTooNew(self._log, hint.seq)
         return hint.seq, hint.digest
+
+
+def _whole(store: Store, block: int | None, ref: Ref) -> Arrived:
+    """The object that holds a slot, with what a store may keep beside the entry in it."""
+    try:
+        return Arrived.of(store.get(ref, limit=LARGEST), block)
+    except TooLong:
+        return Arrived(LARGEST + 1, "unread")
 
 
 def _at_base(point: Point[S]) -> Point[S]:

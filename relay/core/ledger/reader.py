@@ -13,8 +13,8 @@ from relay.core.errors import BadData
 from relay.core.ledger.canonical import ZEROS, digest, dumps
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.entry import Entry, NotAnEntry, decode
+from relay.core.ledger.fields import Passed
 from relay.core.ledger.frozen import MAX_ENTRY_BYTES, PASSING, USUAL, clean
-from relay.core.ledger.passed import Passed
 from storage.base import Missing
 from storage.log import Log
 
@@ -268,9 +268,7 @@ class Reader(Generic[S]):
         if base is not None:
             state = self._computed(base, entry)
         elif self.slot(entry.base).entry is None:  # it rotted since, as any base can
-            known = (seq for seq in reversed(self._valid) if seq < entry.base)
-            earlier = point if point.base < entry.base else self._valid.get(next(known, -1), Point())
-            state = self._believed(earlier, entry)
+            state = self._believed(point if point.base < entry.base else self._below(entry.base), entry)
         else:
             raise Refused(f"it builds on slot {entry.base}, which holds no valid entry")
         if point.state is not None:
@@ -297,19 +295,26 @@ class Reader(Generic[S]):
     def own(self, seq: int) -> Point[S] | None:
         """The point at an entry that follows from its own base, and that from its own, whatever lies between them.
 
-        Down to an entry that is known to be valid, or to the genesis, or to one DEEPEST bases further down, which is
-        believed. None if an entry on the way is unreadable or does not follow.
+        Down to an entry that is known to be valid, or to the genesis, or to one whose base rotted (`_above_rot`), or to
+        one DEEPEST bases further down, which is believed. None if the entry is unreadable, or one on the way does not
+        follow.
         """
         chain: list[Slot] = []
+        point: Point[S] | None = None
         while seq >= 0 and seq not in self._valid and len(chain) < DEEPEST:
             slot = self.slot(seq) if seq not in self._unfounded else None
             if slot is None:
                 self._unfounded.update(above.seq for above in chain)
-            if slot is None or slot.entry is None:
                 return None
+            if slot.entry is None:
+                if not chain:
+                    return None
+                point = self._above_rot(chain.pop(), slot)
+                break
             chain.append(slot)
             seq = slot.entry.base
-        point = self._valid[seq] if seq in self._valid else self.claimed(seq)
+        else:
+            point = self._valid[seq] if seq in self._valid else self.claimed(seq)
         for slot in reversed(chain):
             if point is None or slot.entry is None:
                 return None
@@ -320,6 +325,24 @@ class Reader(Generic[S]):
                 return None
             point = Point(slot.seq, slot.digest, state, slot.entry)
         return point
+
+    def _above_rot(self, slot: Slot, base: Slot) -> Point[S] | None:
+        """The point at an intact entry whose base rotted, which is believed if it may succeed what lies below."""
+        assert slot.entry is not None
+        if base.seq == slot.seq - 1 and base.digest == slot.entry.parent:
+            return None  # its writer has read these very bytes, and they are no entry
+        try:
+            return Point(slot.seq, slot.digest, self._believed(self._below(base.seq), slot.entry), slot.entry)
+        except Refused:
+            return None
+
+    def _below(self, seq: int) -> Point[S]:
+        """The newest point before a slot that rotted: one that is known to be valid, else one that follows from its own
+        base."""
+        if known := [valid for valid in self._valid if valid < seq]:
+            return self._valid[max(known)]
+        found = (self.own(lower) for lower in range(seq - 1, max(-1, seq - 1 - DEEPEST), -1))
+        return next((point for point in found if point is not None), Point())
 
     def _remember(self, point: Point[S]) -> None:
         """The newest REMEMBERED valid points, without their entries' own text."""

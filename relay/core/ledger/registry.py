@@ -12,9 +12,8 @@ from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import ZEROS, NotCanonical, dumps
 from relay.core.ledger.chain import AlreadyBegun, Chain, Change, View
 from relay.core.ledger.changes import By, Refused
-from relay.core.ledger.fields import Claim, Digest, Exact, Id, Sparing, Strict, Time
+from relay.core.ledger.fields import Claim, Digest, Exact, Id, Passed, Sparing, Strict, Time
 from relay.core.ledger.frozen import ADDED, MAX_CLAIMS, MAX_REGISTERED, MAX_RUNS
-from relay.core.ledger.passed import Passed
 from relay.core.ledger.reader import Machine
 from relay.core.names import REGISTRY_LEDGER, Name
 from storage.base import Store

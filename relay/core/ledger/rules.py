@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relay.core.ledger import choosing, frozen, keeping, usage
+from relay.core.ledger import frozen, keeping, usage
+from relay.core.ledger.atrest import deletable_at
 from relay.core.ledger.changes import (
     Archive,
     By,
@@ -26,9 +27,8 @@ from relay.core.ledger.changes import (
     parse_change,
     with_incident,
 )
-from relay.core.ledger.frozen import MAX_ACCOUNTS, MAX_FAILURES, MAX_KEPT, MAX_LINKS
-from relay.core.ledger.passed import Kept, Passed
-from relay.core.ledger.resting import deletable_at
+from relay.core.ledger.fields import Kept, Passed
+from relay.core.ledger.frozen import MAX_ACCOUNTS, MAX_FAILURES, MAX_LEAP, MAX_LINKS, REPAIRED
 from relay.core.ledger.state import Failure, History, Holder, Link, RunState
 from relay.core.names import Names
 
@@ -267,7 +267,7 @@ def _delete(state: RunState, change: Delete, by: By) -> RunState:
 
 
 def _choose(state: RunState, change: Choose, by: By) -> RunState:
-    return choosing.choose(_buried(state, change.took_over, by, "choose"), change, by)
+    return choose(_buried(state, change.took_over, by, "choose"), change, by)
 
 
 def _noted_voids(state: RunState, by: By, voids: Sequence[int]) -> RunState:
@@ -281,7 +281,8 @@ def _noted_passing(state: RunState, by: By, voids: Sequence[int], passed: Passed
         _check_kept(state, one, voids)
         state = with_incident(state, by, frozen.STEP_BACK, frozen.step_back(one.step, one.epoch, voids))
     begun = max(voids[-1], state.next_epoch - 1 + len(voids))  # the second where a person's choice raised the epoch
-    return state.model_copy(update={"kept": (*state.kept, *passed.kept)[-MAX_KEPT:], "skipped": begun})
+    state = keeping.keep(state, (*state.kept, *passed.kept), passed.unkept or 0, by)
+    return state.model_copy(update={"skipped": begun})
 
 
 def _check_kept(state: RunState, kept: Kept, voids: Sequence[int]) -> None:
@@ -305,3 +306,35 @@ _RULES: Mapping[str, Callable[[RunState, Any, By], RunState]] = {
     "delete": _delete,
     "choose": _choose,
 }
+
+
+# --- The rule for `choose`, by which a person decides which history a run goes on from ------------------------------
+
+
+def choose(state: RunState, change: Choose, by: By) -> RunState:
+    """The run goes on from `state`. What the other histories committed is kept, and none of their epochs comes again.
+
+    Raises Refused if somebody holds the lease, or the change keeps what the run cannot have committed.
+    """
+    if state.holder is not None:
+        raise Refused("choose: the run is held; the session that holds it has to end first")
+    if change.epoch < state.epoch:
+        raise Refused(f"choose: epoch {change.epoch} comes before epoch {state.epoch}")
+    if change.epoch > highest_epoch(state):
+        raise Refused(f"choose: epoch {change.epoch} is more than {MAX_LEAP} beyond epoch {state.next_epoch - 1}")
+    for one in change.kept:
+        _check_choice(state, one, change.epoch)
+    known = {(k.key, k.sha256) for k in change.kept}
+    kept = (*(k for k in state.kept if (k.key, k.sha256) not in known), *change.kept)
+    state = keeping.keep(with_incident(state, by, REPAIRED, change.why), kept, change.unkept or 0, by)
+    return state.model_copy(update={"epoch": change.epoch, "next": None})
+
+
+def highest_epoch(state: RunState) -> int:
+    """The highest that a choice may go on with: after the last number that an epoch can have, there is no lease."""
+    return state.next_epoch - 1 + MAX_LEAP
+
+
+def _check_choice(state: RunState, kept: Kept, epoch: int) -> None:
+    if kept.epoch > epoch or not Names(state.project, state.run).is_manifest(kept.manifest, *kept.key):
+        raise Refused(f"choose: {kept.manifest!r} is no manifest of step {kept.step} of epoch {kept.epoch}")

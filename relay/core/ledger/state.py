@@ -13,6 +13,7 @@ from relay.core.ledger.fields import (
     Exact,
     Gpu,
     Id,
+    Kept,
     Line,
     Metrics,
     Row,
@@ -24,7 +25,6 @@ from relay.core.ledger.fields import (
     Whole,
 )
 from relay.core.ledger.frozen import ADDED, MAX_FURTHER, MAX_GPUS, MAX_INTERVALS, MAX_KEPT, OPEN, PASSED_OVER
-from relay.core.ledger.passed import Kept
 from relay.core.names import MANIFEST, Name, has_token
 from relay.core.workload import Step
 
@@ -65,7 +65,7 @@ class Checkpoint(Sparing):
     """Store's clock when the commit was sent, unix seconds; the rules set it to the entry's time."""
     next: NextDigest | None = None
     metric: float | None = None
-    """Validation accuracy, if this checkpoint was evaluated."""
+    """The headline metric as a score (larger is better), if this checkpoint was evaluated."""
     damaged: bool = False
     base: tuple[Step, Epoch] | None = None
     """Key of the checkpoint that holds the files it shares with others: its own where it lends them, an earlier one's
@@ -265,10 +265,27 @@ class RunState(Sparing):
     def unread(self) -> frozenset[int]:
         """Epochs whose newest entries somebody could not read and passed over: they may have committed what no entry
         of this state names, also where a listing hid it then."""
-        begun = {link.epoch for link in self.links}
-        over = [one.epoch for one in self.incidents if one.cause == PASSED_OVER]
-        before = (max((epoch for epoch in begun if epoch < later), default=later) for later in over)
-        return frozenset((*over, *before))
+        return frozenset(epoch for span in self.unread_spans for epoch in (span[0], span[1]))
+
+    def may_have_committed(self, epoch: int) -> bool:
+        """Whether slots that were passed over may have committed a checkpoint of that epoch: one of `unread`, or one
+        that such a slot began."""
+        return any(first <= epoch < end for first, _, end in self.unread_spans)
+
+    @property
+    def unread_spans(self) -> list[tuple[int, int, int]]:
+        """For each incident of slots that were passed over: the epoch before them, the one after them, and the first
+        that began later."""
+        begun = [link.epoch for link in self.links]
+        after = [one.epoch for one in self.incidents if one.cause == PASSED_OVER]
+        return [
+            (
+                max((epoch for epoch in begun if epoch < one), default=0),
+                one,
+                min((epoch for epoch in begun if epoch > one), default=one + 1),
+            )
+            for one in after
+        ]
 
     @property
     def next_epoch(self) -> int:

@@ -7,19 +7,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relay.core.checkpoint.committer import Told
-from relay.core.checkpoint.kept import checkpoint_of
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.packed import LocalFile, Packed
+from relay.core.checkpoint.committer import CommitRecord
+from relay.core.checkpoint.local import LocalCheckpoint, LocalFile, LocalFolder
 from relay.core.checkpoint.packing import put_manifest
+from relay.core.checkpoint.passedover import checkpoint_of
 from relay.core.checkpoint.restore import Damaged, DamagedCheckpoint, as_packed, fetch_unheld
 from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.events import Transfer, unseen
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Key
 from relay.core.ledger.entry import encode
+from relay.core.ledger.fields import Kept
 from relay.core.ledger.ledger import RunLedger, View
-from relay.core.ledger.passed import Kept
 from relay.core.ledger.state import Checkpoint, Origin, RunState
 from relay.core.names import TOKEN, Names
 from relay.core.workload import Refit, Saved, StepDigest
@@ -68,18 +67,18 @@ def copy_checkpoint(ledger: RunLedger, parent: View, key: Key, branch: Branch) -
     `ledger` is the parent's. Raises BadData (65) if the parent does not retain `key`, or no longer, or it is damaged;
     ForkTaken (78), StorageUnreachable (69).
     """
-    state, outbox = parent.state, Outbox(branch.scratch)
+    state, local_folder = parent.state, LocalFolder(branch.scratch)
     checkpoint = state.checkpoint(key)
     if checkpoint is None:
         steps = ", ".join(f"{c.step:,}" for c in state.retained) or "none"
         raise BadData(f"Run {state.run} retains no checkpoint of step {key[0]:,}. It retains steps {steps}.")
     try:
-        manifest = fetch_unheld(checkpoint, ledger, state, branch.store, outbox, branch.show)
+        manifest = fetch_unheld(checkpoint, ledger, state, branch.store, local_folder, branch.show)
         packed = as_packed(state, manifest, checkpoint.base)
         contents = {"manifest": checkpoint.sha256}
-        return _copy(parent, packed, outbox.folder(key), branch, contents, checkpoint.metric)
+        return _copy(parent, packed, local_folder.folder(key), branch, contents, checkpoint.metric)
     finally:
-        outbox.remove(key)
+        local_folder.remove(key)
 
 
 def copy_kept(ledger: RunLedger, parent: View, kept: Kept, branch: Branch) -> tuple[Checkpoint, Origin]:
@@ -97,16 +96,18 @@ def copy_kept(ledger: RunLedger, parent: View, kept: Kept, branch: Branch) -> tu
     return copy_checkpoint(ledger, view, kept.key, branch)
 
 
-def copy_unsent(parent: View, packed: Packed, outbox: Outbox, branch: Branch) -> tuple[Checkpoint, Origin]:
+def copy_unsent(
+    parent: View, packed: LocalCheckpoint, local_folder: LocalFolder, branch: Branch
+) -> tuple[Checkpoint, Origin]:
     """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
 
     Raises ForkTaken (78), StorageUnreachable (69).
     """
     contents = {"unsent": digest(dumps(packed.model_dump(mode="json")))}
-    return _copy(parent, packed, outbox.folder(packed.key), branch, contents)
+    return _copy(parent, packed, local_folder.folder(packed.key), branch, contents)
 
 
-def put_weights(branch: Branch, packed: Packed, origin: Origin) -> Checkpoint:
+def put_weights(branch: Branch, packed: LocalCheckpoint, origin: Origin) -> Checkpoint:
     """The head of a run that begins from a file of weights: `packed`, a state of step 0, whose files are the scratch.
 
     Raises ForkTaken (78), StorageUnreachable (69).
@@ -116,10 +117,12 @@ def put_weights(branch: Branch, packed: Packed, origin: Origin) -> Checkpoint:
         return _store(branch, packed, branch.scratch)
 
 
-def first_of(branch: Branch, saved: Saved, folder: Path, config_hash: str, fingerprint: dict[str, str]) -> Packed:
+def first_of(
+    branch: Branch, saved: Saved, folder: Path, config_hash: str, fingerprint: dict[str, str]
+) -> LocalCheckpoint:
     """What was saved in the folder, as the checkpoint that the branch begins with. Raises OSError."""
     sizes = {name: file_digest(folder / name) for name in saved.files}
-    return Packed(
+    return LocalCheckpoint(
         project=branch.names.project,
         run=branch.names.run,
         run_id=branch.run_id,
@@ -134,19 +137,21 @@ def first_of(branch: Branch, saved: Saved, folder: Path, config_hash: str, finge
     )
 
 
-def only_here(outbox: Outbox, state: RunState) -> list[tuple[Outbox, Packed]]:
+def only_here(local_folder: LocalFolder, state: RunState) -> list[tuple[LocalFolder, LocalCheckpoint]]:
     """Intact checkpoints of the run on this machine that the run does not hold (any more), and where each lies; oldest
     first."""
     held = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
     mine = (state.run_id, state.config_hash)
-    found = [(box, packed) for box in (outbox, outbox.aside) for packed in box.all() if packed.key not in held]
+    found = [
+        (box, packed) for box in (local_folder, local_folder.aside) for packed in box.all() if packed.key not in held
+    ]
     intact = ((box, one) for box, one in found if (one.run_id, one.config_hash) == mine and box.intact(one))
     return sorted(intact, key=lambda here: here[1].key)
 
 
 def _copy(
     parent: View,
-    packed: Packed,
+    packed: LocalCheckpoint,
     folder: Path,
     branch: Branch,
     contents: Mapping[str, str],
@@ -172,7 +177,7 @@ def _copy(
         return _store(branch, packed, folder, metric), origin
 
 
-def _refitted(branch: Branch, change: Refitted, packed: Packed, folder: Path) -> tuple[Packed, Path]:
+def _refitted(branch: Branch, change: Refitted, packed: LocalCheckpoint, folder: Path) -> tuple[LocalCheckpoint, Path]:
     """The state as one of the branch's configuration, and where that lies."""
     out = branch.scratch / "refitted"
     out.mkdir()
@@ -201,7 +206,7 @@ def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
         raise ForkTaken(names.run)
 
 
-def _store(branch: Branch, packed: Packed, folder: Path, metric: float | None = None) -> Checkpoint:
+def _store(branch: Branch, packed: LocalCheckpoint, folder: Path, metric: float | None = None) -> Checkpoint:
     """The files in `folder` under the new run's own prefix, borrowed ones too, and their manifest."""
     try:
         return _stored(branch, packed, folder, metric, "")
@@ -209,7 +214,7 @@ def _store(branch: Branch, packed: Packed, folder: Path, metric: float | None = 
         return _stored(branch, packed, folder, metric, branch.run_id[:TOKEN])
 
 
-def _stored(branch: Branch, packed: Packed, folder: Path, metric: float | None, token: str) -> Checkpoint:
+def _stored(branch: Branch, packed: LocalCheckpoint, folder: Path, metric: float | None, token: str) -> Checkpoint:
     """Raises Exists if something else lies in the folder with that token."""
     names = branch.names
     keys = {file.name: names.checkpoint(packed.step, 0, token) + file.name for file in packed.files}
@@ -220,4 +225,4 @@ def _stored(branch: Branch, packed: Packed, folder: Path, metric: float | None, 
     mine = packed.model_copy(update=own | shares_nothing)
     promised = packed.next
     following = StepDigest(promised.step, promised.path, promised.digest) if promised else None
-    return put_manifest(branch.store, names, Told(mine, following, metric), files, branch.code_version, token)
+    return put_manifest(branch.store, names, CommitRecord(mine, following, metric), files, branch.code_version, token)

@@ -16,7 +16,7 @@ from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import RunState
 from relay.core.ledger.usage import Interval
 from relay.core.names import CHECKPOINTS, Names
-from relay.core.runs.identity import Pair
+from relay.core.runs.opening import Pair
 from storage.base import Store
 
 LOG = logging.getLogger("relay.session")

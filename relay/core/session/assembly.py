@@ -8,11 +8,11 @@ from functools import partial
 
 from relay.core.budget import BELIEVED, Budget, Measured
 from relay.core.checkpoint.certify import Verdict
-from relay.core.checkpoint.checkpoint import Writer
 from relay.core.checkpoint.collect import Housekeeper
+from relay.core.checkpoint.commit import Writer
 from relay.core.checkpoint.committer import Committer
-from relay.core.checkpoint.lending import Lending
-from relay.core.checkpoint.warm import forget_all
+from relay.core.checkpoint.compilecache import forget_all
+from relay.core.checkpoint.sharedfiles import SharedFiles
 from relay.core.errors import RelayError
 from relay.core.events import Committed
 from relay.core.lease.heartbeat import Heartbeat
@@ -28,7 +28,7 @@ END_S, HURRIED_S = 10.0, 1.0
 
 
 @dataclass(frozen=True)
-class Parts:
+class SessionParts:
     """One session's machinery."""
 
     ctx: Context
@@ -57,15 +57,10 @@ class Parts:
             return None
         return self.lease.state.step if self.lease.lost is None else self.writer.made[-1].step
 
-    def offer_compiled(self) -> None:
-        """After the first step: what it compiled, for the next session, if that cannot be in the way of a commit."""
-        if self.ctx.warm is not None:
-            self.ctx.warm.offer(self._spare_s())
-
     def finish_offer(self) -> None:
         """Without the lease: let what is on its way arrive, as long as nobody is in a hurry."""
         if self.ctx.warm is not None:
-            self.ctx.warm.finish(self._spare_s(), lambda: not self.ctx.signal.hurry)
+            self.ctx.warm.finish(self.budget.spare(self.ctx.runtime.monotonic()), lambda: not self.ctx.signal.hurry)
 
     def start_observer(self) -> None:
         """What is committed from now on is shown elsewhere too, where somebody asked for that."""
@@ -86,12 +81,8 @@ class Parts:
             longest = 0.0 if ctx.signal.at_once else HURRIED_S if ctx.signal.hurry else END_S
             ctx.observer.closed(max(0.0, min(longest, left)))
 
-    def _spare_s(self) -> float:
-        """Seconds beyond what the end needs."""
-        return self.budget.deadline - self.ctx.runtime.monotonic() - self.budget.reserve()
 
-
-def assemble(ctx: Context, lease: Lease) -> Parts:
+def assemble(ctx: Context, lease: Lease) -> SessionParts:
     """Everything below the session, wired."""
     plan, now = ctx.plan, ctx.runtime.monotonic
     believed_s = BELIEVED * max(0.0, plan.limits.deadline - now())
@@ -108,7 +99,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         still_ours=heartbeat.still_ours,
         event=ctx.listener.event,
     )
-    lending = Lending(ctx.outbox)
+    lending = SharedFiles(ctx.local_folder)
     writer = _writer(ctx, lease, budget, verdict, lending, housekeeper)
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.event)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
@@ -116,7 +107,7 @@ def assemble(ctx: Context, lease: Lease) -> Parts:
         ctx, budget, committer, heartbeat, verdict, evaluated, partial(lending.offer, ctx.workload, lease)
     )
     ending = Ending(ctx, budget, committer, heartbeat, trainer, writer)
-    return Parts(
+    return SessionParts(
         ctx,
         lease,
         budget,
@@ -146,7 +137,7 @@ def _heartbeat(ctx: Context, lease: Lease) -> Heartbeat:
 
 
 def _writer(
-    ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, lending: Lending, housekeeper: Housekeeper
+    ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, lending: SharedFiles, housekeeper: Housekeeper
 ) -> Writer:
     def after_commit(short_of_space: bool) -> None:
         if short_of_space:
@@ -161,7 +152,7 @@ def _writer(
         runtime=ctx.runtime,
         store=ctx.checkpoint_store,
         names=ctx.names,
-        outbox=ctx.outbox,
+        local_folder=ctx.local_folder,
         lease=lease,
         budget=budget,
         facts=ctx.facts,

@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from relay.core.budget import Limits
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.compilecache import WarmStart
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.packing import Facts
 from relay.core.checkpoint.retention import Keep
-from relay.core.checkpoint.warm import WarmStart
 from relay.core.clock import Runtime
 from relay.core.errors import Exit, Fenced, RelayError
 from relay.core.events import SessionEvent, Transfer, unseen
-from relay.core.lease.samehost import HostLocks
+from relay.core.lease.blockers import Held
+from relay.core.lease.host import HostLocks
 from relay.core.lease.signals import StopSignal
-from relay.core.lease.vacancy import Held
 from relay.core.ledger.fields import Certified
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.sessionreport import Left, SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import Names
-from relay.core.session.startup import Startup
+from relay.core.session.timing import Startup
+from relay.core.settings.config import Settings
 from relay.core.workload import Progress, Workload
 from storage.base import Store
 
@@ -52,6 +53,22 @@ class Plan:
     """Parallel transfers."""
     report_pace: bool = False
     """Report soon how long a step takes here and how much time is left for steps."""
+
+    @classmethod
+    def of(cls, settings: Settings, target_steps: int, limits: Limits, wait_s: float, report_pace: bool) -> Plan:
+        """By the relay's settings."""
+        return cls(
+            target_steps,
+            every_steps=settings.checkpoint.every_steps,
+            every_s=settings.checkpoint.every_minutes * 60,
+            evaluate_every=settings.evaluation.every_commits,
+            evaluate_rows=settings.evaluation.rows,
+            keep=Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every),
+            ttl_s=settings.lease.ttl_s,
+            wait_s=wait_s,
+            limits=limits,
+            report_pace=report_pace,
+        )
 
 
 @dataclass
@@ -102,7 +119,7 @@ class Context:
     """32 random hexadecimal digits, new for each process."""
     account: str
     plan: Plan
-    outbox: Outbox
+    local_folder: LocalFolder
     locks: HostLocks
     signal: StopSignal = field(default_factory=StopSignal)
     listener: Listener = field(default_factory=Listener)
@@ -115,7 +132,7 @@ class Context:
     """Newest states of all other registered runs, read afresh."""
     successor: Callable[[RunState], str | None] = lambda state: None
     """Whom the release proposes as next."""
-    desk: Desk = field(default_factory=lambda: Desk())
+    desk: Handoff = field(default_factory=lambda: Handoff())
 
     @property
     def ledger_store(self) -> Store:
@@ -129,7 +146,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Desk:
+class Handoff:
     """What only the command line knows of where a session runs, and how its report is put into words."""
 
     provider: str | None = None

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.core.budget import Budget
-from relay.core.checkpoint.checkpoint import Writer
+from relay.core.checkpoint.commit import Writer
 from relay.core.checkpoint.committer import Committer, Item
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.clock import Runtime
 from relay.core.errors import UploadFailed
 from relay.core.events import Activity, OutOfTime, Trouble
@@ -51,10 +51,16 @@ class NotSent(NotCommitted):
     """
 
     def __init__(
-        self, run: str, durable: int, cause: Exception | None, outbox: Outbox, key: tuple[int, int], size: int
+        self,
+        run: str,
+        durable: int,
+        cause: Exception | None,
+        local_folder: LocalFolder,
+        key: tuple[int, int],
+        size: int,
     ) -> None:
         super().__init__(run, durable, key[0], cause)
-        self.bytes, self._outbox, self._key = size, outbox, key
+        self.bytes, self._outbox, self._key = size, local_folder, key
 
     @property
     def folder(self) -> Path | None:
@@ -111,7 +117,8 @@ class Ending:
             self._drain_then_give_up(final)
         if plan == "final":
             self.committer.abandon_inflight()
-        self.trainer.hand_over(final, self._extra_step)
+        self.trainer.hand_over(final)
+        self.trainer.promise(self._extra_step())
 
     def _drain_then_give_up(self, final: Item) -> None:
         self.committer.drain(self._until(), lambda: self.ctx.signal.at_once)
@@ -168,7 +175,7 @@ class Ending:
         try:
             if self._keep(item):
                 size = item.packed.bytes if item.packed else 0
-                return NotSent(run, durable, cause, self.writer.outbox, (item.step, lease.epoch), size)
+                return NotSent(run, durable, cause, self.writer.local_folder, (item.step, lease.epoch), size)
         except OSError as error:
             disk = error
         return NotKept(run, durable, item.step, cause, disk)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from relay.core.checkpoint.committer import CommitterDied
-from relay.core.errors import BadData, Exit, RelayError, StorageUnreachable, UploadFailed
+from relay.core.errors import BadData, Exit, Fenced, RelayError, StorageUnreachable, UploadFailed
+from relay.core.events import Trouble
 from relay.core.lease.lease import Lease
 from relay.core.ledger import frozen
-from relay.core.session.assembly import Parts
+from relay.core.ledger.changes import Release
+from relay.core.session.assembly import SessionParts
 from relay.core.session.context import Context, Outcome
 from relay.core.session.ending import NotSent
-from relay.core.session.incidents import Recorded
+from relay.core.session.report import Recorded
 from relay.core.session.training import End
 
 ENDS: dict[End, tuple[Exit, str]] = {
@@ -32,7 +34,7 @@ FAILURES: dict[Exit, str] = {
 }
 
 
-def reached(parts: Parts, end: End) -> tuple[Exit, str]:
+def reached(parts: SessionParts, end: End) -> tuple[Exit, str]:
     """Exit code and reason; a notice says itself who gave it and what time was left. Raises Fenced."""
     if end == "fenced":
         assert parts.lease.lost is not None, "what asks for this end has seen why"
@@ -50,7 +52,7 @@ def meant(lease: Lease, error: RelayError) -> RelayError:
     return lease.lost if lease.lost and theirs else error
 
 
-def exit_code(parts: Parts, error: RelayError) -> Exit:
+def exit_code(parts: SessionParts, error: RelayError) -> Exit:
     """The loss of the lease (P5) decides it, and so does a signal whether or not the last commit came through (P6)."""
     reason = "fenced" if parts.lease.lost else parts.ctx.signal.reason
     if isinstance(error, UploadFailed) and reason in ("notice", "sigterm", "sigint", "fenced"):
@@ -69,7 +71,7 @@ def why(ctx: Context, error: BaseException | None) -> str:
     return FAILURES.get(error.exit_code, frozen.FAILED) if isinstance(error, RelayError) else frozen.BROKEN_OFF
 
 
-def outcome(parts: Parts, code: Exit, end: str, failure: RelayError | None = None) -> Outcome:
+def outcome(parts: SessionParts, code: Exit, end: str, failure: RelayError | None = None) -> Outcome:
     """The session as it stands now, with how it ended."""
     ctx, lease, writer = parts.ctx, parts.lease, parts.writer
     return Outcome(
@@ -105,3 +107,32 @@ def crashed(error: BaseException | None) -> bool:
 def _spared(ctx: Context, error: BaseException | None) -> bool:
     """Whether a notice left too little time for the last upload: that is no failure of the session."""
     return isinstance(error, UploadFailed) and ctx.signal.reason == "notice"
+
+
+# --- Gives a session's lease back within the time that is left ------------------------------------------------------
+
+RELEASE_S = 15.0
+"""Longest wait for the release."""
+
+
+def give_back(parts: SessionParts, reason: str) -> bool:
+    """Give the lease back, within the time that is left; False if that is not known to be so: it runs out by itself."""
+    ctx, lease = parts.ctx, parts.lease
+    done, landed = ctx.runtime.event(), ctx.runtime.event()
+
+    def body() -> None:
+        change = Release(reason=reason, next=ctx.successor(lease.state), seconds=lease.seconds)
+        try:
+            lease.append("release", lambda state: change, give_up=done.is_set)
+            landed.set()
+        except Fenced:  # there is nothing to give back, which the session's end tells
+            pass
+        except RelayError as error:
+            ctx.listener.event(Trouble("release", error, expires_s=lease.ttl_s))
+        done.set()
+
+    ctx.runtime.spawn("release", body)
+    left = parts.budget.deadline - ctx.runtime.monotonic() - 0.5
+    done.wait(0.0 if ctx.signal.at_once else max(1.0, min(RELEASE_S, left)))
+    done.set()
+    return landed.is_set()

@@ -12,23 +12,22 @@ from typing import Literal
 from relay.core.checkpoint.committer import CommitterDied
 from relay.core.errors import BadData, Exit, RelayError
 from relay.core.gpus import gpu_name
-from relay.core.lease.interrupts import heed
-from relay.core.lease.lease import Lease, Wish, acquire
-from relay.core.lease.onelease import Taken, refuse_second_lease
+from relay.core.lease.blockers import Taken, refuse_second_lease
+from relay.core.lease.lease import Lease, LeaseRequest, acquire
+from relay.core.lease.signals import heed
 from relay.core.ledger import frozen
-from relay.core.ledger.resting import refuse_halted
+from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.state import RunState
 from relay.core.session import ends
-from relay.core.session.assembly import Parts, assemble
+from relay.core.session.assembly import SessionParts, assemble
 from relay.core.session.context import Context, Idle, Outcome
 from relay.core.session.ending import NotSent
-from relay.core.session.entrance import EndedEarly, push_unsent, warm_up
-from relay.core.session.giveback import give_back
-from relay.core.session.incidents import record_crash, record_non_finite
-from relay.core.session.recording import leave_report
+from relay.core.session.ends import give_back
+from relay.core.session.report import leave_report, record_crash, record_non_finite
+from relay.core.session.starting import EndedEarly, push_unsent, warm_up
 from relay.core.session.training import NonFinite
 
-Work = Callable[[Parts], tuple[Exit, str]]
+Work = Callable[[SessionParts], tuple[Exit, str]]
 
 
 def run_session(ctx: Context) -> Outcome:
@@ -53,12 +52,12 @@ def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None)
     """The lease; else how it ends without one, where there is nothing to do or it is refused."""
     step = None
     try:
-        here = ctx.outbox.all()
+        here = ctx.local_folder.all()
         state = ctx.ledger.read().state
         step = state.step
         refuse_halted(state)
-        ctx.outbox.refuse_rolled_back(here, state)
-        if _at_target(ctx, state) if work == "train" else ctx.outbox.pushable(state) is None:
+        ctx.local_folder.refuse_rolled_back(here, state)
+        if _at_target(ctx, state) if work == "train" else ctx.local_folder.pushable(state) is None:
             idle = Idle(work, state.project, state.run, step, ctx.plan.target_steps)
             return Outcome(Exit.OK, step, step, idle=idle)
         return _enter(ctx, gpu)
@@ -69,11 +68,11 @@ def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None)
 
 def _enter(ctx: Context, gpu: str | None) -> Lease:
     """The lease, for an account that trains nothing else, on a machine that can keep a checkpoint."""
-    ctx.outbox.probe()
+    ctx.local_folder.probe()
     refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks)
     ctx.locks.hold(ctx.session)
     left = ctx.plan.limits.deadline - ctx.runtime.monotonic()
-    wish = Wish(
+    wish = LeaseRequest(
         session=ctx.session,
         account=ctx.account,
         ttl_s=ctx.plan.ttl_s,
@@ -101,16 +100,14 @@ def _waits(ctx: Context) -> None:
     heed(ctx.signal)
 
 
-def _train(parts: Parts) -> tuple[Exit, str]:
+def _train(parts: SessionParts) -> tuple[Exit, str]:
     """What a session does with the lease; the exit code and the reason of the release."""
     ctx, lease = parts.ctx, parts.lease
     if _at_target(ctx, lease.state):
         return Exit.OK, "target reached"
     try:
         restored = warm_up(parts)
-        parts.trainer.begin(restored)
-        parts.offer_compiled()
-        end = parts.trainer.run()
+        end = parts.trainer.run(restored)
         if end != "fenced":
             with parts.trainer.spent.on("upload"):
                 parts.ending.commit_last()
@@ -120,15 +117,15 @@ def _train(parts: Parts) -> tuple[Exit, str]:
     return ends.reached(parts, end)
 
 
-def _drain(parts: Parts) -> None:
+def _drain(parts: SessionParts) -> None:
     """Training has failed: what was handed over before is good and gets the grace to become durable."""
     now = parts.ctx.runtime.monotonic
     until = min(now() + parts.ctx.plan.grace_s, parts.budget.deadline)
     parts.committer.drain(lambda: until, lambda: parts.ctx.signal.at_once)
 
 
-def _push(parts: Parts) -> tuple[Exit, str]:
-    packed = parts.ctx.outbox.pushable(parts.lease.state)
+def _push(parts: SessionParts) -> tuple[Exit, str]:
+    packed = parts.ctx.local_folder.pushable(parts.lease.state)
     if packed is None:  # sent by others while this session waited for the lease, or the run went on without it
         return Exit.OK, frozen.NOTHING_TO_PUSH
     if not push_unsent(parts, packed):
@@ -136,7 +133,7 @@ def _push(parts: Parts) -> tuple[Exit, str]:
     return Exit.OK, frozen.PUSHED
 
 
-def _hold(parts: Parts, work: Work) -> Outcome:
+def _hold(parts: SessionParts, work: Work) -> Outcome:
     """Do the work under the lease, and release it however that ends, unless it is no longer ours."""
     ctx, lease = parts.ctx, parts.lease
     ctx.signal.under_lease = True
@@ -167,7 +164,7 @@ def _hold(parts: Parts, work: Work) -> Outcome:
     return outcome
 
 
-def _until_ended(parts: Parts, work: Work) -> tuple[Exit, str]:
+def _until_ended(parts: SessionParts, work: Work) -> tuple[Exit, str]:
     """What the work comes to, also where the session ends before there is anything to train."""
     try:
         return work(parts)
@@ -178,7 +175,7 @@ def _until_ended(parts: Parts, work: Work) -> tuple[Exit, str]:
 class _Holding:
     """The time under the lease: whatever ends it, threads stop and the lease is given back."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
         self.reason = ""
 
@@ -189,6 +186,7 @@ class _Holding:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         parts = self._parts
+        parts.trainer.close()
         crashed = ends.crashed(error)
         if crashed:
             _drain(parts)

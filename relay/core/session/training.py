@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Literal
 
 from relay.core.budget import Budget
@@ -14,10 +14,9 @@ from relay.core.checkpoint.restore import Restored
 from relay.core.events import Activity, LinkCertified, Pace, Started
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import Reason
-from relay.core.ledger.samples import Gathered
+from relay.core.ledger.sessionreport import Gathered
 from relay.core.session.context import Context, fraction
-from relay.core.session.phases import Spent
-from relay.core.session.stalls import Stalls
+from relay.core.session.timing import Spent, Stalls
 from relay.core.workload import Progress, Share, Snapshot, StepDigest
 
 End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked"]
@@ -44,7 +43,16 @@ class _TooLong(Exception):
 
 
 class Trainer:
-    """One session's way through the steps."""
+    """One session's way through the steps.
+
+    `run` makes them with the workload. A loop that makes its own steps calls `begin` before the first one and
+    `after_step` after each, and stops where one of them returns an end:
+
+        end = trainer.begin(restored)
+        while end is None:
+            step(trainer.report_of(workload.step + 1))
+            end = trainer.after_step()
+    """
 
     def __init__(
         self,
@@ -65,36 +73,83 @@ class Trainer:
         self._told = Gathered()
         self._snapped_step, self._evaluated_step = 0, evaluated_step
         self._snapped_at = self._stepped_at = self._now()
-        self._steps = self._paced = 0
+        self._restored: Restored | None = None
+        self._first: ExitStack | None = None
+        """While the first step is under way: what ends with it."""
+        self._promised: Item | None = None
+        """The snapshot whose commit waits for the digest of the step after it."""
+        self._paced = 0
         self.train_s = 0.0
         self.spent = Spent(ctx.runtime)
         self.stalls = Stalls()
 
-    def begin(self, restored: Restored | None) -> None:
-        """The session's first ordinary step, compared with what the predecessor promised (P9), and kept."""
+    def run(self, restored: Restored | None) -> End:
+        """Train until an end is due. Raises what ended the committer, NonFinite, and what the workload raises."""
+        workload, end = self._workload, self.begin(restored)
+        while end is None:
+            following = workload.step + 1
+            workload.advance(following, lambda: False, self.report_of(following))
+            end = self.after_step()
+        return end
+
+    def begin(self, restored: Restored | None) -> End | None:
+        """Before the first step, which may compile. An end if there is no use in making it."""
+        self._restored = restored
         self._snapped_step, self._snapped_at = self._workload.step, self._now()
-        if self.why_end() is not None:
-            return
-        startup, event = self._ctx.startup, self._ctx.listener.event
-        event(Activity("first step"))
-        with self._heartbeat.phase(COMPILE_S):
-            digest = self._one_step(self._report, sample=False)  # it may compile
+        if (end := self.why_end()) is not None:
+            return end
+        self._ctx.listener.event(Activity("first step"))
+        self._first = ExitStack()
+        self._first.enter_context(self._heartbeat.phase(COMPILE_S))
+        self._stepped_at = self._now()
+        return None
+
+    def after_step(self) -> End | None:
+        """After each step: hand over a snapshot if a commit is due; an end once one is.
+
+        Waits for a device only where a snapshot does. Raises as `run`.
+        """
+        if self._first is not None:
+            self._end_first_step(self._first)
+        else:
+            self._count_step()
+        end = self.why_end()
+        if end is None and self._due():
+            self.stalls.commit()
+            self.hand_over(self.snapshot())
+        self._stepped_at = self._now()
+        return end
+
+    def report_of(self, step: int) -> Callable[[Progress], None] | None:
+        """Who receives the report of that step, which may wait for a device: None for most.
+
+        The step beside a commit has none: its digest is read by the thread that writes it.
+        """
+        if self._promised is not None:
+            return None
+        numbered = step % self._workload.report_every == 0 or step % self._plan.every_steps == 0
+        return self._report if numbered or self._first is not None or step >= self._plan.target_steps else None
+
+    def close(self) -> None:
+        """However the steps ended: nothing waits for another one."""
+        self.promise(None)
+        if self._first is not None:
+            self._first.close()
+
+    def _end_first_step(self, first: ExitStack) -> None:
+        """Compare it with what the predecessor promised (P9)."""
+        ctx, startup, event, self._first = self._ctx, self._ctx.startup, self._ctx.listener.event, None
+        digest = self._workload.digest()
+        self.train_s += self._now() - self._stepped_at
+        self._heartbeat.progress(self._workload.step)
+        first.close()
         event(Activity("training"))
         startup.mark("first_step", self._now())
         event(Started(startup.total_s, dict(startup.phases), startup.inside(), startup.counts()))
-        judge(self._verdict, restored, digest, self._ctx.facts)
+        judge(self._verdict, self._restored, digest, ctx.facts)
         event(LinkCertified(self._verdict.certified, self._verdict.why))
-
-    def run(self) -> End:
-        """Train until an end is due, handing over a snapshot whenever a commit is. Raises what ended the committer."""
-        while (end := self.why_end()) is None:
-            if self._due():
-                self._commit_here()
-            else:
-                self._stepped_at, self._steps = self._now(), self._workload.step
-                self._workload.advance(self._boundary(), self._pause, self._report)
-                self._count_step()
-        return end
+        if ctx.warm is not None:
+            ctx.warm.offer(self._budget.spare(self._now()))
 
     def why_end(self) -> End | None:
         """Asked between steps."""
@@ -140,19 +195,20 @@ class Trainer:
         self._snapped_step, self._snapped_at = snapshot.step, began
         return item
 
-    def hand_over(self, item: Item, step_after: Callable[[], StepDigest | None]) -> None:
-        """Its upload begins; beside it run the evaluation, if due and affordable, and the step after (P9).
-
-        Whatever they raise, the item is with the committer, which waits for them before the append.
-        """
-        item.ready = self._ctx.runtime.event()
+    def hand_over(self, item: Item) -> None:
+        """Its upload begins, and beside it the evaluation, if due and affordable. The append waits for `promise`."""
+        self.promise(None)
+        item.ready, self._promised = self._ctx.runtime.event(), item
         self._committer.offer(item)
-        try:
-            if self._evaluation_due():
-                with self.spent.on("evaluate"):
-                    self._evaluate(item)
-            item.next = step_after()
-        finally:
+        if self._evaluation_due():
+            with self.spent.on("evaluate"):
+                self._evaluate(item)
+
+    def promise(self, following: StepDigest | None) -> None:
+        """The step after the snapshot that was handed over, for its commit (P9); None: there is none."""
+        item, self._promised = self._promised, None
+        if item is not None and item.ready is not None:
+            item.next = following
             item.ready.set()
 
     def extra_step(self) -> StepDigest:
@@ -168,24 +224,6 @@ class Trainer:
             return False
         return step >= plan.target_steps or step - self._evaluated_step >= plan.evaluate_every * plan.every_steps
 
-    def _commit_here(self) -> None:
-        """Snapshot N, then step N+1 beside its upload, so that the commit of N carries N+1's digest (P9).
-
-        Nobody is told of N+1 at once and its digest is read by whoever writes it, so nothing here waits for a device.
-        """
-        self.stalls.commit()
-        self.hand_over(self.snapshot(), lambda: self._one_step(None, sample=True))
-
-    def _one_step(self, report: Callable[[Progress], None] | None, sample: bool) -> StepDigest:
-        began = self._now()
-        self._workload.advance(self._workload.step + 1, lambda: False, report)
-        digest = self._workload.digest()
-        self.train_s += self._now() - began
-        if sample:
-            self._budget.measured.add("step", self._now() - began)
-        self._heartbeat.progress(self._workload.step)
-        return digest
-
     def _due(self) -> bool:
         step = self._workload.step
         if step == self._snapped_step:
@@ -198,31 +236,23 @@ class Trainer:
             every = min(every, FIRST_COMMIT_S, 0.1 * (self._plan.limits.budget_s or math.inf))
         return self._now() - self._snapped_at >= every and self._workload.step != self._snapped_step
 
-    def _boundary(self) -> int:
-        every = self._plan.every_steps
-        return min(self._plan.target_steps, (self._workload.step // every + 1) * every)
-
-    def _pause(self) -> bool:
-        """Between steps: count the last one, and stop if an end or a commit is due."""
-        self._count_step()
-        return self._time_due() or self.why_end() is not None
-
     def _count_step(self) -> None:
+        """The step that was just made, and what a snapshot waits for."""
+        if self._promised is not None:
+            self.promise(self._workload.digest())
         now, step = self._now(), self._workload.step
-        if step > self._steps:
-            self._budget.measured.add("step", (now - self._stepped_at) / (step - self._steps))
-            self.train_s += now - self._stepped_at
-            self._heartbeat.progress(step)
-            self._report_pace()
-        self._stepped_at, self._steps = now, step
+        self._budget.measured.add("step", now - self._stepped_at)
+        self.train_s += now - self._stepped_at
+        self._heartbeat.progress(step)
+        self._report_pace()
 
     def _report_pace(self) -> None:
         """Once, where people were warned that this machine is slow: before it has taken their hour."""
         self._paced += 1
         if not self._plan.report_pace or self._paced != PACED:
             return
-        left = self._budget.deadline - self._now() - self._budget.reserve()
-        self._ctx.listener.event(Pace(self._budget.measured.median("step"), left))
+        left_s = self._budget.spare(self._now())
+        self._ctx.listener.event(Pace(self._budget.measured.median("step"), left_s))
 
     def _report(self, progress: Progress) -> None:
         self.stalls.report(self._now(), progress.step)
@@ -250,9 +280,10 @@ class Trainer:
         self._evaluated_step, event = item.step, self._ctx.listener.event
         event(Activity("evaluating", item.step))
         with suppress(_TooLong), self._heartbeat.phase(EVALUATE_S):
-            found = self._workload.evaluate("valid", self._plan.evaluate_rows, go_on)
-            item.metrics = {**item.metrics, **{f"valid/{name}": value for name, value in found.items()}}
-            item.metric = found.get("exact_accuracy")
+            of = self._workload.measures
+            found = self._workload.evaluate(of.splits.choosing, self._plan.evaluate_rows, go_on)
+            item.metrics = {**item.metrics, **{of.on_split(name): value for name, value in found.items()}}
+            item.metric = of.headline.score(found.get(of.headline.name))
         event(Activity("training"))
         self._budget.measured.add("evaluate", self._now() - began)
         self.stalls.excuse(self._now() - began)

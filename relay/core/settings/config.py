@@ -23,10 +23,12 @@ from relay.core.settings.origins import (
 )
 from relay.core.settings.validating import check_known, submodel, validate
 from relay.core.workload import Step
-from storage.openers import is_address
+from storage.base import is_address
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_STORE = "relay_store"
+DEFAULT = "default"
+"""The origin of what nobody gave."""
 
 Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 366)]
 Count = Annotated[int, Field(ge=0)]
@@ -73,7 +75,7 @@ class Evaluation(Section):
     every_commits: Count = 4
     """Evaluate at every Nth commit; 0 never evaluates."""
     rows: Annotated[int, Field(gt=0)] = 128
-    """Validation puzzles of one evaluation; the best checkpoint is chosen by them."""
+    """Validation rows of one evaluation; the best checkpoint is chosen by them."""
 
 
 class Lease(Section):
@@ -93,9 +95,9 @@ class Cache(Section):
 class Settings(Section):
     """Everything the relay itself can be told. None of it decides the state at step n, so all may change any time."""
 
-    project: Name = "sudoku_pretrain_multiaccount"
+    project: Name
     """The group of runs that the run belongs to."""
-    run: Name = "sudoku_rotation"
+    run: Name
     """The run's name, the same for everybody."""
     account: Name = "account_1"
     """Whose session it is: an id as it was registered."""
@@ -195,7 +197,7 @@ class Resolved(Generic[WorkloadConfig]):
         """(dotted key, value, origin) of every setting."""
         for model in (self.settings, self.workload):
             for key, value in flat(model.model_dump(mode="json")):
-                yield key, value, self.origins.get(key, "default")
+                yield key, value, self.origins.get(key, DEFAULT)
 
 
 def resolve(
@@ -205,6 +207,7 @@ def resolve(
     folder: Path,
     *,
     default_task: str,
+    defaults: Callable[[str], Mapping[str, str]],
     file: Path | None = None,
     overrides: Sequence[str] = (),
     flags: Mapping[str, object] | None = None,
@@ -212,8 +215,9 @@ def resolve(
 ) -> Resolved[WorkloadConfig]:
     """Merge all sources, later ones winning, and validate.
 
-    `default_task`: where nobody names a task. `file` defaults to the one in `folder`, where there is one; `flags` holds
-    dotted keys from options, None is unset; `implied` follows from other settings and is stronger than the file alone.
+    `default_task`: where nobody names a task; `defaults`: a task's settings of the relay, by dotted key, where nobody
+    gives them. `file` defaults to the one in `folder`, where there is one; `flags` holds dotted keys from options, None
+    is unset; `implied` follows from other settings and is stronger than the file alone.
 
     Raises BadSetting and BadName (78) naming the key, what is wrong with it and where it was written.
     """
@@ -230,7 +234,10 @@ def resolve(
     merged = {g.key: g for g in given}
     for g in merged.values():
         check_known(g, keys)
-    relay_part, workload_part = _on_preset(merged, preset, default_task)
+    merged.setdefault("task", Given("task", default_task, DEFAULT))
+    task = str(merged["task"].value)
+    merged = {k: Given(k, v, DEFAULT) for k, v in defaults(task).items()} | merged
+    relay_part, workload_part = _on_preset(merged, preset(task), task)
     return Resolved(
         settings=validate(Settings, relay_part),
         workload=validate(model, workload_part),
@@ -239,15 +246,12 @@ def resolve(
     )
 
 
-def _on_preset(
-    merged: Mapping[str, Given], preset: Callable[[str], BaseModel], default_task: str
-) -> tuple[dict[str, Given], dict[str, Given]]:
+def _on_preset(merged: Mapping[str, Given], preset: BaseModel, task: str) -> tuple[dict[str, Given], dict[str, Given]]:
     """The relay's settings, and the workload's laid over its task's preset."""
-    task = merged.get("task", Given("task", default_task, "default"))
-    base = {k: Given(k, v, f"preset {task.value}") for k, v in flat(preset(str(task.value)).model_dump(mode="json"))}
+    base = {k: Given(k, v, f"preset {task}") for k, v in flat(preset.model_dump(mode="json"))}
     known = set(leaves(Settings))
     own = {k: g for k, g in merged.items() if k in known}
-    return own, {**base, **{k: g for k, g in merged.items() if k not in known}, "task": task}
+    return own, {**base, **{k: g for k, g in merged.items() if k not in known}}
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:

@@ -2,4 +2,5 @@
 
 import os
 
-os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # trm/kernels/__init__.py says why
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+"""Said outright: Triton 3.10 changes what it does where nobody says so, and with that the bits of every kernel."""

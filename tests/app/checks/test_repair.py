@@ -200,10 +200,10 @@ def test_what_the_run_went_on_without_can_be_forked_from_this_machine_only(desk:
 
 
 def test_a_halted_run_is_told_with_both_ways_out_and_each_works(desk: Desk) -> None:
-    desk.kind.made = {"nan_at": 32}
+    desk.plugin.made = {"nan_at": 32}
     for _ in range(2):
         desk.train(40, code=65)
-    desk.kind.made = {}
+    desk.plugin.made = {}
     (told,) = examined(desk, 65, "run")
     desk(*told_command(told["advice"], "fork"))
     desk.train(33, run="r_2")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.app.cli import Trm
 from relay.app.commands import stores
+from relay.app.models.trm import Trm
 from storage.base import QuotaExceeded, Ref, Store, open_store
 from storage.local import LocalStore
 from storage.wrapper import Wrapper
@@ -83,7 +83,7 @@ def test_a_file_that_is_not_there_is_named_with_its_setting(desk: Desk) -> None:
 
 
 def test_a_malformed_row_is_named_by_its_line(desk: Desk) -> None:
-    desk.kind = Trm()
+    desk.plugin = Trm()
     rows = ["source,question,answer,rating", f"x,{PUZZLE},{ANSWER},0", f"x,{PUZZLE[:-1]},{ANSWER},0"]
     bad = desk.folder / "bad.csv"
     bad.write_text("\n".join(rows) + "\n")
@@ -178,7 +178,7 @@ def test_a_store_that_fills_up_mid_run_stops_no_training_and_loses_nothing(
 ) -> None:
     full = Full("checkpoints/")
     wrap_stores(monkeypatch, full)
-    desk.kind.made = {"step_s": 0.1, "sleep": time.sleep}
+    desk.plugin.made = {"step_s": 0.1, "sleep": time.sleep}
     ended = desk.train(12, "--checkpoint-every", "4", "--budget-minutes", "0.25", code=74)
     assert "Storage trouble; training goes on" in ended.err and "/step_4." in full.refused[0]
     text = paragraph(ended)

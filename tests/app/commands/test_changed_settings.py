@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from tests.app.cli import Desk
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ SMALL = ("batch_size=4", "data.train_rows=8", "arch.hidden_size=32", "arch.num_h
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    desk = Desk(tmp_path_factory.mktemp("lived"), kind=Trm())  # type: ignore[arg-type]
+    desk = Desk(tmp_path_factory.mktemp("lived"), plugin=Trm())  # type: ignore[arg-type]
     desk.train(3, *SMALL)
     return desk
 

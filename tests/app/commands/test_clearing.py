@@ -12,7 +12,7 @@ import pytest
 
 from relay.app.commands import stores
 from relay.core.names import Names
-from relay.core.runs.identity import Opened, Pair
+from relay.core.runs.opening import Pair, RunHandle
 from storage.base import Denied, Store
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
@@ -140,7 +140,7 @@ def test_parts_of_uploads_go_by_the_judged_state_not_by_a_cheap_reading(
     swept: list[int] = []
     read = stores.require
 
-    def deceived(*args: Any, **more: Any) -> tuple[Opened, Pair]:
+    def deceived(*args: Any, **more: Any) -> tuple[RunHandle, Pair]:
         opened, stores = read(*args, **more)
         later = opened.view.state.model_copy(update={"epoch": opened.view.state.epoch + 5})
         return replace(opened, view=replace(opened.view, state=later)), stores
@@ -149,7 +149,7 @@ def test_parts_of_uploads_go_by_the_judged_state_not_by_a_cheap_reading(
         swept.append(epoch)
 
     monkeypatch.setattr("relay.app.commands.command.require", deceived)
-    monkeypatch.setattr("relay.core.runs.clearing.sweep_parts", sweep)
+    monkeypatch.setattr("relay.core.runs.archive.sweep_parts", sweep)
     desk("gc", "--run", "r")
     assert swept == [4]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.core.errors import BadConfig
-from tests.app.cli import Desk, ToyKind
+from tests.app.cli import Desk, ToyPlugin
 from tests.core.toy import hash_of, state_at
 
 
@@ -77,7 +77,7 @@ def test_the_default_target_is_the_runs_own_then_the_tasks(desk: Desk) -> None:
 
 @pytest.mark.slow
 def test_a_planned_end_hands_off_with_75(desk: Desk) -> None:
-    desk.kind.made = {"crash": {}, "step_s": 0.02, "sleep": __import__("time").sleep}
+    desk.plugin.made = {"crash": {}, "step_s": 0.02, "sleep": __import__("time").sleep}
     done = desk.train(100_000, "--budget-minutes", "0.15", code=75)
     assert "Durable step" in done.out
     assert desk.status()["step"] > 0 and desk.status()["state"] == "idle"
@@ -156,12 +156,12 @@ def test_stop_without_a_holder_and_resume_without_a_halt_do_nothing(desk: Desk) 
 
 def test_the_same_failure_twice_halts_and_only_resume_anyway_goes_on(desk: Desk) -> None:
     desk.train(3)
-    desk.kind.made = {"nan_at": 5}
+    desk.plugin.made = {"nan_at": 5}
     desk.train(9, code=65)
     desk.train(9, code=65)
     assert desk.status()["state"] == "halted"
     assert "halted" in desk("doctor", "--run", "r", code=65).out
-    desk.kind.made = {}
+    desk.plugin.made = {}
     assert "halted" in desk.train(9, code=65).err
     desk("resume", "--run", "r", code=2)
     desk("resume", "--run", "r", "--anyway")
@@ -171,7 +171,7 @@ def test_the_same_failure_twice_halts_and_only_resume_anyway_goes_on(desk: Desk)
 
 def test_a_bug_is_a_line_and_a_log_with_the_traceback(desk: Desk) -> None:
     desk.train(3)
-    desk.kind.made = {"crash": {4: ZeroDivisionError("boom")}}
+    desk.plugin.made = {"crash": {4: ZeroDivisionError("boom")}}
     crashed = desk.train(9, code=1)
     assert "boom" in crashed.err and "Traceback (" not in crashed.err
     log = crashed.err.rsplit("Traceback: ", 1)[1].strip()
@@ -212,7 +212,7 @@ def test_read_only_commands_work_on_a_read_only_store(desk: Desk) -> None:
 
 def test_what_the_workload_remarks_is_told_with_the_pace(desk: Desk, monkeypatch) -> None:
     """A split batch, an old card: one line each, then milliseconds a step and how many a session has time for."""
-    monkeypatch.setattr(ToyKind, "remarks", lambda self, workload: ("MEMORY: 4 parts of 192",))
+    monkeypatch.setattr(ToyPlugin, "remarks", lambda self, workload: ("MEMORY: 4 parts of 192",))
     told = desk.train(20).err
     assert "MEMORY: 4 parts of 192" in told
     assert "PACE: a step takes" in told
@@ -222,6 +222,6 @@ def test_a_gpu_that_cannot_be_used_stops_session_and_doctor_with_78(desk: Desk, 
     def refuse(self, wanted: str) -> str:
         raise BadConfig("This torch cannot use Tesla P100 (sm_60). Choose another GPU.")
 
-    monkeypatch.setattr(ToyKind, "device", refuse)
+    monkeypatch.setattr(ToyPlugin, "device", refuse)
     assert "cannot use Tesla P100" in desk.train(2, code=78).err
     assert "cannot use Tesla P100" in desk("doctor", code=78).out

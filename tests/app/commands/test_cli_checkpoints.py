@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from tests.app.cli import Desk
 from tests.core.toy import hash_of, state_at
 
@@ -72,7 +72,7 @@ TINY = ("arch.hidden_size=8", "arch.num_heads=2", "arch.puzzle_emb_ndim=8", "bat
 
 
 def test_the_printed_fork_command_works_and_so_does_the_one_that_fork_prints(desk: Desk) -> None:
-    desk.kind = Trm()
+    desk.plugin = Trm()
     desk.train(1, *TINY, "data.train_rows=20")
     refused = desk.train(2, *TINY, "data.train_rows=30", "seed=5", "device=cpu", code=78).err
     assert refused.count("sha256:") == 2, "both hashes are told as the difference, none as a setting"

@@ -76,7 +76,7 @@ def test_status_while_somebody_trains_and_after(desk: Desk) -> None:
             seen.append(desk.status())
         time.sleep(seconds)
 
-    desk.kind.made = {"sleep": sleep, "step_s": 0.001}
+    desk.plugin.made = {"sleep": sleep, "step_s": 0.001}
     began = time.time()
     desk.train(3, "lease.ttl_s=60")
     (training,) = seen
@@ -162,7 +162,7 @@ def test_so_are_an_interrupt_and_a_bug(desk: Desk, raised: BaseException, monkey
 
 
 def test_a_failed_session_is_one_document(desk: Desk) -> None:
-    desk.kind.made = {"nan_at": 2}
+    desk.plugin.made = {"nan_at": 2}
     document = json.loads(desk.train(9, "--json", code=65).out)
     assert document["schema"] == "relay.error/1" and document["error"] == "BadData"
     assert "loss is nan" in document["message"]

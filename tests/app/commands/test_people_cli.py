@@ -77,7 +77,7 @@ def test_kaggle_wants_the_participant_s_word_before_anything_is_written(desk: De
 
 
 def test_next_never_proposes_an_unconfirmed_account(desk: Desk) -> None:
-    desk.kind.made = {"nan_at": 3}
+    desk.plugin.made = {"nan_at": 3}
     desk.train(40, account="account_1", code=65)
     desk("accounts", "retire", "account_1")
     desk("register", "account_3", "Ana's Kaggle")
@@ -99,7 +99,7 @@ def everywhere(desk: Desk, account: str) -> dict[str, str]:
 
 
 def test_an_account_without_its_person_s_word_or_its_object_is_told_alike_everywhere(desk: Desk) -> None:
-    desk.kind.made = {"nan_at": 3}
+    desk.plugin.made = {"nan_at": 3}
     desk.train(40, account="account_1", code=65)
     desk("register", "k", "Ana's Kaggle")
     assert set(everywhere(desk, "k").values()) == {"unconfirmed"}

@@ -31,7 +31,7 @@ def test_a_run_is_planned_from_its_own_sessions(desk: Desk) -> None:
     files = sorted(path for path in desk.folder.rglob("*") if path.is_file())
     found = desk("plan", "--run", "r", "--json", "target_steps=1000000").json
     assert found["state"] == "finished", "a run remembers its own target"
-    desk.kind.made = {"step_s": 0.2}
+    desk.plugin.made = {"step_s": 0.2}
     desk.train(3000, "--budget-minutes", "0.08", code=75)
     found = desk("plan", "--run", "r", "--json", "--zone", "Europe/Berlin").json
     assert found["state"] == "planned" and found["zone"] == "Europe/Berlin" and found["accounts"] == 1

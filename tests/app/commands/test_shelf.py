@@ -29,7 +29,7 @@ def files(desk: Desk, run: str = "r") -> list[Path]:
 @pytest.fixture
 def a_day_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores tell the machine's time here, so the day is as good as over at once."""
-    monkeypatch.setattr("relay.core.ledger.resting.WAIT_S", 0.0)
+    monkeypatch.setattr("relay.core.ledger.atrest.WAIT_S", 0.0)
 
 
 def test_an_archived_run_trains_no_more_but_can_be_read_and_forked(trained: Desk) -> None:

@@ -65,7 +65,7 @@ def test_stop_ends_the_session_that_trains_as_planned(desk: Desk) -> None:
         if not asked:
             asked.append(desk("stop", "--run", "r", "--note", "lunch", "--json").json["asked"])
 
-    desk.kind.made = {"sleep": sleep, "step_s": 0.02}
+    desk.plugin.made = {"sleep": sleep, "step_s": 0.02}
     done = desk.train(100_000, "lease.ttl_s=2", "--json", code=75)
     assert asked == ["account_1"]
     assert done.json["exit_code"] == 75 and "Asked to stop (lunch); step" in done.json["message"]
@@ -86,7 +86,7 @@ def test_two_stores_are_both_told_and_what_is_told_works_elsewhere(desk: Desk) -
 
 
 def test_resume_says_what_it_takes(desk: Desk) -> None:
-    desk.kind.made = {"nan_at": 2}
+    desk.plugin.made = {"nan_at": 2}
     for _ in range(2):
         desk.train(9, code=65)
     assert "--anyway" in desk("resume", "--run", "r", code=2).err

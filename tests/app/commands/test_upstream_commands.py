@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from tests.app.cli import Desk
 from trm.data import maze, sudoku
 from trm.data.folders import write_part
@@ -61,7 +61,7 @@ arch:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    made = Desk(tmp_path / "desk", kind=Trm())  # type: ignore[arg-type]
+    made = Desk(tmp_path / "desk", plugin=Trm())  # type: ignore[arg-type]
     monkeypatch.chdir(made.folder)
     (made.folder / "config_multi_account.yaml").write_text(TINY)
     games = {
@@ -184,7 +184,7 @@ def test_signs_and_single_words_of_the_reference_work_everywhere(desk: Desk) -> 
 def test_a_run_begins_from_load_checkpoint_and_goes_on_with_the_same_command(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trm.interop_step.check_torch", lambda version: None)  # the file is our own
+    monkeypatch.setattr("trm.interop.check_torch", lambda version: None)  # the file is our own
     words = shlex.split(SUDOKU_ATT)
     desk("run", *words, RELAY_TARGET_STEPS="1")
     desk("export", *words, "--format", "reference", "--out", "out")

@@ -20,7 +20,7 @@ from relay.core.ledger.changes import Commit, Lease, Noted, Release, Retire, Rew
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.sessionreport import Made, SessionReport, encode
 from relay.core.ledger.state import Checkpoint, RunState
-from relay.core.runs.identity import Pair, begin_run
+from relay.core.runs.opening import Pair, begin_run
 from relay.people.accounts import Accounts
 from relay.people.owners import Inference
 from storage.base import Store, open_store

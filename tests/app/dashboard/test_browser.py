@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from relay.app.dashboard.data import Seen, document
+from relay.app.dashboard.data import Seen
 from relay.app.dashboard.export import export
 from tests.app.dashboard.demo_store import Story
 from tests.app.dashboard.test_page import hostile
+from tests.app.shown import document
 from tests.people.views import view
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]

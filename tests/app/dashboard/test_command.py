@@ -32,7 +32,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def source_of(desk: Desk) -> Source:
-    app = App(kind=desk.kind, environ={"HOME": str(desk.folder), **desk.environ}, cwd=desk.folder)
+    app = App(plugin=desk.plugin, environ={"HOME": str(desk.folder), **desk.environ}, cwd=desk.folder)
     return Source(app, app.settle([], None, {"run": "r"}), redacted=False)
 
 

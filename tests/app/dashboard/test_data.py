@@ -12,18 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.app.dashboard.curves import MOST_POINTS, MOST_SERIES, curves, thinned
-from relay.app.dashboard.data import Seen, document
+from relay.app.dashboard.curves import MOST_POINTS, MOST_SERIES, thinned
+from relay.app.dashboard.data import Seen
 from relay.app.dashboard.history import Committed, WentBack
 from relay.app.dashboard.page import embedded
 from relay.app.dashboard.panels import ADVICE, incident_rows
 from relay.app.dashboard.sessions import kind_of_end, standing_steps
 from relay.core.ledger.frozen import GONE
-from relay.core.ledger.samples import Samples
+from relay.core.ledger.sessionreport import Samples
 from relay.core.ledger.state import Incident, Link
 from relay.core.session import ends
 from relay.people.plan import Range
 from relay.people.status import AccountRow
+from tests.app.shown import curves, document
 from tests.people.views import NOW, holder, state, trained, view
 
 SESSIONS, STEPS = 500, 100_000

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.app.dashboard.data import Seen, document
+from relay.app.dashboard.data import Seen
 from relay.app.dashboard.export import export
 from relay.app.dashboard.page import SCRIPTS, STYLES, embedded, served, static, whole
 from relay.core.errors import BadConfig
 from relay.core.ledger.state import Incident
 from relay.people.status import AccountRow
+from tests.app.shown import document
 from tests.people.views import NOW, trained, view
 
 HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>'\"&\u2028\u202e\x00]]>"

@@ -12,13 +12,14 @@ from typing import Any, cast
 import pytest
 from starlette.testclient import TestClient
 
-from relay.app.dashboard.data import Seen, document
+from relay.app.dashboard.data import Seen
 from relay.app.dashboard.page import SCRIPTS, STYLES
 from relay.app.dashboard.poller import LOCAL, REMOTE, SOON_S, UNWATCHED_S, Pace, Poller
 from relay.app.dashboard.server import HOST, MOST_WATCHERS, application, listening, news
 from relay.core.clock import Task
 from relay.core.errors import UsageError
 from storage.base import Unavailable
+from tests.app.shown import document
 from tests.core.making import QuietRuntime
 from tests.people.views import trained, view
 

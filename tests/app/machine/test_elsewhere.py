@@ -14,10 +14,9 @@ from tests.app.cli import Desk
 LINUX = re.compile(r"/proc\b|/sys\b|\bsched_\w+|pidfd_\w+|inotify|memfd|O_TMPFILE")
 """What only Linux has."""
 KNOWN = {
-    "relay/core/lease/earlier.py": "finding one's own earlier session",
     "relay/app/machine/env.py": "age of machine and process, firmware",
+    "relay/core/lease/host.py": "boot id, one's own earlier session",
     "relay/core/lease/processage.py": "when a process started",
-    "relay/core/lease/samehost.py": "boot id",
     "storage/mounts.py": "kinds of file systems",
     "relay/torch/fingerprint.py": "version of the driver",
 }
@@ -36,7 +35,7 @@ def no_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     """Desk looks for /proc and /sys in its own folder, which has none."""
     for module, name in ((os, "pidfd_open"), (os, "sched_getaffinity"), (signal, "pidfd_send_signal")):
         monkeypatch.delattr(module, name, raising=False)
-    monkeypatch.setattr("relay.core.lease.samehost.read_boot_id", lambda: "")
+    monkeypatch.setattr("relay.core.lease.host.read_boot_id", lambda: "")
     monkeypatch.setattr("storage.mounts._read", lambda mounts: [])
 
 

@@ -72,7 +72,7 @@ def test_where_the_last_upload_cannot_end_in_time_the_last_commit_stands(lab: La
     session = lab.session(target_steps=10_000, every_steps=400)
     slow_puts(session, 15.0)
     here: list[int] = []
-    session.ctx.listener.event = lambda event: here.extend(packed.step for packed in session.ctx.outbox.all())
+    session.ctx.listener.event = lambda event: here.extend(packed.step for packed in session.ctx.local_folder.all())
     outcome = taken(lab, session, 300.0, 25.0)
     state = lab.state()
     assert session.workload.step in here, "it was kept before anything was waited for"

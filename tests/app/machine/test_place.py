@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from relay.app.machine.place import another_card
-from tests.app.cli import Desk, ToyKind
+from tests.app.cli import Desk, ToyPlugin
 
 COLAB = {"COLAB_RELEASE_TAG": "release-colab_20261101"}
 KAGGLE = {"KAGGLE_KERNEL_RUN_TYPE": "Interactive", "RELAY_COAUTHOR": "1"}
@@ -58,11 +58,11 @@ def test_the_small_task_and_an_own_machine_train_without_ado(desk: Desk) -> None
 
 
 def test_a_gpu_is_never_asked_about(desk: Desk) -> None:
-    class WithGpu(ToyKind):
+    class WithGpu(ToyPlugin):
         def slow_here(self, config: object, device: str) -> str | None:
             return None
 
-    desk.kind = WithGpu()
+    desk.plugin = WithGpu()
     assert "NO GPU" not in session(desk, COLAB, LARGE)
 
 

@@ -15,14 +15,13 @@ from relay.app.providers import shipped
 from relay.core.clock import RealRuntime
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Holder
-from relay.core.settings.config import Settings
 from relay.people.availability import Windows, parse
-from relay.people.crew import Crew
+from relay.people.participants import Crew
 from relay.people.status import AccountRow
 from relay.people.turns import first_after
 from relay.people.zones import DAYS, wall
 from storage.base import open_store
-from tests.app.cli import Desk
+from tests.app.cli import PROJECT, Desk
 from tests.people.turns import DAY, HOUR, NOON, filling, halted, link, quota, turn_of, view
 from tests.people.views import trained
 
@@ -206,7 +205,7 @@ def test_a_session_proposes_whoever_can_as_it_ends(tmp_path: Path) -> None:
 
 def proposed(desk: Desk) -> str | None:
     store = open_store((desk.folder / "relay_store").as_uri(), read_only=True)
-    return RunLedger(store, Settings().project, "r", RealRuntime()).read().state.next
+    return RunLedger(store, PROJECT, "r", RealRuntime()).read().state.next
 
 
 def never_now() -> str:

@@ -17,7 +17,7 @@ def test_who_follows_it_to_the_letter_trains_in_the_run(desk: Desk, tmp_path: Pa
     told = desk("invite", "--run", "r").out
     lines = [line.strip() for line in told.splitlines() if line.startswith("  ")]
     (address,) = (shlex.split(line)[1].partition("=")[2] for line in lines if line.startswith("export"))
-    friend = Desk(tmp_path / "friend", {"RELAY_STORE": address}, desk.kind)
+    friend = Desk(tmp_path / "friend", {"RELAY_STORE": address}, desk.plugin)
     assert lines[1] == "bash multi_account_workflow.sh setup", "a bare one would train as account_1"
     for line in lines[2:]:
         words = shlex.split(line)[2:]

@@ -183,7 +183,7 @@ def test_labels_call_nobody_in_a_chat(tmp_path: Path, receiver: Receiver) -> Non
     desk("register", "account_1", "<!channel> @everyone [x](http://evil)", "--provider", "local")
     desk.train(3)
     desk("stop", "--run", "r", code=None)
-    desk.kind.made = {"step_s": 0.2}
+    desk.plugin.made = {"step_s": 0.2}
     desk.train(10_000, "--budget-minutes", "0.08", code=75)
     text = receiver.got[-1]["text"]
     assert "!channel" in text and not set("<>@[") & set(text.partition("In the project")[0])

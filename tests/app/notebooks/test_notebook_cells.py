@@ -19,7 +19,7 @@ from relay.app.notebooks import cellstore, notebook
 from relay.app.notebooks.notebook import Notebook, Stopped
 from relay.app.notebooks.releasing import why_kept
 from relay.core.errors import StorageUnreachable
-from tests.app.cli import Desk, ToyKind
+from tests.app.cli import Desk, ToyPlugin
 
 COLAB, KAGGLE = {"COLAB_RELEASE_TAG": "x"}, {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}
 HERE = Machine("colab", 0.0, 720.0)
@@ -165,8 +165,8 @@ def test_a_missing_library_of_the_store_is_installed_once(desk: Desk, monkeypatc
 
 def test_a_command_of_a_cell_asks_no_secrets_again(secrets: dict[str, Any], tmp_path: Path) -> None:
     environ = {**COLAB, notebook.ASKED: "1"}
-    assert App(kind=ToyKind(), environ=environ, cwd=tmp_path, root=tmp_path).chain.vault is None
-    assert App(kind=ToyKind(), environ=COLAB, cwd=tmp_path, root=tmp_path).chain.vault is not None
+    assert App(plugin=ToyPlugin(), environ=environ, cwd=tmp_path, root=tmp_path).chain.vault is None
+    assert App(plugin=ToyPlugin(), environ=COLAB, cwd=tmp_path, root=tmp_path).chain.vault is not None
 
 
 def ending_with(monkeypatch: pytest.MonkeyPatch, one: Notebook, code: int, **document: Any) -> list[list[str]]:

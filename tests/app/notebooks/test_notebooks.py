@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.app.cli import Trm
 from relay.app.commands.common import App
 from relay.app.machine.env import detect
+from relay.app.models.trm import Trm
 from tests.app.cli import Desk
 
 SAMPLES = Path(__file__).parents[2] / "data" / "sudoku"
@@ -25,10 +25,10 @@ def test_preparing_reads_attached_data_and_writes_nothing_beside_it(tmp_path: Pa
     for name in ("train.csv", "test.csv"):
         shutil.copy(SAMPLES / "good.csv", attached / name)
     before = sorted(attached.iterdir())
-    app = App(kind=Trm(), environ=KAGGLE, cwd=working, root=tmp_path, export=lambda found: None)
+    app = App(plugin=Trm(), environ=KAGGLE, cwd=working, root=tmp_path, export=lambda found: None)
     data = [f"data.{part}={attached}/{part}.csv" for part in ("train", "test")]
     resolved = app.settle(["task=sudoku", *data], store=False)
-    lines = app.kind.prepare(resolved.workload, working / "data")
+    lines = app.plugin.prepare(resolved.workload, working / "data")
     assert any(line.startswith("train: ") for line in lines) and sorted(attached.iterdir()) == before
 
 

@@ -12,18 +12,19 @@ import pytest
 from pydantic import BaseModel
 
 from relay.core.checkpoint import manifest
-from relay.core.ledger import changes, entry, passed, registry, samples, sessionreport, state
-from relay.core.runs import storeid
+from relay.core.ledger import changes, entry, fields, registry, sessionreport, state
+from relay.core.runs import opening
 from relay.people import account
-from relay.torch import fingerprint, statefile
+from relay.torch import fingerprint
 from tests.app.cli import Desk
+from trm import checkpoint as statefile
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "privacy.md"
 OBJECTS: dict[str, type[BaseModel]] = {
-    "identity of the store": storeid.StoreIdentity,
+    "identity of the store": opening.StoreIdentity,
     "entry of a log": entry.Entry,
-    "what it passes over": passed.Passed,
-    "a checkpoint kept with it": passed.Kept,
+    "what it passes over": fields.Passed,
+    "a checkpoint kept with it": fields.Kept,
     "registry": registry.RegistryState,
     "a run in it": registry.RunRow,
     "an account in it": registry.Row,
@@ -42,17 +43,17 @@ OBJECTS: dict[str, type[BaseModel]] = {
     "origin of a fork": state.Origin,
     "older sessions": state.History,
     "genesis": changes.Genesis,
-    "samples of training": samples.Samples,
+    "samples of training": sessionreport.Samples,
     "manifest": manifest.Manifest,
     "file of a checkpoint": manifest.FileEntry,
-    "state.json": statefile.StateDocument,
+    "state.json": statefile.Document,
     "its note of a shared table": statefile.TableNote,
     "session report": sessionreport.SessionReport,
     "its checkpoints": sessionreport.Made,
     "its incidents": sessionreport.Happened,
     "its hours left": sessionreport.Left,
 }
-STORED = (account, manifest, passed, samples, sessionreport, state, storeid, statefile)
+STORED = (account, manifest, fields, sessionreport, sessionreport, state, opening, statefile)
 """Modules whose models are written into the store as they are; those of `changes` and `registry` make states."""
 OTHERS = {"sign of life", "request to stop", "environment in a manifest"}
 
@@ -90,7 +91,7 @@ def test_signs_of_life_requests_and_the_environment_are_as_the_page_says(desk: D
                 if (home / file).exists():
                     seen[kind] = sorted(json.loads((home / file).read_text()))
 
-    desk.kind.made = {"sleep": sleep, "step_s": 0.02}
+    desk.plugin.made = {"sleep": sleep, "step_s": 0.02}
     desk.train(100_000, "lease.ttl_s=2", code=75)
     assert "request to stop" in seen
     assert all(fields == sorted(rows()[kind]) for kind, fields in seen.items())

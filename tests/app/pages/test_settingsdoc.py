@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from relay.app.pages import settingsdoc
 from relay.app.pages.settingsdoc import CLASSES, Change
-from relay.core.runs.pinned import config_hash, difference
+from relay.core.runs.opening import config_hash, difference
 from relay.core.settings.config import Settings, flat, leaves
 from tests.app.cli import Desk
 from trm.config import TrainConfig

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from relay.app.dashboard.curves import MOST_SERIES, VALIDATION
-from relay.app.dashboard.data import Seen, document
+from relay.app.dashboard.data import Seen
 from relay.app.dashboard.history import Committed, Event, WentBack
 from relay.app.plots.curves import AXES, DASHES, SIGNS, draw_curves, told
 from relay.app.plots.lines import DAY
@@ -25,6 +25,7 @@ from relay.people.status import AccountRow
 from tests.app.cli import Desk
 from tests.app.dashboard.test_data import link, long_run
 from tests.app.plots.drawn import assert_readable
+from tests.app.shown import document
 from tests.people.views import NOW, trained, view
 
 HOSTILE = r"$\frac{1}{ </svg><script>alert(1)</script> _^"

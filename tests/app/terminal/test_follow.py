@@ -167,9 +167,9 @@ def desk(tmp_path: Path) -> Desk:
     """A run that stands at step 10 of 40."""
     made = Desk(tmp_path / "here", {"RELAY_STORE": f"file://{tmp_path / 'store'}"})
     made("register", "account_1", "Ana's Colab", "--owner", "Ana")
-    made.kind.made = {"crash": {15: RuntimeError("the GPU is gone")}}
+    made.plugin.made = {"crash": {15: RuntimeError("the GPU is gone")}}
     made.train(40, "checkpoint.every_steps=10", code=1)
-    made.kind.made = {}
+    made.plugin.made = {}
     return made
 
 

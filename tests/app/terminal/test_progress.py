@@ -6,6 +6,7 @@ import io
 import math
 import os
 import re
+from collections.abc import Mapping
 
 import pytest
 from rich.cells import cell_len
@@ -17,11 +18,12 @@ from relay.app.terminal.progresstext import IDLE_S, bar_line, lines, numbers, pl
 from relay.app.terminal.terminal import NOTEBOOKS, moves
 from relay.core.clock import RealRuntime
 from relay.core.workload import Progress
+from tests.core.toy import MEASURES
 
 
 def test_lines_are_rare_and_say_step_target_and_pace(capsys: pytest.CaptureFixture[str]) -> None:
     clock = [0.0]
-    shown = Lines(1600, lambda: clock[0], every_s=30.0)
+    shown = Lines(1600, lambda: clock[0], every_s=30.0, short=MEASURES.short)
     for step in range(100):
         shown.step(Progress(step, {"lm_loss": 0.5, "other": 1.0}))
         clock[0] += 1.0
@@ -43,9 +45,16 @@ def pace(*seen: tuple[int, float]) -> Pace:
     return made
 
 
+def working(seen: Pace, metrics: Mapping[str, float]) -> AtWork:
+    """On the way to step 1,600, at that pace."""
+    work = AtWork(1600, seen.now, MEASURES.short)
+    work.pace, work.metrics = seen, metrics
+    return work
+
+
 def at_work(clock: list[float], deadline: float = math.inf) -> AtWork:
     """After two steps in 5 s, on the way to step 1,600."""
-    work = AtWork(1600, lambda: clock[0])
+    work = AtWork(1600, lambda: clock[0], MEASURES.short)
     work.deadline = deadline
     for step, at in ((1300, 0.0), (1310, 5.0)):
         clock[0] = at
@@ -55,7 +64,7 @@ def at_work(clock: list[float], deadline: float = math.inf) -> AtWork:
 
 def test_bar_shows_steps_and_takes_told_lines_literally() -> None:
     out = io.StringIO()
-    bar = Bar(10, lambda: 0.0, Console(file=out, force_terminal=True, width=100, no_color=True))
+    bar = Bar(10, lambda: 0.0, Console(file=out, force_terminal=True, width=100, no_color=True), MEASURES.short)
     bar.tell("[red]as it is[/red]")
     bar.step(Progress(5, {"exact_accuracy": 0.25}))
     bar.close()
@@ -65,7 +74,7 @@ def test_bar_shows_steps_and_takes_told_lines_literally() -> None:
 
 def test_the_first_frame_after_a_resume_shows_the_step_that_it_goes_on_from() -> None:
     out = io.StringIO()
-    bar = Bar(1600, lambda: 0.0, Console(file=out, force_terminal=True, width=100, no_color=True))
+    bar = Bar(1600, lambda: 0.0, Console(file=out, force_terminal=True, width=100, no_color=True), MEASURES.short)
     bar.aim(1600)
     assert not out.getvalue()
     bar.step(Progress(1068, {}))
@@ -85,22 +94,22 @@ def test_the_first_frame_after_a_resume_shows_the_step_that_it_goes_on_from() ->
     ],
 )
 def test_step_percent_and_time_left_stay_readable_as_the_terminal_narrows(width: int, line: str) -> None:
-    assert bar_line(pace((1300, 0.0), (1310, 5.0)), 1600, METRICS, width) == line
+    assert bar_line(working(pace((1300, 0.0), (1310, 5.0)), METRICS), width) == line
 
 
 @pytest.mark.parametrize("metrics", [{}, METRICS], ids=["bare", "full"])
 def test_a_bar_is_never_wider_than_the_terminal(metrics: dict[str, float]) -> None:
     for width in range(34, 161):
-        line = bar_line(pace((1300, 0.0), (1310, 5.0)), 1600, metrics, width)
+        line = bar_line(working(pace((1300, 0.0), (1310, 5.0)), metrics), width)
         assert len(line) <= width and "1,310/1,600" in line and "81%" in line and "2 min left" in line
-        assert bar_line(pace((1300, 0.0), (1310, 5.0)), 1600, metrics, width, ascii_only=True).isascii()
+        assert bar_line(working(pace((1300, 0.0), (1310, 5.0)), metrics), width, ascii_only=True).isascii()
 
 
 def test_the_time_left_is_of_this_session_s_pace_and_unknown_at_its_first_step() -> None:
-    assert "time left unknown" in bar_line(pace((1300, 0.0)), 1600, {}, 80)
-    assert "10 min left" in bar_line(pace((1000, 0.0), (1300, 600.0)), 1600, {}, 80)
-    assert "100%  done" in bar_line(pace((1300, 0.0), (1600, 600.0)), 1600, {}, 80)
-    assert "99%" in bar_line(pace((1599, 0.0)), 1600, {}, 80)
+    assert "time left unknown" in bar_line(working(pace((1300, 0.0)), {}), 80)
+    assert "10 min left" in bar_line(working(pace((1000, 0.0), (1300, 600.0)), {}), 80)
+    assert "100%  done" in bar_line(working(pace((1300, 0.0), (1600, 600.0)), {}), 80)
+    assert "99%" in bar_line(working(pace((1599, 0.0)), {}), 80)
 
 
 def test_below_the_bar_stand_pace_the_session_s_time_and_how_old_what_is_safe_is() -> None:
@@ -138,7 +147,7 @@ def test_what_is_on_its_way_is_shown_in_fewer_words_before_it_goes() -> None:
 
 def test_a_phase_stands_where_the_bar_was_and_counts_its_own_time() -> None:
     clock = [0.0]
-    work = AtWork(1600, lambda: clock[0])
+    work = AtWork(1600, lambda: clock[0], MEASURES.short)
     work.phase("restoring step 1,300")
     assert lines(work, 80) == ["restoring step 1,300"]
     clock[0] = 40.0
@@ -168,7 +177,7 @@ def test_a_transfer_that_everybody_waits_for_stands_above_and_not_twice() -> Non
 
 def test_a_long_line_loses_whole_clauses() -> None:
     clock = [0.0]
-    work = AtWork(1600, lambda: clock[0])
+    work = AtWork(1600, lambda: clock[0], MEASURES.short)
     work.transfer = "waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00 left; last sign of life 12 s ago"
     assert lines(work, 80) == ["waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00 left"]
     assert lines(work, 60) == ["waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00"]
@@ -191,7 +200,7 @@ def test_no_line_is_wider_than_the_terminal_whatever_is_told(ascii_only: bool) -
 def test_what_takes_long_is_told_in_plain_lines_too_and_only_after_silence(capsys: pytest.CaptureFixture[str]) -> None:
     """A notebook or a runner that hears nothing takes the session for dead."""
     clock = [0.0]
-    shown = Lines(1600, lambda: clock[0], every_s=30.0)
+    shown = Lines(1600, lambda: clock[0], every_s=30.0, short=MEASURES.short)
     shown.ends(3600.0)
     shown.phase("first step, which may compile")
     for _ in range(9):
@@ -216,10 +225,10 @@ def test_a_plain_line_has_everything_once() -> None:
 
 
 def test_without_a_terminal_there_is_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = display(10, RealRuntime(), 30.0, {})
+    shown = display(RealRuntime(), 30.0, {}, {})
     shown.close()
     assert isinstance(shown, Lines)
-    shown = display(10, RealRuntime(), 30.0, {"TTY_INTERACTIVE": "1"})
+    shown = display(RealRuntime(), 30.0, {}, {"TTY_INTERACTIVE": "1"})
     shown.close()
     assert isinstance(shown, Bar) and not capsys.readouterr().err
 
@@ -265,7 +274,7 @@ def test_colour_is_only_in_what_is_coloured_anyway_and_none_where_it_is_not_want
 
 def test_the_last_frame_says_what_is_safe_and_no_phase() -> None:
     out, clock = io.StringIO(), [0.0]
-    bar = Bar(1600, lambda: clock[0], Console(file=out, force_terminal=True, width=100, no_color=True))
+    bar = Bar(1600, lambda: clock[0], Console(file=out, force_terminal=True, width=100, no_color=True), MEASURES.short)
     bar.work = at_work(clock)
     bar.step(Progress(1600, {}))
     bar.phase("finishing: step 1,600 is made durable")
@@ -277,8 +286,8 @@ def test_the_last_frame_says_what_is_safe_and_no_phase() -> None:
 
 
 def test_only_watched_numbers_are_shown() -> None:
-    assert numbers({"lm_loss": 1.23456, "x": 2.0}) == "  loss 1.235"
-    assert numbers({"exact_accuracy": 0.99567}) == "  exact 99.6%"
+    assert numbers({"lm_loss": 1.23456, "x": 2.0}, MEASURES.short) == "  loss 1.235"
+    assert numbers({"exact_accuracy": 0.99567}, MEASURES.short) == "  exact 99.6%"
 
 
 def test_a_line_is_folded_on_a_terminal_that_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from relay.core.clock import RealRuntime
 from relay.core.workload import Progress
 from storage.memory import MemoryStore
 from storage.parallel import begin
-from storage.sent import listening, sent
 from storage.transfer import upload
+from storage.uploads import listening, sent
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
 

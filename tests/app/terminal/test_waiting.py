@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.terminal.waiting import Countdown, bar_of, clock
-from relay.core.lease.vacancy import Held
+from relay.core.lease.blockers import Held
 from relay.core.ledger.state import Holder
 from tests.app.cli import Desk
 

@@ -17,6 +17,7 @@ from relay.app.trackers.line import Line, Point, points_of
 from relay.core.ledger.ledger import RunLedger
 from tests.app.trackers.readback import Rows
 from tests.core.lab import PROJECT, RUN, Lab, Session
+from tests.core.toy import MEASURES
 
 
 def ledger_of(lab: Lab) -> RunLedger:
@@ -30,7 +31,7 @@ def truth(lab: Lab) -> Rows:
     commits = Commits(ledger)
     commits.read(ledger.read(), lambda: True)
     line, _ = fold(commits.events)
-    return [(point.step, dict(point.values)) for commit in line for point in points_of(commit)]
+    return [(point.step, dict(point.values)) for commit in line for point in points_of(commit, MEASURES)]
 
 
 def committed(lab: Lab) -> list[Committed]:
@@ -44,7 +45,7 @@ def committed(lab: Lab) -> list[Committed]:
 def tracked(lab: Lab, session: Session, places: Places, keys: Sequence[str]) -> Session:
     """The session feeds these trackers."""
     process = session.process
-    wanted = places.wanted(keys, lambda: RunLedger(session.store, PROJECT, RUN, process))
+    wanted = places.wanted(keys, lambda: RunLedger(session.store, PROJECT, RUN, process), MEASURES)
     session.ctx.observer = Trackers(process, wanted, session.told.append)
     return session
 
@@ -59,7 +60,7 @@ def with_sink(lab: Lab, session: Session, sink: Callable[[], Sink], memory: Path
 
 
 def _feed(session: Session, memory: Path, go_on: Callable[[], bool]) -> Feed:
-    return Feed(RunLedger(session.store, PROJECT, RUN, session.process), memory / "toy.json", go_on)
+    return Feed(RunLedger(session.store, PROJECT, RUN, session.process), memory / "toy.json", MEASURES, go_on)
 
 
 @dataclass

@@ -30,7 +30,7 @@ def session(
 ) -> Session:
     made = lab.session(account, target_steps=target, keep=Keep(8), wait_s=400.0, **more)  # type: ignore[arg-type]
     make = (lambda: kept) if isinstance(kept, Kept) else kept
-    return with_sink(lab, made, make, made.ctx.outbox.root / "trackers")
+    return with_sink(lab, made, make, made.ctx.local_folder.root / "trackers")
 
 
 def quick(lab: Lab, tmp_path: Path) -> float:
@@ -178,7 +178,7 @@ def test_a_rewind_begins_a_line_of_its_own_on_whatever_machine(lab: Lab, machine
     assert lab.run(session(lab, kept, "ana", 120, machine=machines[1])).exit_code == Exit.OK
     assert set(kept.lines) == {"chain", "chain-rewind-1"}
     assert kept.lines["chain"] == before and kept.lines["chain-rewind-1"] == truth(lab)
-    mark = read_mark(made.ctx.outbox.root / "trackers" / "toy.json")
+    mark = read_mark(made.ctx.local_folder.root / "trackers" / "toy.json")
     assert mark and mark.rewinds == 1
 
 

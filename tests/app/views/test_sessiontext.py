@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from relay.app.views.sessiontext import markdown, plain
+from relay.app.views.sessiontext import plain
 from relay.core.ledger.sessionreport import Made
 from tests.app.recorded import report
+from tests.app.shown import markdown
 
 EVIL = "\x1b[31mred\u202e]8;;http://evil\x07[click](http://evil) <b>|`rm -rf` \u200b*bold*"
 

@@ -74,7 +74,7 @@ def test_a_checkpoint_whose_folder_is_taken_goes_to_one_with_a_token(lab: Lab, m
     assert found.ok and found.intact == [10, 20]
     bob = lab.session("bob", target_steps=40)
     assert lab.run(bob).certified == "exact"
-    assert [path.name for path in bob.ctx.outbox.root.glob("step_20*")] == [], "the backup is the newest alone"
+    assert [path.name for path in bob.ctx.local_folder.root.glob("step_20*")] == [], "the backup is the newest alone"
     assert lab.held() == hash_of(40, state_at(40))
 
 
@@ -222,13 +222,13 @@ def test_nothing_is_borrowed_from_the_other_folder_of_the_lenders_key(lab: Lab) 
     away = share(lab, target_steps=60, machine="one")
     away.store.fail = lambda verb, name: _refuse(verb, name)
     lab.run(away)
-    (packed,) = [p for p in away.ctx.outbox.all() if p.step == 60]
+    (packed,) = [p for p in away.ctx.local_folder.all() if p.step == 60]
     moved = list[FileEntry]()
     for file in packed.borrowed:
         key = file.key.replace("step_20.e1/", f"step_20.e1.{'0' * TOKEN}/")
         lab.shared.put(key, lab.shared.get(file.ref))
         moved.append(file.model_copy(update={"key": key, "ref": key}))
-    away.ctx.outbox.seal(packed.model_copy(update={"borrowed": tuple(moved)}))
+    away.ctx.local_folder.seal(packed.model_copy(update={"borrowed": tuple(moved)}))
     assert moved
     outcome = lab.run(share(lab, "bob", target_steps=60, machine="one"))
     assert outcome.exit_code == Exit.OK, said(outcome)

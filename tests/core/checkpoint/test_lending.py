@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from relay.app.checks.verify import verify
-from relay.core.checkpoint.lending import LENT
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.restore import Route, fetch, read_manifest
 from relay.core.checkpoint.retention import GRACE_S, Keep
+from relay.core.checkpoint.sharedfiles import LENT
 from relay.core.errors import Exit
 from relay.core.ledger.frozen import SHARING, USUAL
 from relay.core.ledger.ledger import RunLedger
@@ -39,9 +39,9 @@ def all_restorable(lab: Lab) -> None:
     """Every retained and sound checkpoint, into the state that an unbroken run has there."""
     for number, checkpoint in enumerate(lab.state().undamaged):
         session = share(lab)
-        outbox = Outbox(lab.tmp / f"all-{lab.count}-{number}")
-        fetch(checkpoint, lab.state(), Route(lab.shared, session.ctx.names, outbox))
-        session.workload.load(outbox.folder(checkpoint.key))
+        local_folder = LocalFolder(lab.tmp / f"all-{lab.count}-{number}")
+        fetch(checkpoint, lab.state(), Route(lab.shared, session.ctx.names, local_folder))
+        session.workload.load(local_folder.folder(checkpoint.key))
         assert (session.workload.step, session.workload.values) == (checkpoint.step, state_at(checkpoint.step))
 
 
@@ -75,7 +75,7 @@ def test_i8_sessions_go_on_from_what_is_borrowed_and_nothing_it_needs_is_deleted
 def test_a_borrowing_checkpoint_sends_no_table(lab: Lab) -> None:
     lab.run(session := share(lab, target_steps=40))
     assert [n for n in names(lab) if "step_40.e1" in n and "table" in n] == []
-    folder = session.ctx.outbox.folder((40, 1))
+    folder = session.ctx.local_folder.folder((40, 1))
     assert (folder / table(20)).is_file(), "on this machine it is complete"
     sizes = {c.step: c.bytes for c in lab.state().retained}
     assert sizes[40] < sizes[20]
@@ -137,7 +137,7 @@ def test_a_session_that_begins_with_an_unsent_checkpoint_keeps_no_tables_of_earl
     away = share(lab, target_steps=60, machine="one")
     away.store.fail = down_for("step_")
     lab.run(away)
-    half = away.ctx.outbox.root / LENT / "step_20.e1" / table(20)
+    half = away.ctx.local_folder.root / LENT / "step_20.e1" / table(20)
     half.unlink()
     half.write_text("{")
     assert lab.run(share(lab, target_steps=80, machine="one")).exit_code == Exit.OK
@@ -161,7 +161,7 @@ def test_an_unsent_checkpoint_whose_table_is_gone_is_sent_whole(lab: Lab) -> Non
     writer_state = state.model_copy(
         update={"retained": tuple(c.model_copy(update={"base": None}) for c in state.retained)}
     )
-    packed = away.ctx.outbox.pushable(writer_state)
+    packed = away.ctx.local_folder.pushable(writer_state)
     assert packed and packed.borrowed
     alone = packed.alone()
     assert alone.own == alone.files and alone.base == alone.key and alone.lends == (table(20),)

@@ -13,7 +13,7 @@ import pytest
 
 from relay.app.checks.verify import verify
 from relay.core.checkpoint import restore as restoring
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.restore import Damaged, fetch_unheld, read_manifest
 from relay.core.errors import Exit, StorageUnreachable
 from relay.core.ledger.ledger import RunLedger
@@ -172,7 +172,7 @@ def test_a_reader_without_the_lease_is_told_what_could_not_be_read(lab: Lab, tmp
     state, ledger = lab.state(), RunLedger(lab.shared, PROJECT, RUN, lab.world.process())
     lab.shared.get = Mock(side_effect=Unavailable("down"))
     with pytest.raises(StorageUnreachable, match="Step 40 of run chain could not be read"):
-        fetch_unheld(state.head, ledger, state, lab.shared, Outbox(tmp_path))
+        fetch_unheld(state.head, ledger, state, lab.shared, LocalFolder(tmp_path))
 
 
 def reads_of(session: Session, part: str) -> list[tuple[str, str]]:
@@ -189,8 +189,8 @@ def test_the_stores_copy_is_read_even_where_this_machine_has_one(lab: Lab) -> No
 def test_a_damaged_local_backup_is_replaced_by_the_stores_copy(lab: Lab) -> None:
     first = lab.session(target_steps=40, machine="a")
     lab.run(first)
-    (first.ctx.outbox.folder((40, 1)) / "state.json").write_text("{}")
-    (first.ctx.outbox.folder((40, 1)) / "stranger").write_text("!")
+    (first.ctx.local_folder.folder((40, 1)) / "state.json").write_text("{}")
+    (first.ctx.local_folder.folder((40, 1)) / "stranger").write_text("!")
     outcome = lab.run(lab.session("bob", target_steps=60, machine="a"))
     assert outcome.exit_code == Exit.OK and "rewind" not in lab.kinds()
 
@@ -206,9 +206,9 @@ def test_a_download_that_fails_leaves_the_local_backup_as_it_was(lab: Lab) -> No
 
     second.store.fail = fail
     assert lab.run(second).exit_code == Exit.STORAGE_UNREACHABLE
-    (packed,) = first.ctx.outbox.all()
-    assert packed.key == (40, 1) and first.ctx.outbox.intact(packed)
-    assert not (first.ctx.outbox.root / "incoming").exists()
+    (packed,) = first.ctx.local_folder.all()
+    assert packed.key == (40, 1) and first.ctx.local_folder.intact(packed)
+    assert not list(first.ctx.local_folder.root.glob("incoming*"))
 
 
 @pytest.mark.parametrize("file", ["state.json", "ema.json", "manifest.json"])
@@ -233,7 +233,7 @@ def test_a_damaged_head_is_trained_again_where_the_local_copy_is_not_intact(lab:
     first = lab.session(target_steps=40, machine="a")
     lab.run(first)
     lab.damage("step_40.e1/state.json", flip)
-    (first.ctx.outbox.folder((40, 1)) / "ema.json").write_text("{}")
+    (first.ctx.local_folder.folder((40, 1)) / "ema.json").write_text("{}")
     second = lab.session("bob", target_steps=45, machine="a")
     assert lab.run(second).exit_code == Exit.OK
     assert second.workload.trained[0] == 31

@@ -147,7 +147,7 @@ def test_verify_deep_says_what_is_missing_to_load_and_what_works_without(
     def build(*_: object) -> object:
         raise BadConfig("No module named 'torch'. Training needs more packages: `pip install x`.")
 
-    monkeypatch.setattr(desk.kind, "build", build, raising=False)
+    monkeypatch.setattr(desk.plugin, "build", build, raising=False)
     refused = desk("verify", "--run", "r", "--deep", code=78).err
     assert "--deep loads each checkpoint" in refused and "No module named 'torch'" in refused
     assert "Without --deep, `python rotate_accounts.py verify --run r` reads every byte" in refused

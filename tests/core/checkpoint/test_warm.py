@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.messages.errors import paragraph
-from relay.core.checkpoint.warm import KEPT, WAIT_S, NoCacheKey, secret_of, sweep
+from relay.core.checkpoint.compilecache import KEPT, WAIT_S, NoCacheKey, secret_of, sweep
 from relay.core.errors import Exit
 from relay.core.lease.signals import StopSignal
 from relay.core.names import CACHES
@@ -206,14 +206,14 @@ def test_the_command_line_uses_it_only_where_this_machine_says_so(tmp_path: Path
     kernels.open()
     kernels.compile()
     desk = Desk(tmp_path / "desk", environ={"RELAY_CACHE_KEY": SECRET.decode()})
-    desk.kind.compiled = kernels
+    desk.plugin.compiled = kernels
     off = desk.train(5)
     assert "Compile cache" not in off.err and not list((tmp_path / "desk").rglob("caches"))
     on = desk("run", "--run", "r", "--account", "account_1", "--target-steps", "10", "--json", RELAY_CACHE="1")
     assert "Compile cache: 2 kernels of an earlier session" in on.err and "stored" in on.err
     assert {"cache_s", "kernels_loaded", "kernels_compiled"} <= set(on.json["startup"])
     assert len(list((tmp_path / "desk").rglob(f"caches/{KEY}"))) == 1
-    desk.kind.compiled = None
+    desk.plugin.compiled = None
     assert "not needed" in desk("run", "--run", "r", "--target-steps", "15", RELAY_CACHE="1").err
     refused = desk("run", "--run", "r", "--target-steps", "20", "cache.allow=true", code=78, RELAY_CACHE_KEY="")
     assert "RELAY_CACHE_KEY" in refused.err

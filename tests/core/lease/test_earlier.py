@@ -15,8 +15,7 @@ import pytest
 
 from relay.app.machine.mirror import LINES, Mirror, Now, Onlooker, read_now
 from relay.core.clock import RealRuntime
-from relay.core.lease.earlier import Earlier, Neighbours, training_id
-from relay.core.lease.samehost import FileHostLocks
+from relay.core.lease.host import Earlier, FileHostLocks, Neighbours, training_id
 from relay.core.workload import Progress
 
 ROOT = Path(__file__).parents[3]
@@ -25,8 +24,8 @@ TRAINING = training_id("file:///store", "p", "r")
 HOLD = """
 import sys
 from pathlib import Path
-from relay.core.lease.earlier import Neighbours
-from relay.core.lease.samehost import FileHostLocks
+from relay.core.lease.host import Neighbours
+from relay.core.lease.host import FileHostLocks
 neighbours = Neighbours(FileHostLocks(Path(sys.argv[1]), "boot"))
 neighbours.enrol(*sys.argv[2:])
 print("enrolled", flush=True)
@@ -49,7 +48,7 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproces
     command = [sys.executable, "-c", HOLD, str(tmp_path), THEIRS, TRAINING, "account_1"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout and child.stdout.readline() == "enrolled\n"
-        import relay.core.lease.earlier as module
+        import relay.core.lease.host as module
 
         real = module.start_ticks
         monkeypatch.setattr(module, "start_ticks", lambda root, pid="self": 2**50 if pid == "self" else real(root, pid))

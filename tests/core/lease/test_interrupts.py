@@ -17,9 +17,8 @@ from relay.app.messages.errors import paragraph
 from relay.app.messages.events import line
 from relay.core.clock import RealRuntime
 from relay.core.errors import RelayError
-from relay.core.lease import interrupts
-from relay.core.lease.interrupts import Interrupted, Overdue, listening
-from relay.core.lease.signals import Reason, StopSignal
+from relay.core.lease import signals
+from relay.core.lease.signals import Interrupted, Overdue, Reason, StopSignal, listening
 from relay.core.session.context import Plan
 
 pytestmark = pytest.mark.usefixtures("hangups")
@@ -51,9 +50,9 @@ class Watched:
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    monkeypatch.setattr(interrupts, "EARLY_S", 0.2)
-    monkeypatch.setattr(interrupts, "AT_ONCE_S", 0.1)
-    monkeypatch.setattr(interrupts, "LAST_S", 0.6)
+    monkeypatch.setattr(signals, "EARLY_S", 0.2)
+    monkeypatch.setattr(signals, "AT_ONCE_S", 0.1)
+    monkeypatch.setattr(signals, "LAST_S", 0.6)
     return Watched()
 
 
@@ -121,7 +120,7 @@ def test_a_second_interrupt_stops_at_once(watched: Watched) -> None:
         send(signal.SIGINT)
     assert watched.stop.at_once and watched.hears("Ctrl-C again: ending at once")
     assert watched.left.wait(10) and watched.error.exit_code == 130
-    assert time.monotonic() - began < interrupts.LAST_S
+    assert time.monotonic() - began < signals.LAST_S
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)])
@@ -139,7 +138,7 @@ def test_what_hangs_under_the_lease_has_the_grace_and_no_more(watched: Watched) 
     with watched.session():
         began = time.monotonic()
         send(signal.SIGTERM)
-        assert watched.left.wait(10) and time.monotonic() - began >= interrupts.LAST_S
+        assert watched.left.wait(10) and time.monotonic() - began >= signals.LAST_S
     assert isinstance(watched.error, Overdue) and watched.error.exit_code == 143
     assert "SIGTERM" in str(watched.error) and "What was committed is safe" in paragraph(watched.error)
 
@@ -160,7 +159,7 @@ def test_without_a_hurry_no_end_is_forced(watched: Watched, number: signal.Signa
 
 
 def test_the_forced_end_leaves_the_last_commit_its_grace_and_comes_before_sigkill() -> None:
-    assert Plan(1).grace_s + 2 < interrupts.LAST_S < 30
+    assert Plan(1).grace_s + 2 < signals.LAST_S < 30
 
 
 def test_a_process_ends_with_its_code_whatever_its_threads_are_at() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from relay.core.errors import Exit, Fenced
+from relay.core.lease.blockers import Held, Watch
 from relay.core.lease.heartbeat import request_stop
-from relay.core.lease.lease import Lease, Wish
-from relay.core.lease.vacancy import Held, Watch
+from relay.core.lease.lease import Lease, LeaseRequest
 from relay.core.ledger.state import Holder
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import run_session
@@ -167,7 +167,7 @@ def test_i5_a_session_suspended_and_superseded_is_fenced_and_changes_nothing(lab
 
 def test_a_look_at_the_tail_tells_that_the_lease_was_taken() -> None:
     store, client = begun()
-    wish = Wish(session=client.session, account=client.account, ttl_s=TTL, target_steps=9)
+    wish = LeaseRequest(session=client.session, account=client.account, ttl_s=TTL, target_steps=9)
     mine = Lease(client.ledger, client.runtime, wish, client.ledger.read(), 0.0)
     assert not mine.superseded() and mine.lost is None
     Client(store, 2).lease()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.lease.samehost import FileHostLocks, read_boot_id
+from relay.core.lease.host import FileHostLocks, read_boot_id
 
 SESSION = "5e" * 16
 HOLD = """
 import sys
 from pathlib import Path
-from relay.core.lease.samehost import FileHostLocks
+from relay.core.lease.host import FileHostLocks
 locks = FileHostLocks(Path(sys.argv[1]), "boot")
 locks.hold(sys.argv[2])
 print("held", flush=True)

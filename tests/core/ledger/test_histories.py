@@ -12,9 +12,10 @@ from relay.core.ledger import entry as entries
 from relay.core.ledger.canonical import digest
 from relay.core.ledger.changes import By, Choose, Noted, Other, Refused
 from relay.core.ledger.entry import PASSING, Entry, decode
+from relay.core.ledger.fields import Kept, Passed
+from relay.core.ledger.frozen import MAX_KEPT, NOT_KEPT, not_kept
 from relay.core.ledger.histories import Walked, walk
 from relay.core.ledger.ledger import MACHINE, RunLedger
-from relay.core.ledger.passed import Kept, Passed
 from relay.core.ledger.reader import Point
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import RunState
@@ -166,6 +167,19 @@ def test_a_choice_that_the_rules_refuse() -> None:
         chosen(store, end, (kept(50, 10),), epoch=9)
     with pytest.raises(Refused, match="takes over from another session"):
         chosen(store, entry(store, 3))
+    with pytest.raises(Refused, match="more than 4294967296 beyond epoch 1"):
+        chosen(store, end, epoch=2**32 + 2)
+    assert chosen(store, end, epoch=2**32 + 1).next_epoch == 2**32 + 2, "after the highest there still is a lease"
+
+
+def test_what_a_choice_keeps_no_longer_is_told() -> None:
+    store = released()
+    end = entry(store, 4)
+    many = tuple(kept(step, 7) for step in range(30, 30 + MAX_KEPT))
+    state = chosen(store, end, many)
+    assert len(state.kept) == MAX_KEPT and state.incidents[-1].cause == "repaired"
+    state = chosen(store, end, many, unkept=3)
+    assert (state.incidents[-1].cause, state.incidents[-1].text) == (NOT_KEPT, not_kept(3))
 
 
 def test_a_choice_lets_every_reader_go_on_from_the_same_entry() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,6 +15,7 @@ from relay.core.ledger.changes import Commit, Lease, Noted, Refused
 from relay.core.ledger.frozen import MAX_LINKS
 from relay.core.ledger.ledger import LeaseOver, RunLedger
 from relay.core.ledger.state import RunState
+from storage.base import Ref, Unavailable
 from storage.memory import MemoryStore
 from tests.core.making import NAMES, PROJECT, RUN, Client, QuietRuntime, begun, checkpoint, genesis, id_of, raw, seqs
 from tests.storage.counting import CountingStore
@@ -139,6 +141,24 @@ def test_a_session_whose_lease_was_taken_is_fenced_and_changes_nothing() -> None
     assert over.value.holder is None
     with pytest.raises(Fenced):
         new.commit(20)
+
+
+def test_who_has_read_that_the_lease_is_lost_waits_for_no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store goes silent once the other's entry is read: the end is 76, not that of an upload that did not fit."""
+    store, client = begun()
+    other = Client(store, 2, "account_2")
+    real = store.put_if_absent
+
+    def overtaken(name: str, data: bytes) -> Ref:
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "put_if_absent", real)
+            other.lease()
+        monkeypatch.setattr(store, "now", Mock(side_effect=Unavailable("no clock")))
+        return real(name, data)
+
+    monkeypatch.setattr(store, "put_if_absent", overtaken)
+    with pytest.raises(Fenced):
+        client.commit(10)
 
 
 def test_a_lease_taken_while_ours_was_being_appended_fences_it() -> None:

@@ -25,7 +25,7 @@ from relay.core.ledger.changes import (
 )
 from relay.core.ledger.frozen import MAX_GPUS, WAIT_S
 from relay.core.ledger.rules import apply, links_to_archive
-from relay.core.ledger.samples import Samples
+from relay.core.ledger.sessionreport import Samples
 from relay.core.ledger.state import Failure, History, RunState
 from relay.core.ledger.usage import by_gpu
 from tests.core.making import NAMES, checkpoint, genesis, id_of

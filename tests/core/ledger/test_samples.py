@@ -18,7 +18,7 @@ from relay.core.ledger.changes import Commit, Refused, parse_change
 from relay.core.ledger.frozen import MAX_COLUMNS, MAX_ROWS
 from relay.core.ledger.keeping import commit as rule
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.samples import GATHERED, MAX_STATE, Gathered, Row, Samples, table, thinned
+from relay.core.ledger.sessionreport import GATHERED, MAX_STATE, Gathered, Row, Samples, table, thinned
 from relay.core.session.session import push
 from storage.base import Unavailable
 from tests.core.lab import PROJECT, RUN, Lab
@@ -177,6 +177,6 @@ def refuse_files(verb: str, name: str) -> None:
 
 def test_a_state_that_fills_its_entry_leaves_no_room(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_STATE < 256_000 - 20_000
-    monkeypatch.setattr("relay.core.checkpoint.checkpoint.MAX_STATE", 10)
+    monkeypatch.setattr("relay.core.checkpoint.commit.MAX_STATE", 10)
     assert lab.run(lab.session(target_steps=20, workload=ToyWorkload())).exit_code == Exit.OK
     assert [rows for _, _, rows in told(lab)] == [(), ()]

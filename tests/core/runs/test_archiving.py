@@ -10,15 +10,15 @@ import pytest
 
 from relay.core.errors import Exit, Fenced, LeaseHeld, PolicyRefused
 from relay.core.lease import lease
+from relay.core.ledger.atrest import RunArchived, RunDeleted
 from relay.core.ledger.chain import Chain
 from relay.core.ledger.changes import Archive, By, Delete, Noted, Refused, TookOver, Unarchive
 from relay.core.ledger.entry import NewerFormat
 from relay.core.ledger.frozen import WAIT_S
 from relay.core.ledger.ledger import MACHINE, RunLedger
-from relay.core.ledger.resting import RunArchived, RunDeleted
 from relay.core.ledger.rules import apply, succeeds
 from relay.core.ledger.state import RunState
-from relay.core.runs.archiving import TooEarly, archive, mark_deleted, unarchive
+from relay.core.runs.archive import TooEarly, archive, mark_deleted, unarchive
 from relay.core.session.session import push
 from storage.base import Store
 from storage.memory import MemoryStore
@@ -93,7 +93,7 @@ def test_who_is_about_to_take_the_lease_is_told_of_an_archive_that_came_first(mo
         return real(*args)
 
     monkeypatch.setattr(lease, "_take", meanwhile)
-    wish = lease.Wish(late.session, late.account, 180.0, 100)
+    wish = lease.LeaseRequest(late.session, late.account, 180.0, 100)
     with pytest.raises(RunArchived):
         lease.acquire(late.ledger, late.runtime, locks, wish)
 

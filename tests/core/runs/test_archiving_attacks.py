@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relay.core.checkpoint.collect import sweep_signs
-from relay.core.checkpoint.outbox import Outbox
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.restore import fetch_unheld
 from relay.core.errors import BadData, Exit, Fenced, PolicyRefused
 from relay.core.ledger.canonical import digest
@@ -18,17 +18,18 @@ from relay.core.ledger.frozen import WAIT_S
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import RunState
-from relay.core.runs.archiving import (
+from relay.core.runs.archive import (
     BroughtBack,
     TooEarly,
     archive,
+    clear,
+    judge,
     mark_deleted,
     refuse_unseen,
     sweep_reports,
     unarchive,
 )
-from relay.core.runs.clearing import clear, judge
-from relay.core.runs.identity import Opened, Pair
+from relay.core.runs.opening import Pair, RunHandle
 from relay.core.session.session import push, run_session
 from storage.base import Ref, Store
 from storage.local import LocalStore
@@ -171,7 +172,7 @@ def put_off(ledger: RunLedger, runtime: QuietRuntime) -> None:
 def sweep(ledger: RunLedger, pair: Pair) -> RunState:
     """What the command does once it was told the name twice."""
     mark_deleted(ledger, pair.checkpoints, session=DELETER)
-    opened = Opened(ledger, pair.registry(), ledger.read())
+    opened = RunHandle(ledger, pair.registry(), ledger.read())
     state, judged = judge(opened, pair, full=True)
     clear(judged, ledger.names, pair, state.epoch + 1)
     sweep_reports(pair.ledger, ledger.names)
@@ -186,7 +187,7 @@ def contents(store: Store, prefix: str = "") -> dict[str, bytes]:
 @pytest.fixture(params=["memory", "local"])
 def shared(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store on which the day is as good as over."""
-    monkeypatch.setattr("relay.core.ledger.resting.WAIT_S", 0.0)
+    monkeypatch.setattr("relay.core.ledger.atrest.WAIT_S", 0.0)
     return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "store")
 
 
@@ -260,14 +261,14 @@ def test_who_reads_a_checkpoint_while_its_run_is_deleted_is_told_so(tmp_path: Pa
     assert state.head is not None
     sweep(client.ledger, pair_of(store))
     with pytest.raises(PolicyRefused, match="was deleted"):
-        fetch_unheld(state.head, reader, state, store, Outbox(tmp_path))
+        fetch_unheld(state.head, reader, state, store, LocalFolder(tmp_path))
 
 
 def test_a_link_in_a_deleted_runs_folder_leads_to_no_other_runs_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody who may write in the folder lays links; a sync program may, too."""
-    monkeypatch.setattr("relay.core.ledger.resting.WAIT_S", 0.0)
+    monkeypatch.setattr("relay.core.ledger.atrest.WAIT_S", 0.0)
     store, runtime = LocalStore(tmp_path / "store"), QuietRuntime()
     mine, other = run_of(store, "a", runtime), run_of(store, "b", runtime)
     root = tmp_path / "store" / "checkpoints" / PROJECT

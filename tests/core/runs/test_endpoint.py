@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.runs import endpoint
+from relay.core.runs import opening
 from storage.base import BadAddress, Ref
 from storage.memory import MemoryStore
 from storage.wrapper import Wrapper
@@ -28,24 +28,24 @@ def notes(desk: Desk) -> list[Path]:
 
 def test_a_store_that_passed_costs_one_look() -> None:
     store = CountingStore(MemoryStore())
-    endpoint.ensure_tested(store, QuietRuntime())
+    opening.ensure_tested(store, QuietRuntime())
     assert store.counts["put_if_absent"]
     store.counts.clear()
-    endpoint.ensure_tested(store, QuietRuntime())
+    opening.ensure_tested(store, QuietRuntime())
     assert dict(store.counts) == {"stat": 1}
 
 
 def test_a_store_that_fails_is_not_recorded() -> None:
     store = Overwriting(MemoryStore("shaky"))
     with pytest.raises(BadAddress, match="shaky"):
-        endpoint.ensure_tested(store, QuietRuntime())
+        opening.ensure_tested(store, QuietRuntime())
     assert not list(store.list("selftest/passed"))
 
 
 def test_another_address_of_the_same_store_is_tested_anew() -> None:
     first, second = MemoryStore("one"), MemoryStore("two")
-    assert endpoint.passed(first) != endpoint.passed(second)
-    assert "one" not in endpoint.passed(first)
+    assert opening.passed(first) != opening.passed(second)
+    assert "one" not in opening.passed(first)
 
 
 @pytest.mark.parametrize(

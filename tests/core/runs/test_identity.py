@@ -16,19 +16,25 @@ from relay.core.ledger.ledger import UnknownRun
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import Origin
 from relay.core.names import IDENTITY, Names
-from relay.core.runs import identity
-from relay.core.runs.identity import (
+from relay.core.runs import opening
+from relay.core.runs.opening import (
+    Address,
     AnotherStore,
-    Opened,
+    ConfigDiffers,
     PassingDisk,
+    RunHandle,
     RunOfAnotherStore,
     SimilarName,
     begin_run,
+    begin_store,
+    check_config,
+    config_hash,
+    difference,
     open_run,
+    parse_address,
+    read_identity,
     require_run,
 )
-from relay.core.runs.pinned import ConfigDiffers, check_config, config_hash, difference
-from relay.core.runs.storeid import Address, begin_store, parse_address, read_identity
 from storage.base import Exists, Missing, Ref, Store
 from storage.local import LocalStore
 from storage.memory import MemoryStore
@@ -40,7 +46,7 @@ from tests.storage.faulty import FaultyStore
 CONFIG = {"lr": 0.1, "arch": {"hidden": 32, "layers": 2}, "task": "sudoku4"}
 
 
-def begin(store: Store, run: str = "run_a", seed: int = 1, **more: Any) -> Opened:
+def begin(store: Store, run: str = "run_a", seed: int = 1, **more: Any) -> RunHandle:
     pair = more.pop("pair", pair_of(store, seed=seed))
     return begin_run(pair, "proj", run, CONFIG, **more)
 
@@ -209,7 +215,7 @@ def test_a_lost_lease_shows_when_a_session_begins() -> None:
 
 
 def test_a_disk_that_evaporates_needs_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "evaporates", lambda path: str(path) == os.fspath(tmp_path / "store"))
+    monkeypatch.setattr(opening, "evaporates", lambda path: str(path) == os.fspath(tmp_path / "store"))
     store = LocalStore(tmp_path / "store")
     with pytest.raises(PassingDisk):
         begin(store)

@@ -11,11 +11,11 @@ import pytest
 
 from relay.app.checks import checkup
 from relay.app.commands.looking import inspecting
-from relay.app.dashboard.data import Seen, document
+from relay.app.dashboard.data import Seen
 from relay.app.dashboard.panels import incident_rows
 from relay.app.dashboard.sessions import kind_of_end
-from relay.app.views.report import draw, report_document
-from relay.core.checkpoint.outbox import Outbox
+from relay.app.views.report import report_document
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.ledger.frozen import GONE
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import Incident, Link, RunState
@@ -24,6 +24,7 @@ from relay.people.plan import Range
 from storage.base import Denied, QuotaExceeded, Ref
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
+from tests.app.shown import document, draw
 from tests.core.lab import Lab, down
 from tests.people.views import MACHINE, NOW, trained, view
 
@@ -67,12 +68,12 @@ def test_doctor_says_that_nobody_trains_the_run_and_what_helps(phase: str, code:
     assert len(found) == (2 if phase == "archived" else 1), "and one that was halted before still is, once it is back"
 
 
-def unsent(lab: Lab) -> Outbox:
+def unsent(lab: Lab) -> LocalFolder:
     """The first session of the run, which could commit nothing."""
     session = lab.session(target_steps=40, every_steps=1000, patience_s=20.0)
     lab.world.at(lab.world.now + 3, lambda: setattr(session.store, "fail", down))
     assert lab.run(session).unsent is not None
-    return session.ctx.outbox
+    return session.ctx.local_folder
 
 
 @pytest.mark.parametrize(
@@ -86,9 +87,9 @@ def unsent(lab: Lab) -> Outbox:
     ids=["alive", "archived", "halted", "deleted"],
 )
 def test_no_push_is_advised_that_would_be_refused(lab: Lab, changes: dict[str, float], text: str, advice: str) -> None:
-    outbox = unsent(lab)
+    local_folder = unsent(lab)
     state: RunState = lab.state().model_copy(update=changes)
-    found = next(checkup.unsent(outbox, state))
+    found = next(checkup.unsent(local_folder, state))
     assert text in found.text and advice in found.advice, found
 
 
@@ -152,7 +153,7 @@ def test_why_nobody_knows_how_many_sessions_fit_is_not_invented(desk: Desk, monk
 
 def test_what_a_session_left_behind_is_told_as_the_run_stands_now(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """It told whom to send a command that is refused, and that a deleted report was never left."""
-    monkeypatch.setattr("relay.core.ledger.resting.WAIT_S", 0.0)
+    monkeypatch.setattr("relay.core.ledger.atrest.WAIT_S", 0.0)
     desk.train(3)
     real = inspecting.read_report
 
@@ -209,7 +210,7 @@ def test_who_asks_a_silent_session_to_stop_learns_that_it_may_be_gone(
 
 
 def test_whoever_invites_to_a_halted_run_is_told_what_has_to_be_mended_first(desk: Desk) -> None:
-    desk.kind.made = {"nan_at": 1}
+    desk.plugin.made = {"nan_at": 1}
     for _ in range(2):
         desk.train(3, code=65)
     asked = desk("invite", "--run", "r")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.core.checkpoint.checkpoint import Writer
+from relay.core.checkpoint.commit import Writer
 from relay.core.checkpoint.committer import Item
 from relay.core.errors import Exit
 from relay.core.lease.signals import Reason

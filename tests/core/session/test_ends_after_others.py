@@ -10,13 +10,13 @@ import pytest
 from relay.app.commands.sessions.attaching import code_of
 from relay.app.commands.sessions.outcomes import Ended, sentence
 from relay.core.errors import Exit
-from relay.core.lease.lease import Wish, acquire
+from relay.core.lease.lease import LeaseRequest, acquire
 from relay.core.ledger.changes import Commit, Noted, Release
 from relay.core.ledger.frozen import DEAD, LATE, SILENT, WAIT_S
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Failure, RunState
 from relay.core.names import Names
-from relay.core.runs.archiving import archive, mark_deleted, unarchive
+from relay.core.runs.archive import archive, mark_deleted, unarchive
 from storage.base import Denied
 from tests.core.fake_runtime import Process
 from tests.core.lab import PROJECT, RUN, Lab, NoLocks, Session, said
@@ -41,7 +41,7 @@ def deleted(ledger: RunLedger, process: Process) -> None:
 
 def took_over(ledger: RunLedger, process: Process) -> None:
     """As a session that trains on from there does it."""
-    lease = acquire(ledger, process, NoLocks(), Wish("7" * 32, "bob", 180.0, 100))
+    lease = acquire(ledger, process, NoLocks(), LeaseRequest("7" * 32, "bob", 180.0, 100))
     lease.append("commit", lambda state: committed(state, 80))
     lease.append("release", lambda state: Release(reason="target reached"))
 
@@ -62,7 +62,7 @@ def brought_back(ledger: RunLedger, process: Process) -> None:
 
 
 def halted(ledger: RunLedger, process: Process) -> None:
-    lease = acquire(ledger, process, NoLocks(), Wish("8" * 32, "bob", 180.0, 100))
+    lease = acquire(ledger, process, NoLocks(), LeaseRequest("8" * 32, "bob", 180.0, 100))
     failed = Failure(cause="crash", step=20, config_hash="a" * 64, fingerprint="b" * 64)
     for _ in range(2):
         lease.note(Noted(cause="crash", text="x", step=20, failure=failed))
@@ -116,7 +116,7 @@ def test_p10_a_failure_on_record_is_the_end_of_its_session_whoever_came_after(la
     outcome = session.outcome
     assert outcome.exit_code == Exit.BAD_DATA, said(outcome)
     assert said(outcome).startswith("At step 20 loss is nan.") and "is over" in said(outcome)
-    kept = session.ctx.outbox.root / "reports" / "session_e1.json"
+    kept = session.ctx.local_folder.root / "reports" / "session_e1.json"
     assert '"bad data"' in kept.read_text() and not list(lab.shared.list(f"runs/{PROJECT}/{RUN}/sessions/"))
 
 

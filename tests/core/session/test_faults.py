@@ -71,13 +71,13 @@ def test_local_copies_stay_bounded_while_the_store_is_down(lab: Lab) -> None:
 
     def look() -> None:
         nonlocal most
-        most = max(most, len(session.ctx.outbox.all()))
+        most = max(most, len(session.ctx.local_folder.all()))
 
     for second in range(10, 150, 5):
         lab.world.at(lab.world.now + second, look)
     lab.run(session)
     assert most <= 3
-    assert [packed.step for packed in session.ctx.outbox.all()] == [2000], "the newest one's backup stays"
+    assert [packed.step for packed in session.ctx.local_folder.all()] == [2000], "the newest one's backup stays"
 
 
 def test_an_hour_without_the_store_costs_no_memory_and_no_step(lab: Lab) -> None:
@@ -96,7 +96,7 @@ def test_an_hour_without_the_store_costs_no_memory_and_no_step(lab: Lab) -> None
     break_between(lab, session, 100, 3700)
 
     def look() -> None:
-        most["copies"] = max(most["copies"], len(session.ctx.outbox.all()))
+        most["copies"] = max(most["copies"], len(session.ctx.local_folder.all()))
 
     for second in range(100, 3700, 60):
         lab.world.at(lab.world.now + second, look)
@@ -258,7 +258,7 @@ def test_a_file_that_rots_on_this_disk_before_it_is_sent_is_never_committed(lab:
 
     def rot(verb: str, name: str) -> None:
         if verb == "put" and name.endswith("step_20.e1/state.json"):
-            path = session.ctx.outbox.folder((20, 1)) / "state.json"
+            path = session.ctx.local_folder.folder((20, 1)) / "state.json"
             path.write_text(path.read_text().replace("1", "2"))
 
     session.store.fail = rot

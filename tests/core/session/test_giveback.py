@@ -11,7 +11,7 @@ import pytest
 
 from relay.core.errors import Fenced, StorageUnreachable
 from relay.core.events import SessionEvent, Trouble
-from relay.core.session.giveback import RELEASE_S, give_back
+from relay.core.session.ends import RELEASE_S, give_back
 from tests.core.fake_runtime import World
 
 

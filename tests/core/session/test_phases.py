@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.core.session.phases import ORDER, Spent, phases
-from relay.core.session.startup import Startup
+from relay.core.session.timing import ORDER, Spent, Startup, phases
 from tests.core.lab import Lab
 
 

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from relay.app.views.sessiontext import agrees, markdown
+from relay.app.views.sessiontext import agrees
 from relay.core.errors import Exit
 from relay.core.ledger.sessionreport import SessionReport, parse
-from relay.core.session.recording import FOLDER, KEPT, WAIT_S, keep
+from relay.core.session.report import FOLDER, KEPT, WAIT_S, keep
 from storage.base import Unavailable
 from tests.app.recorded import report, stored
+from tests.app.shown import markdown
 from tests.core.lab import Lab, Session, down
 from tests.core.toy import ToyWorkload
 
 
 def on_disk(session: Session, epoch: int = 1) -> SessionReport:
     """What its own machine holds."""
-    return parse(json.loads((session.ctx.outbox.root / FOLDER / f"session_e{epoch}.json").read_text()))
+    return parse(json.loads((session.ctx.local_folder.root / FOLDER / f"session_e{epoch}.json").read_text()))
 
 
 def adds_up(report: SessionReport) -> None:
@@ -122,7 +123,7 @@ def test_a_full_disk_costs_nothing_but_the_report(lab: Lab, monkeypatch: pytest.
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("relay.core.session.recording.keep", full)
+    monkeypatch.setattr("relay.core.session.report.keep", full)
     assert lab.run(lab.session("ana", target_steps=20)).exit_code == Exit.OK
 
 

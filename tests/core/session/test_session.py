@@ -172,8 +172,8 @@ def _keep_all() -> Keep:
 def test_a_disk_that_cannot_keep_a_checkpoint_is_refused_before_the_lease(lab: Lab) -> None:
     entries = len(lab.kinds())
     session = lab.session()
-    session.ctx.outbox.root.parent.mkdir(parents=True)
-    session.ctx.outbox.root.write_text("a file where the folder should be")
+    session.ctx.local_folder.root.parent.mkdir(parents=True)
+    session.ctx.local_folder.root.write_text("a file where the folder should be")
     outcome = lab.run(session)
     assert outcome.exit_code == Exit.BAD_CONFIG and "sync_dir" in said(outcome)
     assert not session.workload.trained and len(lab.kinds()) == entries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.core.session.stalls import Stalls
+from relay.core.session.timing import Stalls
 from relay.core.workload import Finite
 from tests.core.lab import Lab
 from tests.core.toy import ToySnapshot

@@ -11,7 +11,7 @@ from relay.app.messages.events import line
 from relay.core.errors import Exit
 from relay.core.events import Started
 from relay.core.session.context import Outcome, fraction
-from relay.core.session.startup import Startup
+from relay.core.session.timing import Startup
 from tests.app.cli import Desk
 from tests.core.lab import Lab, with_plan
 from tests.core.toy import ToyWorkload

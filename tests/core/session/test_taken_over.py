@@ -74,7 +74,7 @@ def test_p5_a_checkpoint_that_others_have_retired_meanwhile(lab: Lab) -> None:
     session = goes_on(lab, run_session, Missing, "get", "manifest.json")
     assert session.outcome.exit_code == Exit.FENCED, said(session.outcome)
     assert "No retained checkpoint" not in said(session.outcome)
-    assert session.ctx.outbox.root.joinpath("reports", "session_e2.json").read_text().count('"fenced"') == 1
+    assert session.ctx.local_folder.root.joinpath("reports", "session_e2.json").read_text().count('"fenced"') == 1
 
 
 @pytest.mark.parametrize("begin", [run_session, push], ids=["run", "push"])

@@ -13,6 +13,11 @@ from relay.core.settings.origins import BadSetting, from_environment, variable
 from trm.config import TrainConfig
 
 
+def defaults(task: str) -> dict[str, str]:
+    """A task's, of the relay's settings."""
+    return {"project": "sudoku_pretrain_multiaccount", "run": "sudoku_rotation"}
+
+
 def settled(folder: Path, yaml: str | None = None, environ: dict[str, str] | None = None, *over: str, **flags: object):
     if yaml is not None:
         (folder / FILE_NAME).write_text(yaml, encoding="utf-8")
@@ -22,6 +27,7 @@ def settled(folder: Path, yaml: str | None = None, environ: dict[str, str] | Non
         environ or {},
         folder,
         default_task="sudoku4",
+        defaults=defaults,
         overrides=over,
         flags={k.replace("__", "."): v for k, v in flags.items()},
     )
@@ -140,6 +146,31 @@ def test_mistakes_are_named_with_their_place_and_the_nearest_name(
     assert all(part in text for part in expected), text
 
 
+def test_a_task_has_defaults_of_its_own_and_every_source_is_stronger(tmp_path: Path) -> None:
+    def by_task(task: str) -> dict[str, str]:
+        own = {"checkpoint.every_minutes": "30", "evaluation.rows": "400"}
+        return defaults(task) | (own if task == "maze" else {})
+
+    def found(yaml: str, *over: str) -> Resolved[TrainConfig]:
+        (tmp_path / FILE_NAME).write_text(yaml)
+        return resolve(
+            lambda task: TrainConfig(task=task),
+            TrainConfig,
+            {},
+            tmp_path,
+            default_task="sudoku4",
+            defaults=by_task,
+            overrides=over,
+        )
+
+    assert origin(found(""), "checkpoint.every_minutes") == (10.0, "default")
+    assert origin(found("task: maze"), "checkpoint.every_minutes") == (30.0, "default")
+    assert found("task: maze").settings.evaluation.rows == 400
+    shared = found("task: maze\ncheckpoint:\n  every_minutes: 20\n", "evaluation.rows=100")
+    assert origin(shared, "checkpoint.every_minutes") == (20.0, f"{FILE_NAME}:3")
+    assert shared.settings.evaluation.rows == 100
+
+
 def test_a_missing_configuration_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match=r"no configuration file .*nowhere\.yaml"):
         resolve(
@@ -148,6 +179,7 @@ def test_a_missing_configuration_file_is_named(tmp_path: Path) -> None:
             {},
             tmp_path,
             default_task="sudoku4",
+            defaults=defaults,
             file=tmp_path / "nowhere.yaml",
         )
 
@@ -161,6 +193,7 @@ def test_relative_paths_start_where_the_command_runs(tmp_path: Path) -> None:
         {},
         tmp_path,
         default_task="sudoku4",
+        defaults=defaults,
         file=tmp_path / "sub" / "my.yaml",
     )
     assert found.path("sync") == tmp_path / "sync"
@@ -175,6 +208,7 @@ def test_a_plain_path_may_say_which_store_it_must_be(tmp_path: Path) -> None:
         {"RELAY_STORE": f"{tmp_path}/store{mark}"},
         tmp_path,
         default_task="sudoku4",
+        defaults=defaults,
     )
     assert found.ledger_url == (tmp_path / "store").as_uri() + mark
 
@@ -189,8 +223,16 @@ def test_every_relay_setting_has_its_own_variable() -> None:
 
 def test_the_shipped_file_is_valid_and_says_only_defaults(tmp_path: Path) -> None:
     shipped = Path(__file__).parents[3] / FILE_NAME
-    found = resolve(lambda t: TrainConfig(task=t), TrainConfig, {}, tmp_path, default_task="sudoku4", file=shipped)
-    assert found.settings == Settings()
+    found = resolve(
+        lambda t: TrainConfig(task=t),
+        TrainConfig,
+        {},
+        tmp_path,
+        default_task="sudoku4",
+        defaults=defaults,
+        file=shipped,
+    )
+    assert found.settings == Settings.model_validate(defaults("sudoku4"))
 
 
 def test_tags_in_the_file_are_text(tmp_path: Path) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from relay.core.lease import lease, vacancy
-from relay.core.ledger import resting, rules
+from relay.core.lease import blockers, lease
+from relay.core.ledger import atrest, rules
 from relay.core.ledger.changes import Archive, By
 from relay.core.ledger.state import RunState
-from relay.core.runs import archiving
+from relay.core.runs import archive
 from relay.core.session import session
 from tests.simulation.mutations.base import Patches, mutation, patch, rule
 
 
 @mutation("no-day", "0013: a run may be deleted as soon as it is archived", "0013: .* was deleted .* s after", pinned=0)
 def _no_day() -> Patches:
-    return [patch(resting, "WAIT_S", 0.0)]
+    return [patch(atrest, "WAIT_S", 0.0)]
 
 
 @mutation("archived-trains", "0013: an archived run is trained", "0013: .* while .* is archived", pinned=17)
@@ -40,8 +40,8 @@ def _archive_without_looking() -> Patches:
     def dead(ledger: object, runtime: object, locks: object) -> object:
         def found(state: RunState) -> object:
             holder = state.holder
-            return vacancy._gone(holder, holder.since, "no sign of life") if holder else None
+            return blockers._gone(holder, holder.since, "no sign of life") if holder else None
 
         return found
 
-    return [patch(archiving, "obstacle_of", dead)]
+    return [patch(archive, "obstacle_of", dead)]

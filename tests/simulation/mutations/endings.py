@@ -6,9 +6,9 @@ from contextlib import nullcontext
 
 from relay.core.errors import BadData, Exit
 from relay.core.session import ends, session
-from relay.core.session.assembly import Parts
+from relay.core.session.assembly import SessionParts
 from relay.core.session.ending import NotSent
-from relay.core.session.entrance import push_unsent
+from relay.core.session.starting import push_unsent
 from tests.simulation.fleet import Fleet
 from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.stage import Broken, calm_world, start
@@ -75,8 +75,8 @@ def _taken_over_and_not_told() -> Patches:
     pinned=2,
 )
 def _pushed_already_and_not_seen() -> Patches:
-    def push(parts: Parts) -> tuple[Exit, str]:
-        packed = parts.ctx.outbox.pushable(parts.lease.state)
+    def push(parts: SessionParts) -> tuple[Exit, str]:
+        packed = parts.ctx.local_folder.pushable(parts.lease.state)
         if packed is None or not push_unsent(parts, packed):
             raise BadData("The unsent checkpoint does not fit this training; it stays where it is.")
         return Exit.OK, "pushed"

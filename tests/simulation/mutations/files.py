@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from relay.core.checkpoint import packing, restore
-from relay.core.checkpoint.checkpoint import Writer
-from relay.core.checkpoint.committer import Told
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.commit import Writer
+from relay.core.checkpoint.committer import CommitRecord
+from relay.core.checkpoint.local import LocalCheckpoint, LocalFolder
 from relay.core.checkpoint.packing import put_manifest
 from relay.core.checkpoint.restore import Damaged
 from relay.core.errors import BadData
@@ -19,7 +18,7 @@ from relay.core.ledger import keeping
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.names import Names
 from relay.core.runs import fork
-from relay.core.session import entrance
+from relay.core.session import starting
 from storage import transfer
 from storage.base import Ref, Store, Unavailable
 from storage.memory import MemoryStore
@@ -39,12 +38,12 @@ from tests.simulation.mutations.scenes import (
 
 @mutation("entry-before-files", "I3: the entry is appended before its files are uploaded", "I3: ")
 def _entry_before_files() -> Patches:
-    def commit(writer: Writer, item: Any, packed: Packed) -> None:
+    def commit(writer: Writer, item: Any, packed: LocalCheckpoint) -> None:
         real, writer.store = writer.store, MemoryStore()
         try:
             files = writer._upload(item, packed)
             item.checkpoint = put_manifest(
-                writer.store, writer.names, Told(packed, None, None), files, writer.facts.code_version
+                writer.store, writer.names, CommitRecord(packed, None, None), files, writer.facts.code_version
             )
         finally:
             waiting, writer.store = writer.store, real
@@ -80,7 +79,7 @@ def _upload_unverified() -> Patches:
     covered_by="a manifest is created: what says otherwise goes to a folder of its own; put: `manifest-put-anew`",
 )
 def _manifest_told_anew() -> Patches:
-    def commit(writer: Writer, item: Any, packed: Packed) -> None:
+    def commit(writer: Writer, item: Any, packed: LocalCheckpoint) -> None:
         item.told = None
         real(writer, item, packed)
 
@@ -108,9 +107,9 @@ def _key_without_epoch() -> Patches:
 
 @mutation("content-addressed", "P6: files are named by their content and shared between checkpoints", "P6: ")
 def _content_addressed() -> Patches:
-    def upload(writer: Writer, item: Any, packed: Packed) -> list[Uploaded]:
+    def upload(writer: Writer, item: Any, packed: LocalCheckpoint) -> list[Uploaded]:
         keys = {f.name: f"{writer.names.checkpoints}step_{int(f.sha256[:8], 16)}.e0/{f.name}" for f in packed.files}
-        return transfer.upload(writer.store, writer.outbox.folder(packed.key), keys, workers=1)
+        return transfer.upload(writer.store, writer.local_folder.folder(packed.key), keys, workers=1)
 
     return [patch(Writer, "_upload", upload)]
 
@@ -122,7 +121,7 @@ def _content_addressed() -> Patches:
     scene=killed_before_append,
 )
 def _names_unretained() -> Patches:
-    def upload(writer: Writer, item: Any, packed: Packed) -> list[Uploaded]:
+    def upload(writer: Writer, item: Any, packed: LocalCheckpoint) -> list[Uploaded]:
         listed = list(writer.store.list(writer.names.checkpoints))
         return [_already(writer, file, listed) or _sent(writer, item, packed, file) for file in packed.files]
 
@@ -134,7 +133,7 @@ def _names_unretained() -> Patches:
                 return Uploaded(file.name, stat.name, stat.ref, file.size, file.sha256)
         return None
 
-    def _sent(writer: Writer, item: Any, packed: Packed, file: Any) -> Uploaded:
+    def _sent(writer: Writer, item: Any, packed: LocalCheckpoint, file: Any) -> Uploaded:
         return real(writer, item, packed.model_copy(update={"files": (file,)}))[0]
 
     return [patch(Writer, "_upload", upload)]
@@ -166,11 +165,13 @@ def _fork_shares() -> Patches:
     scene=left_behind,
 )
 def _push_to_any_head() -> Patches:
-    def pushable(outbox: Outbox, state: RunState) -> Packed | None:
-        found = [p for p in outbox.all() if p.run_id == state.run_id and p.step > state.step and outbox.intact(p)]
+    def pushable(local_folder: LocalFolder, state: RunState) -> LocalCheckpoint | None:
+        found = [
+            p for p in local_folder.all() if p.run_id == state.run_id and p.step > state.step and local_folder.intact(p)
+        ]
         return found[-1] if found else None
 
-    return [patch(Outbox, "pushable", pushable)]
+    return [patch(LocalFolder, "pushable", pushable)]
 
 
 @mutation(
@@ -227,8 +228,8 @@ def _restart_at_0() -> Patches:
             parts.ctx.workload.start()
             return None
 
-    real = entrance.bring_up
-    return [patch(entrance, "bring_up", begin_again)]
+    real = starting.restore_or_start
+    return [patch(starting, "bring_up", begin_again)]
 
 
 @mutation("restart-at-0-committed", "I6: the same, and the rules let it", "I6: ", scene=all_damaged)

@@ -7,11 +7,11 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from relay.core.checkpoint.checkpoint import Writer
-from relay.core.lease import lease, vacancy
+from relay.core.checkpoint.commit import Writer
+from relay.core.lease import blockers, lease
+from relay.core.lease.blockers import Watch
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.lease import Lease
-from relay.core.lease.vacancy import Watch
 from relay.core.ledger import keeping, ledger, rules
 from relay.core.ledger.chain import Chain
 from relay.core.ledger.changes import By, Commit, Refused, held
@@ -230,8 +230,8 @@ def _local_clock() -> Patches:
         mine.store = Local(ledger.store, runtime)
         return real(state, mine, runtime, *more)
 
-    real = vacancy._obstacle
-    return [patch(vacancy, "_obstacle", obstacle)]
+    real = blockers._obstacle
+    return [patch(blockers, "_obstacle", obstacle)]
 
 
 @mutation("beats-while-hung", "P5: heartbeats go on while training hangs", "P5: a heartbeat", scene=hung_training)

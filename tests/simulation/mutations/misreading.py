@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from relay.core.checkpoint import passedover, retention
@@ -12,8 +13,8 @@ from relay.core.checkpoint.retention import Keep
 from relay.core.ledger import chain, rules
 from relay.core.ledger.changes import Refused
 from relay.core.ledger.entry import Entry
+from relay.core.ledger.fields import Passed
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.passed import Passed
 from relay.core.ledger.passing import Prover
 from relay.core.ledger.reader import Point, Reader
 from relay.core.ledger.state import RunState
@@ -24,7 +25,7 @@ from tests.simulation.actor import Actor, Fate
 from tests.simulation.fleet import Command, Fleet, Order
 from tests.simulation.mutations.base import Patches, mutation, patch
 from tests.simulation.mutations.stage import Broken, calm_world, start, train
-from tests.simulation.reads import Kind, Plan, Target
+from tests.simulation.reads import CUT_BY_THE_LINK, Kind, Plan, Target
 from tests.simulation.reckoning import reckon
 from tests.simulation.stores import MEMORY
 from tests.simulation.weather import Episode
@@ -115,6 +116,37 @@ def hours_after(seed: int, *, mutation: Broken = nullcontext) -> None:
         reckon(fleet)
 
 
+def cut_by_the_link(seed: int, *, mutation: Broken = nullcontext) -> None:
+    """Ann's last entry comes to ben shorter than the store says that it is."""
+    with mutation(), calm_world(seed) as fleet:
+        fleet.sky.reads.plans.append(Plan("cut", "slot", "commit", 3, DAY_S, "m1", False, CUT_BY_THE_LINK))
+        ann_dies_after(fleet, 4)
+        train(fleet, 1, "ben", target=24)
+        fleet.sky.reads.clear()
+        fleet.pace.target = 36
+        reckon(fleet)
+
+
+def session_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
+    """Of the first session that ann begins, with all that it writes, ben sees nothing; then he cleans up for hours."""
+    with mutation(), calm_world(seed) as fleet:
+        bad_for_ben(fleet, "commit", 1, DAY_S, target="two slots")
+        ann_dies_after(fleet, 2)
+        fleet.sky.episodes.append(Episode("hiding", fleet.world.now, fleet.world.now + 300.0))
+        fleet.pace.step_s, fleet.pace.target = 300.0, 48
+        start(fleet, 1, "ben").weather.random = _HidesAll(seed)
+        fleet.world.run()
+        fleet.sky.reads.clear()
+        reckon(fleet)
+
+
+class _HidesAll(Random):
+    """By whose chance a listing hides all that it may."""
+
+    def random(self) -> float:
+        return 0.99
+
+
 def genesis_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
     """Nobody has trained yet, and whoever comes by cannot read how the run began."""
     with mutation(), calm_world(seed) as fleet:
@@ -180,7 +212,7 @@ def _read_once() -> Patches:
     def prove(prover: Prover[Any], point: Point[Any], *_: Any, **__: Any) -> Passed:
         slots = range(point.base + 1, point.seq + 1)
         digests = tuple(Reader(prover._log.again(), prover._machine).read(seq).digest for seq in slots)
-        return Passed(digests=digests, kept=prover.keep(point.state, slots))
+        return Passed(digests=digests, kept=tuple(prover.keep(point.state, slots)))
 
     return [patch(Prover, "prove", prove)]
 
@@ -204,7 +236,7 @@ def _differing_readings() -> Patches:
         return _Alike(found)
 
     real = Prover._look
-    return [patch(Prover, "_look", look)]
+    return [patch(Prover, "_look", look), patch(Prover, "_check_server", lambda *_: None)]
 
 
 class _Any(str):
@@ -235,7 +267,7 @@ class _Alike(dict[int, tuple[str, bool]]):
 
 @mutation("one-connection", "P4: all readings are made on one connection", "P4: .* one connection", scene=healed("cut"))
 def _one_connection() -> Patches:
-    return [patch(Log, "again", lambda log: log)]
+    return [patch(Log, "again", lambda log: log), patch(evidence, "fresh", lambda store: store)]
 
 
 @mutation(
@@ -262,7 +294,7 @@ def _healed_counts_again() -> Patches:
     pinned=1,
 )
 def _healed_and_unseen() -> Patches:
-    return [*_healed_counts_again(), *_nothing_kept(), patch(RunLedger, "_check_epoch", lambda *_: None)]
+    return [*_healed_counts_again(), *_nothing_kept(), patch(RunLedger, "refuse_later_epoch", lambda *_: None)]
 
 
 @mutation(
@@ -287,7 +319,27 @@ def _holder_passes_over() -> Patches:
     pinned=3,
 )
 def _unread_epoch_collected() -> Patches:
-    return [patch(RunState, "unread", frozenset())]
+    return [patch(RunState, "may_have_committed", lambda *_: False)]
+
+
+@mutation(
+    "unread-session-collected",
+    "P4: the same, of an epoch that the passed slots began",
+    "P4: .* was deleted",
+    scene=session_unread,
+)
+def _unread_session_collected() -> Patches:
+    return [patch(RunState, "may_have_committed", lambda state, epoch: epoch in state.unread)]
+
+
+@mutation(
+    "store-unasked",
+    "P4: nobody asks the store what it has in a slot before it is passed over",
+    "P4: .* the store says that",
+    scene=cut_by_the_link,
+)
+def _store_unasked() -> Patches:
+    return [patch(Prover, "_check_server", lambda *_: None)]
 
 
 @mutation("kept-collected", "P4: the same, and what was kept", "P4: .* was deleted", scene=hours_after)

@@ -6,9 +6,8 @@ from typing import Any
 
 from relay.core.checkpoint.certify import Verdict
 from relay.core.checkpoint.committer import Committer, Item
-from relay.core.errors import BadData
 from relay.core.session import session, training
-from relay.core.session.incidents import _outlook
+from relay.core.session.report import Recorded, _outlook
 from relay.core.session.training import Trainer
 from tests.core.toy import ToySnapshot
 from tests.simulation.mutations.base import Patches, mutation, patch
@@ -65,11 +64,11 @@ def _commits_too_rare() -> Patches:
 
 @mutation("extra-step-kept", "P9: the step after the last snapshot is kept in it", "I7: ")
 def _extra_step_kept() -> Patches:
-    def hand_over(trainer: Trainer, item: Any, step_after: Any) -> None:
-        digest = step_after()
+    def hand_over(trainer: Trainer, item: Any) -> None:
+        trainer.extra_step()
         later = trainer._workload.snapshot()
         item.snapshot = ToySnapshot(item.step, later.values, later.finite)  # type: ignore[attr-defined]
-        real(trainer, item, lambda: digest)
+        real(trainer, item)
 
     real = Trainer.hand_over
     return [patch(Trainer, "hand_over", hand_over)]
@@ -77,17 +76,16 @@ def _extra_step_kept() -> Patches:
 
 @mutation("digest-of-the-snapshot", "P9: the promise is made of step N, not of step N+1", "P9: ")
 def _digest_of_the_snapshot() -> Patches:
-    def hand_over(trainer: Trainer, item: Any, step_after: Any) -> None:
-        digest = trainer._workload.digest()
+    def hand_over(trainer: Trainer, item: Any) -> None:
+        item.wrong = trainer._workload.digest().digest
+        real_hand_over(trainer, item)
 
-        def later() -> Any:
-            found = step_after()
-            return found and type(found)(found.step, found.path, digest.digest)
+    def promise(trainer: Trainer, found: Any) -> None:
+        item = trainer._promised
+        real_promise(trainer, found and type(found)(found.step, found.path, item.wrong))  # type: ignore[union-attr]
 
-        real(trainer, item, later)
-
-    real = Trainer.hand_over
-    return [patch(Trainer, "hand_over", hand_over)]
+    real_hand_over, real_promise = Trainer.hand_over, Trainer.promise
+    return [patch(Trainer, "hand_over", hand_over), patch(Trainer, "promise", promise)]
 
 
 @mutation("exact-unseen", "I7: a link is called exact without comparing", "I7: ", scene=other_device)
@@ -105,7 +103,7 @@ def _crash_unrecorded() -> Patches:
 
 @mutation("nan-unrecorded", "P10: a loss that is not finite leaves no incident", "P10: nothing is recorded", pinned=3)
 def _nan_unrecorded() -> Patches:
-    def record(lease: Any, facts: Any, found: training.NonFinite) -> BadData:
-        return BadData(f"At step {found.step} {found.reason}. {_outlook(lease.state)}")
+    def record(lease: Any, facts: Any, found: training.NonFinite) -> Recorded:
+        return Recorded(f"At step {found.step} {found.reason}. {_outlook(lease.state)}")
 
     return [patch(session, "record_non_finite", record)]

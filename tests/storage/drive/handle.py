@@ -6,18 +6,16 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from google.oauth2 import service_account
 from google.oauth2.credentials import Credentials
 from googleapiclient.discovery import build
 
-from tests.storage.drive.redirect import PORT, install
 from tests.storage.fakes import process
-from tests.storage.fakes.process import ROOT, Process
+from tests.storage.fakes.process import SITE, Member, Process
+from tests.storage.fakes.redirect import DRIVE as PORT
 
-SITE = Path(__file__).parent / "site"
 TOKEN_URI = "https://oauth2.googleapis.com/token"
 SCOPE = "https://www.googleapis.com/auth/"
 _number = count(1)
@@ -48,16 +46,16 @@ class Fake(Process):
 
     def environ(self) -> dict[str, str]:
         """What a command's environment needs to take this for the real service."""
-        return {PORT: str(self.port), "PYTHONPATH": os.pathsep.join([str(SITE), str(ROOT)])}
+        return {PORT: str(self.port), "PYTHONPATH": SITE}
 
 
-class Person:
+class Person(Member):
     """A user and what one OAuth client holds of it, and what is done to it."""
 
+    fake: Fake
+
     def __init__(self, fake: Fake, name: str, holds: dict[str, Any], scopes: tuple[str, ...]) -> None:
-        self.fake = fake
-        self.name = name
-        self.holds = holds
+        super().__init__(fake, name, holds)
         self.scopes = scopes
 
     @property
@@ -94,19 +92,6 @@ class Person:
         """A service of the real SDK."""
         return build("drive", version, credentials=self.credentials(short_lived))
 
-    def change(self, **told: Any) -> None:
-        """Change the user itself: quota, rate, latency, list_lag, name_lag, lists_stand, page_cap,
-        incomplete, token_life."""
-        self.fake.control("account", name=self.name, **told)
-
-    def fault(self, kind: str, **told: Any) -> None:
-        """Plan a fault."""
-        self.fake.control("fault", account=self.name, kind=kind, **told)
-
-    def heal(self) -> None:
-        """No more planned faults."""
-        self.fake.control("heal", account=self.name)
-
     def expire(self, **told: Any) -> None:
         """All access tokens expire now; `revoke=True`: refresh tokens die too."""
         self.fake.control("expire", account=self.name, **told)
@@ -115,18 +100,10 @@ class Person:
         """Give others, by their names, a role on a file; None takes it away."""
         self.fake.control("share", file=file, roles=roles)
 
-    def look(self) -> dict[str, Any]:
-        """Files by id, requests by route, faults met, bytes received, upload sessions, bytes used."""
-        return dict(self.fake.control("look", account=self.name))
-
-    def asked(self, route: str) -> int:
-        """How often routes beginning so were asked."""
-        return sum(number for name, number in self.look()["counts"].items() if name.startswith(route))
-
 
 def serving() -> AbstractContextManager[Fake]:
     """A fake of one's own, which ends with this process."""
     return process.serving("tests.storage.drive.fake", PORT, Fake)
 
 
-running = process.Shared(serving, install)
+running = process.Shared(serving)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import multiprocessing
 import os
-from collections.abc import Callable
-from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -17,23 +14,14 @@ from googleapiclient.discovery import build
 from googleapiclient.errors import HttpError
 from googleapiclient.http import MediaFileUpload, MediaIoBaseUpload
 
-from tests.storage.drive.redirect import PORT, install
+from tests.storage.fakes.redirect import DRIVE, install
 
-SPAWN = multiprocessing.get_context("forkserver")
-SPAWN.set_forkserver_preload(["tests.storage.drive.preload"])
 BYTES = "application/octet-stream"
-
-
-def start(work: Callable[..., None], port: int, *args: object) -> BaseProcess:
-    """Run `work(port, …)` in a process of its own."""
-    process = SPAWN.Process(target=work, args=(port, *args))
-    process.start()
-    return process
 
 
 def connect(port: int, token: str, version: str = "v3") -> Any:
     """A service of the real SDK on the fake at a port."""
-    os.environ[PORT] = str(port)
+    os.environ[DRIVE] = str(port)
     install()
     return build("drive", version, credentials=Credentials(token))
 

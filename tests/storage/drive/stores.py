@@ -7,9 +7,8 @@ from pathlib import Path
 
 from storage.drive.client import Client
 from storage.drive.credentials import Credentials, credentials
-from storage.drive.making import make
 from storage.drive.place import Place
-from storage.drive.store import DriveStore
+from storage.drive.store import DriveStore, make
 from tests.storage.drive.handle import Person
 
 

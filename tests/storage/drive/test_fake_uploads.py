@@ -24,7 +24,8 @@ from tests.storage.drive.fake.media import run
 from tests.storage.drive.fake.schema import find
 from tests.storage.drive.fake.world import Access, Grant, World, scopes
 from tests.storage.drive.handle import Fake, Person, running
-from tests.storage.drive.processes import SPAWN, race_etag, race_ids, send, small, start
+from tests.storage.drive.processes import race_etag, race_ids, send, small
+from tests.storage.remote.work import SPAWN, start
 
 UNIT = 256 << 10
 DATA = Random(1).randbytes(3 * UNIT + 5)

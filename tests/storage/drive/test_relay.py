@@ -10,7 +10,7 @@ from relay.core.ledger.changes import Lease
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import Holder
 from relay.core.names import Names
-from relay.core.runs.identity import begin_run, open_run
+from relay.core.runs.opening import begin_run, open_run
 from relay.people.accounts import Accounts
 from relay.people.owners import infer
 from storage.base import Denied, Ref

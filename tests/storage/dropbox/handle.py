@@ -11,9 +11,9 @@ from storage.dropbox.client import Client
 from storage.dropbox.credentials import Credentials, credentials
 from storage.dropbox.place import Place
 from storage.dropbox.store import DropboxStore
-from tests.storage.dropbox.redirect import PORT, install
 from tests.storage.fakes import process
-from tests.storage.fakes.process import Process
+from tests.storage.fakes.process import Member, Process
+from tests.storage.fakes.redirect import DROPBOX as PORT
 
 _number = count(1)
 
@@ -27,13 +27,10 @@ class Fake(Process):
         return Person(self, name, self.control("account", name=name, **told))
 
 
-class Person:
+class Person(Member):
     """An account: what its owner puts into the environment, and what is done to it."""
 
-    def __init__(self, fake: Fake, name: str, holds: dict[str, str]) -> None:
-        self.fake = fake
-        self.name = name
-        self.holds = holds
+    fake: Fake
 
     @property
     def environ(self) -> dict[str, str]:
@@ -51,30 +48,10 @@ class Person:
         """As the environment would give them."""
         return credentials({"DROPBOX_ACCESS_TOKEN": self.holds["access_token"]} if short_lived else self.environ)
 
-    def change(self, **told: Any) -> None:
-        """Change the account itself: quota, scopes, rate, latency, list_lag, revoked, …"""
-        self.fake.control("account", name=self.name, **told)
-
-    def fault(self, kind: str, **told: Any) -> None:
-        """Plan a fault."""
-        self.fake.control("fault", account=self.name, kind=kind, **told)
-
-    def heal(self) -> None:
-        """No more planned faults."""
-        self.fake.control("heal", account=self.name)
-
-    def look(self, **told: Any) -> dict[str, Any]:
-        """Files, folders, requests by route, faults met, bytes received and upload sessions."""
-        return dict(self.fake.control("look", account=self.name, **told))
-
-    def asked(self, route: str) -> int:
-        """How often a route was asked."""
-        return int(self.look()["counts"].get(route, 0))
-
 
 def serving() -> AbstractContextManager[Fake]:
     """A fake of one's own, which ends with this process."""
     return process.serving("tests.storage.dropbox.fake", PORT, Fake)
 
 
-running = process.Shared(serving, install)
+running = process.Shared(serving)

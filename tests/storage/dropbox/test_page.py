@@ -11,6 +11,14 @@ from tests.storage.fakes.process import ROOT
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/dropbox.md").read_text(), re.DOTALL)
 
+ASKED = (
+    "https://www.dropbox.com/oauth2/authorize?",
+    "code_challenge",
+    "token_access_type=offline",
+    "files.content.write",
+)
+"""Of the address that a person opens."""
+
 
 def run(block: str, *, answers: list[str]) -> None:
     """Execute a block as a person would who types these answers."""
@@ -21,8 +29,7 @@ def run(block: str, *, answers: list[str]) -> None:
 def test_the_token_of_the_page_opens_the_store(person: Person, capsys: pytest.CaptureFixture[str]) -> None:
     run(BLOCKS[0], answers=[person.holds["app_key"] + "\n", f"code-{person.name}"])
     out = capsys.readouterr().out
-    assert "https://www.dropbox.com/oauth2/authorize?" in out and "code_challenge" in out
-    assert "token_access_type=offline" in out and "files.content.write" in out
+    assert all(part in out for part in ASKED)
     assert out.strip().endswith(f"DROPBOX_REFRESH_TOKEN = {person.holds['refresh_token']}")
 
 

@@ -1,4 +1,4 @@
-"""Whatever Dropbox, the network or a proxy answers is told as what it is, with what to do, and without a secret."""
+"""What only Dropbox refuses, by the tags of its errors and the permissions of its tokens; no secret is repeated."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from storage.base import (
     Throttled,
     Unavailable,
 )
-from storage.dropbox import client
 from storage.dropbox.store import DropboxStore
-from storage.log import Log, Won
-from storage.retry import RetryStore
+from tests.facts import raising
 from tests.storage.dropbox.handle import Fake, Person
 
 VERBS: dict[str, Callable[[DropboxStore], object]] = {
@@ -33,37 +31,6 @@ VERBS: dict[str, Callable[[DropboxStore], object]] = {
     "list": lambda store: list(store.list("")),
     "now": lambda store: store.now(),
 }
-ANSWERS: list[tuple[str, dict[str, Any], type[StoreError], str]] = [
-    ("429", {"retry_after": 7}, Throttled, "asks to wait"),
-    ("429-text", {"retry_after": 7}, Throttled, "asks to wait"),
-    ("500-before", {}, Unavailable, "error of its own"),
-    ("drop-before", {}, Unavailable, "Is the network up"),
-    ("html", {}, Unavailable, "proxy or login"),
-    ("400", {"text": "Your app is not permitted: it does not have the required scope 'files.content.write'."},
-     Denied, r"permission files\.content\.write\. Tick it in the App Console"),
-    ("400", {"text": "Invalid authorization value"}, Denied, r"refused \(400\): Invalid authorization"),
-    ("401", {"error": {".tag": "invalid_access_token"}}, Denied, "mistyped, or revoked"),
-    ("401", {"error": {".tag": "user_suspended"}}, Denied, "does not accept the credentials"),
-    ("401", {"error": {".tag": "missing_scope", "required_scope": "files.content.read"}}, Denied,
-     r"permission files\.content\.read"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize(("kind", "told", "expected", "advice"), ANSWERS, ids=[str(n) for n in range(len(ANSWERS))])
-def test_what_any_verb_may_be_answered(
-    person: Person, verb: str, kind: str, told: dict[str, Any], expected: type[StoreError], advice: str
-) -> None:
-    store = person.store()
-    store.put("a", b"data")
-    person.fault(kind, route="files/", **told)
-    with pytest.raises(expected, match=advice) as caught:
-        VERBS[verb](store)
-    assert type(caught.value) is expected
-    assert "dropbox:///relay" in str(caught.value)
-    if isinstance(caught.value, Throttled):
-        assert caught.value.retry_after == 7
-    VERBS[verb](store)
 
 
 def refused(*path: str) -> dict[str, Any]:
@@ -80,40 +47,41 @@ def not_written(*path: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("verb", "error", "expected", "advice"),
+    ("verb", "error", "expected"),
     [
-        ("put", not_written("too_many_write_operations"), Throttled, "too many writes"),
-        ("put_if_absent", not_written("too_many_write_operations"), Throttled, "too many writes"),
-        ("put_if_absent", not_written("conflict", "file"), Exists, "there already"),
-        ("put_if_absent", not_written("conflict", "folder"), Denied, "once a folder"),
-        ("put", not_written("conflict", "file_ancestor"), Denied, "cannot be a folder"),
-        ("put", not_written("insufficient_space"), QuotaExceeded, r"full\. Make room .* of 2\.15 GB"),
-        ("put", not_written("team_folder_insufficient_space"), QuotaExceeded, "full"),
-        ("put", not_written("upload_traffic_limit_reached"), QuotaExceeded, "traffic"),
-        ("put", not_written("no_write_permission"), Denied, "Ask its owner"),
-        ("put", not_written("access_restricted"), Denied, "administrator"),
-        ("put", not_written("disallowed_name"), Denied, "another run or file name"),
-        ("put", {".tag": "path", "reason": {".tag": "malformed_path"}, "upload_session_id": "x"}, BadAddress, "folder"),
-        ("put", {".tag": "content_hash_mismatch"}, Unavailable, "damaged on the way"),
-        ("put", {".tag": "something_new"}, Unavailable, "refused: other"),
-        ("get", refused("path", "restricted_content"), Denied, "legal notice"),
-        ("get", refused("path", "locked"), Denied, "unlock it"),
-        ("get", refused("path", "not_file"), Missing, "folder, not an object"),
-        ("stat", refused("path", "not_found"), Missing, "nothing at this path"),
-        ("delete", refused("path_write", "no_write_permission"), Denied, "Ask its owner"),
-        ("delete", refused("too_many_write_operations"), Throttled, "too many writes"),
+        ("put", not_written("too_many_write_operations"), Throttled),
+        ("put_if_absent", not_written("too_many_write_operations"), Throttled),
+        ("put_if_absent", not_written("conflict", "file"), Exists),
+        ("put_if_absent", not_written("conflict", "folder"), Denied),
+        ("put", not_written("conflict", "file_ancestor"), Denied),
+        ("put", not_written("insufficient_space"), QuotaExceeded),
+        ("put", not_written("team_folder_insufficient_space"), QuotaExceeded),
+        ("put", not_written("upload_traffic_limit_reached"), QuotaExceeded),
+        ("put", not_written("no_write_permission"), Denied),
+        ("put", not_written("access_restricted"), Denied),
+        ("put", not_written("disallowed_name"), Denied),
+        ("put", {".tag": "path", "reason": {".tag": "malformed_path"}, "upload_session_id": "x"}, BadAddress),
+        ("put", {".tag": "content_hash_mismatch"}, Unavailable),
+        ("put", {".tag": "something_new"}, Unavailable),
+        ("get", refused("path", "restricted_content"), Denied),
+        ("get", refused("path", "locked"), Denied),
+        ("get", refused("path", "not_file"), Missing),
+        ("stat", refused("path", "not_found"), Missing),
+        ("delete", refused("path_write", "no_write_permission"), Denied),
+        ("delete", refused("too_many_write_operations"), Throttled),
     ],
 )
 def test_each_refusal_of_the_protocol(
-    person: Person, verb: str, error: dict[str, Any], expected: type[StoreError], advice: str
+    person: Person, verb: str, error: dict[str, Any], expected: type[StoreError]
 ) -> None:
     store = person.store()
     store.put("a", b"data")
     routes = {"put": "upload", "put_if_absent": "upload", "get": "download", "stat": "get_metadata"}
     person.fault("error", route=routes.get(verb, verb), error=error)
-    with pytest.raises(expected, match=advice) as caught:
+    with raising(expected, "dropbox:///relay") as caught:
         VERBS[verb](store)
-    assert type(caught.value) is expected
+    if isinstance(caught.value, Throttled):
+        assert caught.value.retry_after == 1.0, "which names no time"
 
 
 def test_an_expired_token_renews_itself_or_says_how_it_could(person: Person) -> None:
@@ -124,18 +92,18 @@ def test_an_expired_token_renews_itself_or_says_how_it_could(person: Person) -> 
     assert lasting.put_if_absent("b", b"new") == "b"
     assert person.asked("oauth2/token") == 2
     person.fault("401", error=expired, route="files/", times=2)
-    with pytest.raises(Denied, match=r"expired.* Set DROPBOX_REFRESH_TOKEN"):
+    with raising(Denied, "DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY"):
         short.get(short.ref("a"))
 
 
 def test_a_revoked_or_foreign_token_is_denied(person: Person, fake: Fake) -> None:
     other = fake.account()
     person.holds["app_key"] = other.holds["app_key"]
-    with pytest.raises(Denied, match="invalid_client"):
+    with raising(Denied, "DROPBOX_REFRESH_TOKEN"):
         person.store().stat("a")
     other.change(revoked=True)
     for short_lived in (False, True):
-        with pytest.raises(Denied, match="revoked"):
+        with raising(Denied, "DROPBOX_ACCESS_TOKEN" if short_lived else "DROPBOX_REFRESH_TOKEN"):
             other.store(short_lived=short_lived).stat("a")
 
 
@@ -154,7 +122,7 @@ def test_a_missing_permission_is_named(person: Person, missing: str, verb: str) 
     store.put("a", b"data")
     scopes = ["files.metadata.read", "files.content.read", "files.content.write", "account_info.read"]
     person.change(scopes=[scope for scope in scopes if scope != missing])
-    with pytest.raises(Denied, match=missing.replace(".", r"\.")):
+    with raising(Denied, missing):
         VERBS[verb](store)
 
 
@@ -164,7 +132,7 @@ def test_only_three_permissions_are_needed(person: Person) -> None:
     store.put("a", b"data")
     for verb in VERBS.values():
         verb(store)
-    with pytest.raises(QuotaExceeded, match="full"):
+    with pytest.raises(QuotaExceeded):
         store.put("c", b"x" * 2000)
 
 
@@ -180,79 +148,24 @@ def test_no_secret_is_repeated(person: Person) -> None:
     )
 
 
-def test_a_full_dropbox_says_how_full(person: Person) -> None:
-    person.change(quota=3_000_000)
-    store = person.store()
-    store.put("a", b"x" * 2_900_000)
-    assert store.quota() == (2_900_000, 3_000_000)
-    for write in (store.put, store.put_if_absent):
-        with pytest.raises(QuotaExceeded, match=r"Make room .*0\.00 of 0\.00 GB are used"):
-            write("b", b"x" * 200_000)
-
-
-def test_one_call_is_one_request(person: Person) -> None:
-    """Neither the SDK nor what is below it sends anything again by itself: an answer is the answer to this request."""
-    store = person.store()
-    store.put("a", b"data")
-    for kind in ("500-before", "drop-before", "429"):
-        before = person.asked("files/upload")
-        person.fault(kind, route="files/upload", times=9)
-        with pytest.raises(Unavailable):
-            store.put_if_absent("b", b"new")
-        person.heal()
-        assert person.asked("files/upload") == before + 1
-
-
-@pytest.mark.parametrize("kind", ["500-after", "drop-after", "hang-after"])
-def test_a_lost_reply_is_unavailable_and_the_log_finds_out(
-    person: Person, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "TIMEOUT_S", 0.6)
-    store = person.store()
-    person.fault(kind, route="files/upload", seconds=1.0 if kind == "hang-after" else 0)
-    with pytest.raises(Unavailable):
-        store.put_if_absent("a", b"mine")
-    assert store.put_if_absent("a", b"mine") == "a", "our own bytes are no conflict"
-    with pytest.raises(Exists):
-        store.put_if_absent("a", b"another's")
-    log = Log(store, "runs/p/r/ledger/", sleep=lambda _: None)
-    person.fault(kind, route="files/upload", seconds=1.0 if kind == "hang-after" else 0)
-    assert isinstance(log.append(0, b"mine"), Won)
-
-
-def test_the_wait_that_is_asked_for_is_kept(person: Person) -> None:
-    slept: list[float] = []
-    store = RetryStore(person.store(), sleep=slept.append, jitter=lambda: 0.0)
-    person.fault("429", retry_after=9, route="files/upload")
-    person.fault("error", error=not_written("too_many_write_operations"), route="files/upload")
-    store.put("a", b"data")
-    assert slept == [9.0, 1.0]
-
-
-def test_a_storm_of_refusals_passes(person: Person) -> None:
-    """Half of all requests are refused in one way or another; everything is there in the end."""
-    store = RetryStore(person.store(), sleep=lambda _: None, jitter=lambda: 0.0, attempts=30)
-    for kind in ("429", "500-after", "500-before", "drop-after", "drop-before"):
-        person.fault(kind, route="files/", chance=0.12, times=-1)
-    for number in range(20):
-        assert store.get(store.put(f"x/{number}", b"%d" % number)) == b"%d" % number
-    store.delete(store.ref("x/0"))
-    assert [stat.name for stat in store.list("x/")] == sorted(f"x/{number}" for number in range(1, 20))
-    assert len(person.look()["met"]) > 20
-
-
 def test_damage_on_the_way_is_noticed(person: Person) -> None:
     store = person.store()
     person.fault("flip", route="files/upload")
-    with pytest.raises(Unavailable, match="damaged on the way"):
+    with pytest.raises(Unavailable):
         store.put("a", b"data")
     with pytest.raises(Missing):
         store.stat(store.ref("a"))
     store.put("a", b"data" * 1000)
-    for kind, complaint in (("flip", "damaged on its way"), ("cut", "no answer")):
-        person.fault(kind, route="files/download")
-        with pytest.raises(Unavailable, match=complaint):
-            store.get(store.ref("a"))
-    person.fault("cut", route="files/download")
-    with pytest.raises(Unavailable, match="no answer"):
-        store.read_range(store.ref("a"), 0, 4000)
+    person.fault("flip", route="files/download")
+    with pytest.raises(Unavailable):
+        store.get(store.ref("a"))
+
+
+def test_our_own_bytes_are_no_conflict_with_themselves(person: Person) -> None:
+    store = person.store()
+    person.fault("drop-after", route="files/upload")
+    with pytest.raises(Unavailable):
+        store.put_if_absent("a", b"mine")
+    assert store.put_if_absent("a", b"mine") == "a"
+    with pytest.raises(Exists):
+        store.put_if_absent("a", b"another's")

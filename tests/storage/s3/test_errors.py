@@ -12,6 +12,7 @@ from botocore.parsers import ResponseParserError
 from storage.base import BadAddress, Denied, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
 from storage.s3.errors import translate
 from storage.s3.store import S3Store
+from tests.facts import raising
 from tests.storage.s3.conftest import opened
 from tests.storage.s3.servers import Server, free_port
 
@@ -25,45 +26,45 @@ def answered(code: str, status: int, **headers: str) -> ClientError:
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "kind", "advice"),
+    ("code", "status", "kind", "fact"),
     [
-        ("NoSuchKey", 404, Missing, "there is no"),
-        ("404", 404, Missing, "there is no"),
-        ("NoSuchBucket", 404, BadAddress, "no such bucket"),
-        ("NoSuchUpload", 404, Unavailable, "trying again"),
+        ("NoSuchKey", 404, Missing, "a/name"),
+        ("404", 404, Missing, "a/name"),
+        ("NoSuchBucket", 404, BadAddress, "endpoint_url"),
+        ("NoSuchUpload", 404, Unavailable, "NoSuchUpload"),
         ("AccessDenied", 403, Denied, "docs/how-to/s3.md"),
         ("403", 403, Denied, "ListBucket"),
         ("InvalidAccessKeyId", 403, Denied, "AWS_ACCESS_KEY_ID"),
         ("SignatureDoesNotMatch", 403, Denied, "AWS_SECRET_ACCESS_KEY"),
-        ("Unauthorized", 401, Denied, "does not accept the credentials"),
-        ("ExpiredToken", 400, Denied, "expired"),
-        ("RequestTimeTooSkewed", 403, Denied, "clock"),
-        ("QuotaExceeded", 403, QuotaExceeded, "no room"),
-        ("XMinioStorageFull", 507, QuotaExceeded, "no room"),
-        ("Whatever", 507, QuotaExceeded, "no room"),
-        ("SlowDown", 503, Throttled, "wait"),
-        ("ServiceUnavailable", 503, Throttled, "wait"),
-        ("TooManyRequests", 429, Throttled, "wait"),
-        ("ConditionalRequestConflict", 409, Unavailable, "trying again"),
-        ("OperationAborted", 409, Unavailable, "trying again"),
-        ("InternalError", 500, Unavailable, "trying again"),
-        ("RequestTimeout", 400, Unavailable, "trying again"),
-        ("BadDigest", 400, Unavailable, "trying again"),
-        ("NeverHeardOf", 418, Unavailable, "trying again"),
-        ("NotImplemented", 501, BadAddress, "another kind of storage"),
-        ("PermanentRedirect", 301, BadAddress, "another region"),
-        ("ExistingObjectIsDirectory", 409, Denied, "another name"),
+        ("Unauthorized", 401, Denied, "AWS_ACCESS_KEY_ID"),
+        ("ExpiredToken", 400, Denied, "ExpiredToken"),
+        ("RequestTimeTooSkewed", 403, Denied, "NTP"),
+        ("QuotaExceeded", 403, QuotaExceeded, "a/name"),
+        ("XMinioStorageFull", 507, QuotaExceeded, "a/name"),
+        ("Whatever", 507, QuotaExceeded, "a/name"),
+        ("SlowDown", 503, Throttled, "1 s"),
+        ("ServiceUnavailable", 503, Throttled, "1 s"),
+        ("TooManyRequests", 429, Throttled, "1 s"),
+        ("ConditionalRequestConflict", 409, Unavailable, "ConditionalRequestConflict"),
+        ("OperationAborted", 409, Unavailable, "OperationAborted"),
+        ("InternalError", 500, Unavailable, "InternalError"),
+        ("RequestTimeout", 400, Unavailable, "RequestTimeout"),
+        ("BadDigest", 400, Unavailable, "BadDigest"),
+        ("NeverHeardOf", 418, Unavailable, "NeverHeardOf"),
+        ("NotImplemented", 501, BadAddress, "NotImplemented"),
+        ("PermanentRedirect", 301, BadAddress, "?region="),
+        ("ExistingObjectIsDirectory", 409, Denied, "ExistingObjectIsDirectory"),
     ],
 )
-def test_answers(code: str, status: int, kind: type[StoreError], advice: str) -> None:
+def test_answers(code: str, status: int, kind: type[StoreError], fact: str) -> None:
     meant = translate(answered(code, status), AT, "a/name")
     assert type(meant) is kind
-    assert advice in str(meant) and AT in str(meant)
+    assert fact in str(meant) and AT in str(meant)
 
 
 def test_the_region_that_a_server_names_is_passed_on() -> None:
     meant = translate(answered("PermanentRedirect", 301, x_amz_bucket_region="eu-west-3"), AT, "x")
-    assert "region eu-west-3" in str(meant) and "?region=eu-west-3" in str(meant)
+    assert "?region=eu-west-3" in str(meant)
 
 
 @pytest.mark.parametrize(
@@ -76,25 +77,25 @@ def test_retry_after_is_seconds_or_a_date_and_bounded(header: str, seconds: floa
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "advice"),
+    ("error", "kind", "fact"),
     [
         (boto.NoCredentialsError(), Denied, "AWS_ACCESS_KEY_ID"),
         (boto.PartialCredentialsError(provider="env", cred_var="secret"), Denied, "AWS_SECRET_ACCESS_KEY"),
         (boto.ProfileNotFound(profile="mine"), Denied, "mine"),
-        (boto.EndpointConnectionError(endpoint_url="http://x"), Unavailable, "network"),
-        (boto.ConnectTimeoutError(endpoint_url="http://x"), Unavailable, "network"),
-        (boto.ReadTimeoutError(endpoint_url="http://x"), Unavailable, "no answer"),
-        (boto.ConnectionClosedError(endpoint_url="http://x"), Unavailable, "no answer"),
+        (boto.EndpointConnectionError(endpoint_url="http://x"), Unavailable, "http://x"),
+        (boto.ConnectTimeoutError(endpoint_url="http://x"), Unavailable, "http://x"),
+        (boto.ReadTimeoutError(endpoint_url="http://x"), Unavailable, ""),
+        (boto.ConnectionClosedError(endpoint_url="http://x"), Unavailable, ""),
         (boto.SSLError(endpoint_url="https://x", error="self-signed"), Unavailable, "AWS_CA_BUNDLE"),
-        (boto.IncompleteReadError(actual_bytes=1, expected_bytes=2), Unavailable, "no answer"),
-        (boto.EndpointProviderError(msg="no rule"), BadAddress, "region"),
-        (ResponseParserError("not XML"), Unavailable, "no answer"),
+        (boto.IncompleteReadError(actual_bytes=1, expected_bytes=2), Unavailable, ""),
+        (boto.EndpointProviderError(msg="no rule"), BadAddress, "endpoint_url"),
+        (ResponseParserError("not XML"), Unavailable, ""),
     ],
 )
-def test_silence(error: Exception, kind: type[StoreError], advice: str) -> None:
+def test_silence(error: Exception, kind: type[StoreError], fact: str) -> None:
     meant = translate(error, AT, "x")
     assert type(meant) is kind
-    assert advice in str(meant)
+    assert fact in str(meant)
 
 
 def test_nobody_at_the_address_is_unavailable_at_each_verb() -> None:
@@ -105,7 +106,7 @@ def test_nobody_at_the_address_is_unavailable_at_each_verb() -> None:
         *(lambda: store.put("a", b""), lambda: store.put_if_absent("a", b""), store.now),
     ]
     for ask in asks:
-        with pytest.raises(Unavailable, match="cannot be reached"):
+        with raising(Unavailable, store.address):
             ask()
 
 
@@ -131,7 +132,7 @@ def test_a_bucket_that_is_not_there_is_never_an_empty_one(ministack: Server) -> 
         *(lambda s: s.put("a", b""), lambda s: s.put_if_absent("a", b""), lambda s: s.now()),
     ]
     for ask in asks:
-        with pytest.raises(BadAddress, match="no such bucket"):
+        with raising(BadAddress, address):
             ask(opened(address))
 
 

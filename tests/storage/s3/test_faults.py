@@ -6,20 +6,19 @@ Servers that keep no promise are refused by name.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from storage.base import BadAddress, Corrupt, Denied, Exists, Missing, OutcomeUnknown, Throttled, TooLong, Unavailable
-from storage.log import Log, Lost, Won
+from storage.base import BadAddress, Corrupt, Denied, Exists, OutcomeUnknown, TooLong
+from storage.log import Log, Won
 from storage.retry import RetryStore
-from storage.s3 import client
 from storage.s3.store import S3Store
 from storage.selftest import self_test
 from storage.transfer import Wanted, download, file_digest
+from tests.facts import raising
 from tests.storage.s3.conftest import opened
-from tests.storage.s3.proxy import RETRY_AFTER_S, Fault, Proxy, Request
+from tests.storage.s3.proxy import Proxy, Request
 from tests.storage.s3.servers import Server, server
 
 pytestmark = pytest.mark.slow
@@ -31,87 +30,11 @@ def conditional(request: Request) -> bool:
     return request.conditional
 
 
-def puts(request: Request) -> bool:
-    return request.method == "PUT"
-
-
-def gets(request: Request) -> bool:
-    return request.method == "GET" and "list-type" not in request.path
-
-
-@pytest.fixture
-def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that waits two seconds for an answer, where the server stalls."""
-    if "stall" in request.node.callspec.params["fault"]:
-        monkeypatch.setattr(client, "_READ_S", 2)
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("fault", ["before", "after", "error after", "stall after", "conflict", "slow down"])
-def test_a_conditional_write_is_sent_once_and_its_unknown_outcome_is_said(
-    faulty: S3Store, direct: S3Store, proxy: Proxy, fault: Fault
-) -> None:
-    proxy.fail(fault, conditional, times=1)
-    with pytest.raises(Unavailable):
-        faulty.put_if_absent("slot", b"mine")
-    assert len([r for r in proxy.seen if r.conditional]) == 1, "not repeated by the SDK"
-    landed = fault in ("after", "error after", "stall after")
-    if landed:
-        patient = RetryStore(direct, sleep=lambda _: None, jitter=lambda: 0.0)
-        assert patient.get(direct.ref("slot")) == b"mine"
-    else:
-        with pytest.raises(Missing):
-            direct.get(direct.ref("slot"))
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("fault", ["before", "after", "error after", "stall after", "conflict", "slow down"])
-def test_an_append_settles_by_reading_the_winner_knows_it_won(faulty: S3Store, proxy: Proxy, fault: Fault) -> None:
-    slept: list[float] = []
-    log = Log(faulty, LOG, sleep=slept.append)
-    proxy.fail(fault, conditional, times=1)
-    assert isinstance(log.append(0, b"mine"), Won)
-    assert log.append(0, b"other") == Lost(b"mine")
-    assert slept == {"before": [0.5], "conflict": [0.5], "slow down": [RETRY_AFTER_S]}.get(fault, [])
-
-
 def test_a_conflict_that_stores_nothing_is_never_taken_for_somebody_elses(faulty: S3Store, proxy: Proxy) -> None:
     proxy.fail("conflict", conditional)
     with pytest.raises(OutcomeUnknown):
         Log(faulty, LOG, sleep=lambda _: None).append(0, b"mine", attempts=3)
     assert len([r for r in proxy.seen if r.conditional]) == 3
-
-
-def test_an_answer_that_breaks_off_is_no_shorter_object(faulty: S3Store, direct: S3Store, proxy: Proxy) -> None:
-    ref = direct.put("data", b"x" * 100_000)
-    reads: list[Callable[[], bytes]] = [lambda: faulty.get(ref), lambda: faulty.read_range(ref, 0, 200_000)]
-    for read in reads:
-        proxy.fail("cut", gets, times=1)
-        with pytest.raises(Unavailable):
-            read()
-        assert len(read()) == 100_000
-
-
-def test_a_download_goes_on_through_broken_answers(
-    faulty: S3Store, direct: S3Store, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("storage.transfer.CHUNK", 10_000)
-    source = tmp_path / "source"
-    source.write_bytes(bytes(range(256)) * 400)
-    ref = direct.put("data", source)
-    proxy.fail("cut", gets, every=3)
-    patient = RetryStore(faulty, sleep=lambda _: None, jitter=lambda: 0.0)
-    download(patient, [Wanted(ref, "copy", *file_digest(source))], tmp_path)
-    assert (tmp_path / "copy").read_bytes() == source.read_bytes()
-    assert len(proxy.failed) >= 3
-
-
-def test_throttling_says_how_long(faulty: S3Store, proxy: Proxy) -> None:
-    proxy.fail("slow down", lambda _: True)
-    for ask in (lambda: faulty.get(faulty.ref("a")), lambda: faulty.put("a", b""), faulty.now):
-        with pytest.raises(Throttled) as caught:
-            ask()
-        assert caught.value.retry_after == RETRY_AFTER_S
 
 
 def test_a_listing_that_breaks_off_goes_on(faulty: S3Store, direct: S3Store, proxy: Proxy) -> None:
@@ -130,21 +53,11 @@ def test_a_limit_reads_nothing_and_leaves_the_connection_usable(direct: S3Store)
     assert len(direct.get(ref)) == 3_000_000
 
 
-def test_reading_only_writes_nothing_whatever_is_asked(ministack: Server, prefix: str, direct: S3Store) -> None:
-    direct.put("there", b"1")
+def test_who_may_only_read_gives_no_part_up(ministack: Server, prefix: str) -> None:
     reader = opened(ministack.address(prefix), read_only=True)
-    for write in (
-        lambda: reader.put("a", b""),
-        lambda: reader.put_if_absent("a", b""),
-        lambda: reader.delete(reader.ref("there")),
-        lambda: reader.give_up("a"),
-        lambda: self_test(reader),
-    ):
-        with pytest.raises(Denied, match="reading only"):
-            write()
-    assert abs(reader.now() - direct.now()) < 60 and not reader.clock_is_local
-    assert reader.stat(reader.ref("there")).size == 1
-    assert [stat.name for stat in direct.list("")] == ["there"]
+    with raising(Denied):
+        reader.give_up("a")
+    assert not reader.clock_is_local
 
 
 # --- servers that must not hold a run -------------------------------------------------------------------------------
@@ -152,15 +65,14 @@ def test_reading_only_writes_nothing_whatever_is_asked(ministack: Server, prefix
 
 def test_a_server_that_ignores_conditions_is_refused_by_name() -> None:
     rclone = server("rclone")
-    with pytest.raises(BadAddress, match="put_if_absent overwrote an object") as caught:
+    with raising(BadAddress, rclone.endpoint_url):
         self_test(opened(rclone.address("x")))
-    assert rclone.endpoint_url in str(caught.value)
 
 
 def test_a_server_that_checks_first_and_writes_then_is_refused(faulty: S3Store, proxy: Proxy) -> None:
     """What moto and several other servers do now and then, here every time."""
     proxy.fail("racy", conditional)
-    with pytest.raises(BadAddress, match="of 8 simultaneous put_if_absent"):
+    with raising(BadAddress, faulty.address):
         self_test(faulty)
 
 
@@ -171,7 +83,7 @@ def test_a_server_that_drops_the_condition_later_is_met_when_the_slot_is_read(
     self_test(faulty)
     assert isinstance(Log(direct, LOG, sleep=lambda _: None).append(0, b"first"), Won)
     proxy.fail("unconditional", conditional)
-    with pytest.raises(BadAddress, match="overwrote"):
+    with raising(BadAddress, faulty.address):
         self_test(faulty)
 
 

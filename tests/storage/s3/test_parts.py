@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from storage.base import BlockHash, Unavailable
+from storage.capabilities import give_up
 from storage.digests import Digests
-from storage.leftovers import give_up
 from storage.s3 import multipart, store
 from storage.s3.multipart import part_size
 from storage.s3.store import S3Store
@@ -28,6 +28,7 @@ pytestmark = pytest.mark.slow
 PART = 5 << 20
 """The smallest that S3 takes."""
 PARTS = 4
+CHECKSUM = "x-amz-checksum-sha256"
 Recorder = Callable[[str, object], None]
 KILLS = int(os.environ.get("RELAY_KILLS", "20"))
 KILLED = {"ministack": 1 << 20, "seaweedfs": PART}
@@ -88,7 +89,7 @@ def test_each_part_carries_its_checksum_and_what_is_present_is_not_sent_again(
     parts = [r for r in proxy.seen if number(r) and "selftest" not in r.path]
     assert sent(parts) == [1, 2, 3, 4]
     checksums = [{name for name in r.headers if "checksum" in name} for r in parts]
-    assert checksums == [{"x-amz-checksum-sha256"}] * 4, "whoever is told the algorithm as well may hash twice"
+    assert checksums == [{CHECKSUM}] * 4, "whoever is told the algorithm as well may hash twice"
     proxy.seen.clear()
     upload(faulty, source.parent, {"model": "m"})
     assert sent(proxy.seen) == []

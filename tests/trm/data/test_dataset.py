@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.facts import raising
 from trm.data import augment
 from trm.data.dataset import IGNORE, Batch, Dataset
 
@@ -92,7 +93,7 @@ def test_rows_are_not_augmented_and_in_order() -> None:
     ("inputs", "labels"), [((0, 16), (0, 16)), ((2, 16), (3, 16)), ((16,), (16,))], ids=["empty", "unequal", "flat"]
 )
 def test_refuses_arrays_that_are_no_puzzles(inputs: tuple[int, ...], labels: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="must be"):
+    with raising(ValueError, inputs, labels):
         Dataset(torch.ones(inputs), torch.ones(labels), 6)
 
 

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from tests.trm.kernels.support import CLOSE, error, random
-from trm.ema import ema_
 from trm.kernels import optimizer, plain
-from trm.optim import adam_atan2_
+from trm.optim import adam_atan2_, ema_
 
 COUNT, BETAS, RATE = 3000, (0.9, 0.95), 0.999
 

@@ -14,7 +14,7 @@ from trm.kernels.specialized import out as out_projection
 from trm.kernels.specialized import qkv as projection
 
 SPECIALIZED = True
-"""Told in the name of a step that takes this module (trm/kernels/parts.py)."""
+"""Told in the name of a step that takes this module (trm/kernels/components.py)."""
 WIDTH, HEAD = 512, 64
 """The widths they ran at; token rows of the first fit into shared memory."""
 

@@ -8,7 +8,7 @@ from trm.kernels import token_mixer
 from trm.kernels.specialized import mixer_forward, mixer_input_grad, mixer_weight_grad
 
 SPECIALIZED = True
-"""Told in the name of a step that takes this module (trm/kernels/parts.py)."""
+"""Told in the name of a step that takes this module (trm/kernels/components.py)."""
 REACH, WIDTH, INNER = 112, 512, 512
 """Longest sequence that the weight gradient sums; channels and inner units they ran at. The loops are unrolled for it:
 counts of chunks or tiles that UNROLL does not divide would hang."""

@@ -37,19 +37,18 @@ from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import columns
 from relay.app.terminal.transfers import showing
 from relay.app.trackers.choose import described
-from relay.core.checkpoint.outbox import Outbox, outbox_of
+from relay.core.checkpoint.local import LocalFolder, local_folder_of
 from relay.core.checkpoint.restore import Route, fetch
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.mark import mark_of
+from relay.core.ledger.overlooked import overlooked
 from relay.core.ledger.state import Checkpoint, RunState
+from relay.core.ledger.verified import RolledBack, mark_of
 from relay.core.names import FRAGMENT
-from relay.core.runs.endpoint import record
-from relay.core.runs.identity import Opened, Pair, open_run, salvaged_run
-from relay.core.runs.repairing import rolled_back
+from relay.core.runs.opening import Pair, RunHandle, absent, beside, open_run, record, salvaged_run
+from relay.core.runs.repair import rolled_back
 from relay.core.runs.salvage import can_fork, pinned_config
-from relay.core.runs.whereabouts import absent, beside
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.status import View
@@ -66,7 +65,7 @@ def verify(
 ) -> Answer:
     """Re-read every entry and every retained file; exit 0 if all is as it was written, else 65."""
 
-    def loader(opened: Opened, stores: Pair) -> Deep:
+    def loader(opened: RunHandle, stores: Pair) -> Deep:
         return loading(call.app, opened, stores, workload_for(call, opened))
 
     found = verification(call.app, call.resolved, loader if deep else None)
@@ -76,20 +75,31 @@ def verify(
 
 
 def verification(
-    app: App, resolved: Resolved[BaseModel], loader: Callable[[Opened, Pair], Deep] | None = None
+    app: App, resolved: Resolved[BaseModel], loader: Callable[[RunHandle, Pair], Deep] | None = None
 ) -> Verification:
     """Everything that can be read, though the ledger has lost an entry."""
     try:
         opened, stores = require(app, resolved)
     except BadData as error:
-        found, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
-        if found is None:
+        rest, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
+        if rest is None:
             return Verification(incidents=[Incidental("ledger", paragraph(error), against=True)])
-        opened = found
-    return re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
+        return re_read(rest.ledger, stores.checkpoints, say, loader and loader(rest, stores))
+    found = re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
+    if newer := of_this_machine(resolved, opened):
+        means = verdict.rolled_back(opened.names.run)
+        found.incidents.append(Incidental("ledger", paragraph(newer), against=True, verdict=means))
+    return found
 
 
-def workload_for(call: Call, opened: Opened) -> Workload:
+def of_this_machine(resolved: Resolved[BaseModel], opened: RunHandle) -> RolledBack | None:
+    """What this machine has seen of the run and the store no longer holds."""
+    run_id = opened.view.state.run_id
+    local_folder, mark = local_folder_of(resolved.home, run_id), mark_of(resolved.home, run_id)
+    return rolled_back(opened.ledger, opened.view, local_folder, mark.recall())
+
+
+def workload_for(call: Call, opened: RunHandle) -> Workload:
     """What `--deep` loads checkpoints into. Raises BadConfig, BadData: what is missing here, and what works without."""
     try:
         return workload_of(call, pinned_config(opened.ledger))
@@ -101,19 +111,19 @@ def workload_for(call: Call, opened: Opened) -> Workload:
         ) from error
 
 
-def loading(app: App, opened: Opened, stores: Pair, workload: Workload) -> Deep:
+def loading(app: App, opened: RunHandle, stores: Pair, workload: Workload) -> Deep:
     """Fetches a checkpoint into a passing folder, loads it, and compares."""
 
     def load(checkpoint: Checkpoint, state: RunState) -> None:
         with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-            outbox = Outbox(Path(scratch))
-            fetch(checkpoint, state, Route(stores.checkpoints, opened.names, outbox, show=show))
-            fill(workload, outbox.folder(checkpoint.key), checkpoint, opened.names.run)
+            local_folder = LocalFolder(Path(scratch))
+            fetch(checkpoint, state, Route(stores.checkpoints, opened.names, local_folder, show=show))
+            fill(workload, local_folder.folder(checkpoint.key), checkpoint, opened.names.run)
 
     return load
 
 
-def salvaged(app: App, resolved: Resolved[BaseModel]) -> Opened | None:
+def salvaged(app: App, resolved: Resolved[BaseModel]) -> RunHandle | None:
     """The run, by what its damaged ledger still says."""
     stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
     return salvaged_run(stores, settings.project, settings.run)
@@ -129,7 +139,7 @@ def doctor(call: Call) -> Answer:
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     """Machine, stores, run, and what waits on this machine; a store that cannot be used hides what comes after."""
     found, settings = examine.Examination(), resolved.settings
-    found.look("machine", lambda: examine.machine(app.machine, app.kind.device(settings.device), sorted(app.environ)))
+    found.look("machine", lambda: examine.machine(app.machine, app.plugin.device(settings.device), sorted(app.environ)))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
@@ -142,7 +152,7 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found.look("disk", lambda: of_disks(resolved, state))
     if state:
         found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
-        found.look("sync", lambda: checkup.unsent(outbox_of(resolved.home, state.run_id), state))
+        found.look("sync", lambda: checkup.unsent(local_folder_of(resolved.home, state.run_id), state))
     found.stores, found.table = [document(one) for one in stores], stores_text(stores, columns(), speaks_utf8())
     return found
 
@@ -218,9 +228,8 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Rea
         store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
     yield from checkup.run(view, opened.view.damage if opened else ())
     if opened:
-        run_id = opened.view.state.run_id
-        outbox, mark = outbox_of(resolved.home, run_id), mark_of(resolved.home, run_id)
-        yield from checkup.rolled_back(rolled_back(opened.ledger, opened.view, outbox, mark.recall()))
+        yield from checkup.for_a_person(of_this_machine(resolved, opened))
+        yield from checkup.for_a_person(overlooked(opened.ledger, opened.view))
     yield from checkup.rules(view.accounts, shipped(), view.now)
 
 

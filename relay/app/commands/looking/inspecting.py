@@ -15,10 +15,10 @@ from relay.app.views.accountstatus import Told, account_document, account_text
 from relay.app.views.sessionstable import session, sessions_document, sessions_text
 from relay.app.views.sessiontext import agrees, markdown, of_link, plain, read_report
 from relay.core.errors import BadConfig, store_errors
+from relay.core.ledger.atrest import stopped
 from relay.core.ledger.frozen import OPEN
-from relay.core.ledger.resting import stopped
 from relay.core.ledger.state import Link, RunState
-from relay.people.roster import row_of
+from relay.people.accounts import row_of
 
 
 def of_account(call: Call, account: str) -> Answer:
@@ -60,8 +60,9 @@ def of_session(call: Call, which: str) -> Answer:
     addresses = {} if call.redact else call.resolved.addresses
     proposed = report.next if report and not stopped(state) else None
     command = command_for(proposed, state.run, addresses) if proposed else None
-    text = markdown(report, label) if report else of_link(link, state, why)
-    page = markdown(report, label, command) if report else text
+    headline = call.app.plugin.measures.headline
+    text = markdown(report, headline, label) if report else of_link(link, state, why)
+    page = markdown(report, headline, label, command) if report else text
     whole = {
         "schema": "relay.session-report/1",
         "epoch": link.epoch,

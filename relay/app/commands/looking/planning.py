@@ -18,7 +18,7 @@ from relay.app.views.planned import plan_of, plan_of_preset
 from relay.app.views.plantext import Look
 from relay.core.errors import UsageError
 from relay.core.settings.config import Resolved
-from relay.people.crew import Wish
+from relay.people.participants import Assumptions
 from relay.people.presets import preset as named_preset
 from relay.people.status import View
 from relay.people.zones import is_zone, reader
@@ -71,7 +71,7 @@ def plan(
         zone = reader_zone(call.app, None, None, zone)
         return Answer(*plan_of_preset(preset, chosen, course, notes, zone, shown))
     every = call.settings.checkpoint
-    wish = Wish(steps_per_hour, startup_s, failure_rate, every.every_steps, every.every_minutes * 60)
+    wish = Assumptions(steps_per_hour, startup_s, failure_rate, every.every_steps, every.every_minutes * 60)
     view = call.view()
     zone = reader_zone(call.app, view, call.resolved.said_account, zone)
     return Answer(*plan_of(view, shipped(), wish, zone, shown))

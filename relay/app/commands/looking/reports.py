@@ -62,7 +62,7 @@ def report(
     if sessions:
         return of_sessions(call)
     view, machine = call.view(), call.app.machine
-    box = draw(view, machine, ascii_only or not speaks_utf8(), terminal_width())
+    box = draw(view, machine, call.app.plugin.measures, ascii_only or not speaks_utf8(), terminal_width())
     tell_space(call.resolved, view)
     return Answer(report_document(view, machine), box)
 
@@ -80,7 +80,7 @@ def follow_report(call: Call, every_s: float, sessions: bool, ascii_only: bool) 
     from relay.app.commands.looking.following import FollowedReport, FollowedSessions, watch
 
     def drawn(view: View) -> str:
-        return draw(view, call.app.machine, ascii_only or not speaks_utf8(), terminal_width())
+        return draw(view, call.app.machine, call.app.plugin.measures, ascii_only or not speaks_utf8(), terminal_width())
 
     watch(FollowedSessions(call) if sessions else FollowedReport(call, drawn), call.app, every_s)
 

@@ -21,7 +21,7 @@ from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
 from relay.core.settings.config import Resolved
-from relay.people.crew import Crew
+from relay.people.participants import Crew
 from relay.people.plan import Range, finish_range
 from relay.people.status import View as Shown
 
@@ -110,7 +110,7 @@ class Source:
             unreadable=self.commits.unreadable,
             finish=self.finish,
         )
-        found = document(seen)
+        found = document(seen, self.app.plugin.measures)
         self._seq = seq
         return nameless(found, names_in(self.stores)) if self.redacted else found
 

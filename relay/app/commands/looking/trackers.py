@@ -86,7 +86,7 @@ def of_session(app: App, resolved: Resolved[Any], store: Store, tell: Callable[[
     def ledger() -> RunLedger:
         return RunLedger(store, settings.project, settings.run, app.runtime)
 
-    wanted = places_of(app, resolved).wanted(settings.trackers, ledger)
+    wanted = places_of(app, resolved).wanted(settings.trackers, ledger, app.plugin.measures)
     return Trackers(app.runtime, wanted, tell) if wanted else None
 
 
@@ -103,7 +103,7 @@ class Feeding:
         places, settings = places_of(self._app, self._resolved), self._resolved.settings
         for key in self._keys:
             ledger = RunLedger(self._stores.ledger, settings.project, settings.run, self._app.runtime)
-            feed = Feed(ledger, places.memory / f"{key}.json")
+            feed = Feed(ledger, places.memory / f"{key}.json", self._app.plugin.measures)
             where = self._fed_now(key, places, feed)
             if key not in self._told:
                 say(f"{TITLES[key]}: {where}")

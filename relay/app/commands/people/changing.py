@@ -29,7 +29,7 @@ from relay.app.commands.people.registering import document, refuse_secrets
 from relay.app.messages.wording import iso, printable
 from relay.core.errors import BadConfig
 from relay.core.ledger.registry import Declared
-from relay.people.quotaread import moment
+from relay.people.quota import moment
 from relay.people.zones import local, zone
 
 

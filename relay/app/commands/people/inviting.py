@@ -7,7 +7,7 @@ from relay.app.commands.common import say, target_of
 from relay.app.commands.stores import accounts, addresses_of
 from relay.app.messages.errors import paragraph
 from relay.app.messages.invitation import commands, document, free_id, text
-from relay.core.ledger.resting import refuse_resting, stopped
+from relay.core.ledger.atrest import refuse_resting, stopped
 
 
 @subcommand("run config")

@@ -12,9 +12,9 @@ from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.accountstatus import Told, given_words, state_words, work_document, work_pairs
 from relay.app.views.accounttable import document, facts, hours_left, listing
 from relay.people.account import Account
+from relay.people.accounts import row_of
 from relay.people.policy import Provider
 from relay.people.quota import reset_of
-from relay.people.roster import row_of
 from relay.people.zones import local
 
 SESSIONS_SHOWN = 10

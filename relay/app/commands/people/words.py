@@ -14,9 +14,9 @@ from relay.app.commands.people.fields import AccountId
 from relay.app.messages.admitting import terms
 from relay.app.messages.wording import iso
 from relay.core.errors import BadConfig
-from relay.people import quotaread
 from relay.people.account import Account, Reading
 from relay.people.admission import confirm as keep_word
+from relay.people.quota import HOW, MAX_BYTES, declared, official
 from relay.people.zones import local, zone
 
 
@@ -54,14 +54,14 @@ def quota(
 ) -> Answer:
     """Keep what is left of an account's hours, as its provider's tool prints it or as you say it; numbers only."""
     if (left is None) == (json_file is None):
-        raise BadConfig(f"Give either --left or --json-file. {quotaread.HOW}")
+        raise BadConfig(f"Give either --left or --json-file. {HOW}")
     piped = _read(call.app.cwd, json_file) if json_file else None
     known = call.accounts()
     now = known.now()
     if piped is not None:
-        reading = quotaread.official(piped, resource, now)
+        reading = official(piped, resource, now)
     else:
-        reading = quotaread.declared(left or 0.0, of, resets, now, zone(known.get(account).usable_zone))
+        reading = declared(left or 0.0, of, resets, now, zone(known.get(account).usable_zone))
     made = known.set_quota(account, reading)
     return Answer(_document(made, reading), _sentence(made, reading))
 
@@ -70,11 +70,11 @@ def _read(cwd: Path, name: str) -> bytes:
     """What was piped in, or a file's bytes. Raises BadConfig (78)."""
     try:
         if name == "-":
-            return sys.stdin.buffer.read(quotaread.MAX_BYTES + 1)
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
         with (cwd / name).open("rb") as file:
-            return file.read(quotaread.MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise BadConfig(f"Cannot read {name}: {error.strerror}. {quotaread.HOW}") from error
+        raise BadConfig(f"Cannot read {name}: {error.strerror}. {HOW}") from error
 
 
 def _document(account: Account, reading: Reading) -> dict[str, object]:

@@ -9,7 +9,7 @@ import typer
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.views.clearingtext import document_of, grouped, text_of
 from relay.core.checkpoint.retention import going
-from relay.core.runs.clearing import clear, judge
+from relay.core.runs.archive import clear, judge
 
 
 @subcommand()

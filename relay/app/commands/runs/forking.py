@@ -17,16 +17,22 @@ from relay.app.commands.common import App, say
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.terminal.transfers import showing
-from relay.core.checkpoint.choosing import choose
-from relay.core.checkpoint.outbox import Outbox, outbox_of
-from relay.core.checkpoint.packed import Packed
-from relay.core.checkpoint.restore import NotStored
+from relay.core.checkpoint.local import LocalCheckpoint, LocalFolder, local_folder_of
+from relay.core.checkpoint.restore import NotStored, choose
 from relay.core.errors import BadData
 from relay.core.ledger.state import Checkpoint, Origin, RunState
 from relay.core.names import Names
 from relay.core.runs.fork import Branch, Refitted, copy_checkpoint, copy_kept, copy_unsent, only_here
-from relay.core.runs.identity import Opened, Pair, begin_run, require_run, salvaged_run, taking_name
-from relay.core.runs.pinned import config_hash, difference
+from relay.core.runs.opening import (
+    Pair,
+    RunHandle,
+    begin_run,
+    config_hash,
+    difference,
+    require_run,
+    salvaged_run,
+    taking_name,
+)
 from relay.core.runs.salvage import pinned_config
 from relay.core.settings.config import Resolved, leaves
 from storage.base import Store
@@ -75,11 +81,11 @@ class New:
 
 def settled(app: App, resolved: Resolved[BaseModel], before: dict[str, Any]) -> New:
     """The parent's settings with what the command line changes. Raises BadConfig (78) where no state can follow."""
-    own = leaves(app.kind.model)
+    own = leaves(app.plugin.model)
     said = {key: value for key, value, where in resolved.values() if where.startswith("command line") and key in own}
-    pinned = app.kind.forked(before, said, resolved.workload, resolved.path(resolved.settings.data_dir))
+    pinned = app.plugin.forked(before, said, resolved.workload, resolved.path(resolved.settings.data_dir))
     differing = {one.key: one.mine for one in difference(before, pinned)}
-    refit = app.kind.refit(differing, pinned)
+    refit = app.plugin.refit(differing, pinned)
     return New(pinned, said, differing, Refitted(refit, config_hash(pinned)) if refit else None)
 
 
@@ -93,7 +99,7 @@ def told(parent: str, to: str, step: int, new: New, overrides: Sequence[str]) ->
     return text
 
 
-def parent_of(resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict[str, Any]]:
+def parent_of(resolved: Resolved[BaseModel], stores: Pair) -> tuple[RunHandle, dict[str, Any]]:
     """The run to fork from and its pinned settings, though its ledger has lost an entry. Raises BadData (65) else."""
     settings = resolved.settings
     try:
@@ -111,7 +117,7 @@ def parent_of(resolved: Resolved[BaseModel], stores: Pair) -> tuple[Opened, dict
 def copied(
     app: App,
     resolved: Resolved[BaseModel],
-    parent: Opened,
+    parent: RunHandle,
     target: Store,
     to: str,
     wanted: tuple[int | None, int | None],
@@ -124,8 +130,8 @@ def copied(
     """
     view, (step, epoch) = parent.view, wanted
     names, run_id = Names(resolved.settings.project, to), app.runtime.token()
-    outbox = outbox_of(resolved.home, view.state.run_id)
-    here = [(box, packed) for box, packed in only_here(outbox, view.state) if epoch in (None, packed.epoch)]
+    local_folder = local_folder_of(resolved.home, view.state.run_id)
+    here = [(box, packed) for box, packed in only_here(local_folder, view.state) if epoch in (None, packed.epoch)]
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
         branch = Branch(target, names, run_id, relay.__version__, Path(scratch), show, change)
         kept = [k for k in view.state.kept if step == k.step and epoch in (None, k.epoch)]
@@ -142,18 +148,20 @@ def copied(
             if kept:
                 say(f"{paragraph(error)}\nForking from the one of that step that the run keeps.")
                 return copy_kept(parent.ledger, view, kept[-1], branch)
-            copy = outbox.copy_of(checkpoint, view.state)
+            copy = local_folder.copy_of(checkpoint, view.state)
             if copy is None:
                 raise
             say(f"{paragraph(error)}\nForking from this machine's copy of it.")
-            return copy_unsent(view, copy, outbox, branch)
+            return copy_unsent(view, copy, local_folder, branch)
 
 
 def _retains(state: RunState, step: int, epoch: int | None) -> bool:
     return any(c.step == step and epoch in (None, c.epoch) for c in state.undamaged)
 
 
-def chosen(state: RunState, step: int | None, epoch: int | None, here: Sequence[tuple[Outbox, Packed]]) -> Checkpoint:
+def chosen(
+    state: RunState, step: int | None, epoch: int | None, here: Sequence[tuple[LocalFolder, LocalCheckpoint]]
+) -> Checkpoint:
     """The retained checkpoint that was asked for. Raises BadData (65) naming also the steps that are kept or here."""
     try:
         return choose(state, step, epoch)

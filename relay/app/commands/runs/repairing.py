@@ -14,13 +14,13 @@ from relay.app.commands.common import emit, say, speaks_utf8
 from relay.app.messages.wording import duration
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.repairtext import choices, document, done, text_of
-from relay.core.checkpoint.outbox import outbox_of
+from relay.core.checkpoint.local import local_folder_of
 from relay.core.errors import BadData, Exit
-from relay.core.lease.samehost import FileHostLocks, default_folder
-from relay.core.lease.vacancy import Held
-from relay.core.ledger.mark import mark_of
-from relay.core.runs.identity import Opened, Pair, salvaged_run
-from relay.core.runs.repairing import Situation, choose, look
+from relay.core.lease.blockers import Held
+from relay.core.lease.host import FileHostLocks, default_folder
+from relay.core.ledger.verified import mark_of
+from relay.core.runs.opening import Pair, RunHandle, salvaged_run
+from relay.core.runs.repair import Situation, choose, look
 
 
 @subcommand()
@@ -40,11 +40,11 @@ def repair(
     asks = choice is None and not call.as_json and _at_a_terminal()
     opened, stores = _opened(call, read_only=choice is None and not asks)
     run_id, name = opened.view.state.run_id, opened.names.run
-    outbox, mark = outbox_of(call.resolved.home, run_id), mark_of(call.resolved.home, run_id)
+    local_folder, mark = local_folder_of(call.resolved.home, run_id), mark_of(call.resolved.home, run_id)
     situation = look(
         opened.ledger,
         stores.checkpoints,
-        outbox,
+        local_folder,
         mark.recall(),
         intact_by(opened.ledger, stores.checkpoints),
         say,
@@ -64,7 +64,7 @@ def repair(
             wanted,
             opened.ledger,
             stores.checkpoints,
-            outbox,
+            local_folder,
             FileHostLocks(default_folder()),
             session=call.app.session,
             account=call.settings.account,
@@ -80,7 +80,7 @@ def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _opened(call: Call, read_only: bool) -> tuple[Opened, Pair]:
+def _opened(call: Call, read_only: bool) -> tuple[RunHandle, Pair]:
     """The run, though its ledger may be shorter than something says that it was."""
     try:
         return call.require(read_only)

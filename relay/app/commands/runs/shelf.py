@@ -20,16 +20,14 @@ from relay.app.views.runstable import document, runs_text
 from relay.core.checkpoint.collect import Surveyor, sweep_signs
 from relay.core.checkpoint.retention import FileVerdict, going
 from relay.core.errors import PolicyRefused, UsageError, store_errors
-from relay.core.lease.samehost import FileHostLocks, default_folder
-from relay.core.lease.vacancy import Held
-from relay.core.ledger.resting import deletable_at
-from relay.core.runs.archiving import archive as archive_run
-from relay.core.runs.archiving import as_deleted, mark_deleted, refuse_early, shown_at, sweep_reports
-from relay.core.runs.archiving import unarchive as unarchive_run
-from relay.core.runs.clearing import clear, judge
-from relay.core.runs.identity import Opened, Pair, check_expected
+from relay.core.lease.blockers import Held
+from relay.core.lease.host import FileHostLocks, default_folder
+from relay.core.ledger.atrest import deletable_at
+from relay.core.runs.archive import archive as archive_run
+from relay.core.runs.archive import as_deleted, clear, judge, mark_deleted, refuse_early, shown_at, sweep_reports
+from relay.core.runs.archive import unarchive as unarchive_run
+from relay.core.runs.opening import Pair, RunHandle, check_expected, read_identity
 from relay.core.runs.registered import lines_of
-from relay.core.runs.storeid import read_identity
 from relay.people.zones import local
 
 RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run; never one that was not named.")]
@@ -103,7 +101,7 @@ def delete(
     return Answer(_document(judged, opened, done=True), text)
 
 
-def _opened(call: Call, name: str, read_only: bool) -> tuple[Opened, Pair]:
+def _opened(call: Call, name: str, read_only: bool) -> tuple[RunHandle, Pair]:
     opened, stores = require(call.app, call.settle({"run": name}), read_only)
     if not read_only:
         stores.ensure_tested()
@@ -114,7 +112,7 @@ def _waiting(name: str, held: Held) -> None:
     say(f"Run {name}: making sure that {held.holder.account} trains no more ({duration(held.left_s)} at most).")
 
 
-def _shown(opened: Opened, stores: Pair) -> Answer:
+def _shown(opened: RunHandle, stores: Pair) -> Answer:
     """What would go, and what has to come before that."""
     opened.ledger.judge()
     state = opened.ledger.check_epochs(stores.checkpoints).state
@@ -127,7 +125,7 @@ def _shown(opened: Opened, stores: Pair) -> Answer:
     return Answer(_document(judged, opened, done=False), "\n".join(lines))
 
 
-def _first(opened: Opened, now: float) -> str:
+def _first(opened: RunHandle, now: float) -> str:
     """What has to be done before, or the command."""
     run, view = opened.names.run, opened.ledger.read()
     state = view.state
@@ -140,11 +138,11 @@ def _first(opened: Opened, now: float) -> str:
     return f"To delete it: {command(f'runs delete {run}')} --yes-delete {run}"
 
 
-def _told(judged: list[FileVerdict], opened: Opened, done: bool) -> str:
+def _told(judged: list[FileVerdict], opened: RunHandle, done: bool) -> str:
     return text_of(grouped(judged, opened.names), done=done, local_clock=False)
 
 
-def _document(judged: list[FileVerdict], opened: Opened, done: bool) -> dict[str, Any]:
+def _document(judged: list[FileVerdict], opened: RunHandle, done: bool) -> dict[str, Any]:
     """relay.delete/1; the rest as relay.gc/1."""
     files = [{"name": file.name, "bytes": file.size} for file in going(judged)]
     told = document_of(grouped(judged, opened.names), files, done=done)

@@ -17,12 +17,11 @@ from relay.app.messages.wording import duration
 from relay.app.redact import redact, secrets_of
 from relay.core.errors import UsageError, store_errors
 from relay.core.lease.heartbeat import newest_sign, request_stop, sign_of_life
+from relay.core.ledger.atrest import refuse_resting
 from relay.core.ledger.changes import Resume
-from relay.core.ledger.resting import refuse_resting
 from relay.core.ledger.state import Holder, RunState
 from relay.core.names import Names
-from relay.core.runs.endpoint import record
-from relay.core.runs.identity import open_run
+from relay.core.runs.opening import open_run, record
 from relay.core.settings.config import Resolved
 from storage.base import Store, make_store
 from storage.selftest import self_test

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from relay.app.commands.sessions.here import Choice
-from relay.app.commands.sessions.opening import Opening
+from relay.app.commands.sessions.opening import SessionSetup
 from relay.app.commands.sessions.outcomes import Ended
 from relay.app.machine.mirror import Onlooker
 from relay.app.messages.advice import command
 from relay.app.messages.wording import duration
 from relay.core.errors import Exit, LeaseHeld, RelayError, UsageError
-from relay.core.lease.earlier import Earlier
-from relay.core.lease.interrupts import Interrupted, heed
+from relay.core.lease.host import Earlier
+from relay.core.lease.signals import Interrupted, heed
 from relay.core.ledger import frozen
 from relay.core.ledger.state import RunState
-from relay.core.runs.identity import open_run
+from relay.core.runs.opening import open_run
 from relay.core.session.context import Outcome
 from relay.core.session.ends import ENDS, FAILURES
 
@@ -41,7 +41,7 @@ def choice(attach: bool, replace: bool) -> Choice:
     return "attach" if attach else "replace" if replace else "refuse"
 
 
-def choices(opening: Opening, other: Earlier) -> str:
+def choices(opening: SessionSetup, other: Earlier) -> str:
     """Which process it is, and the two ways to go on."""
     settings = opening.resolved.settings
     words = ("--account", settings.account)
@@ -61,7 +61,7 @@ def process(other: Earlier) -> str:
     return f"process {other.who.pid} (started {duration(other.age_s)} ago)"
 
 
-def met(opening: Opening) -> Ended | None:
+def met(opening: SessionSetup) -> Ended | None:
     """What comes of this machine's own earlier session, as was asked for; None: go on and train.
 
     Raises LeaseHeld (73) with both choices where none was made and nobody wants to wait.
@@ -81,19 +81,19 @@ def met(opening: Opening) -> Ended | None:
     return None
 
 
-def holder_here(opening: Opening, outcome: Outcome) -> str:
+def holder_here(opening: SessionSetup, outcome: Outcome) -> str:
     """What to add to a refusal where this machine's own earlier session holds the lease; else empty."""
     other = opening.here.earlier() if outcome.exit_code is Exit.LEASE_HELD else None
     return "" if other is None else f" {choices(opening, other)}"
 
 
-def refuse(opening: Opening, other: Earlier) -> None:
+def refuse(opening: SessionSetup, other: Earlier) -> None:
     """Raises LeaseHeld (73) with both choices."""
     settings = opening.resolved.settings
     raise LeaseHeld(f"Run {settings.project}/{settings.run} is being trained already. {choices(opening, other)}")
 
 
-def attached(opening: Opening, other: Earlier | None) -> Ended:
+def attached(opening: SessionSetup, other: Earlier | None) -> Ended:
     """Show the other session's progress until it ends; touch nothing. Raises Detached (130)."""
     settings, state = opening.resolved.settings, newest(opening)
     step, epoch = (state.step, state.epoch) if state else (0, 0)
@@ -106,7 +106,7 @@ def attached(opening: Opening, other: Earlier | None) -> Ended:
     return ended(opening, other, epoch)
 
 
-def look_on(opening: Opening, other: Earlier) -> None:
+def look_on(opening: SessionSetup, other: Earlier) -> None:
     """Until it has ended. Raises Detached (130)."""
     here = opening.here
     opening.shown.tell(f"Looking on at {process(other)}. Ctrl-C leaves it running.")
@@ -122,14 +122,14 @@ def look_on(opening: Opening, other: Earlier) -> None:
         opening.app.runtime.sleep(LOOK_S)
 
 
-def newest(opening: Opening) -> RunState | None:
+def newest(opening: SessionSetup) -> RunState | None:
     """The run as it stands; None before it began. Raises StorageUnreachable (69)."""
     settings = opening.resolved.settings
     known = open_run(opening.stores, settings.project, settings.run)
     return known.view.state if known else None
 
 
-def ended(opening: Opening, other: Earlier, epoch: int) -> Ended:
+def ended(opening: SessionSetup, other: Earlier, epoch: int) -> Ended:
     """How the session that was looked at ended, by the ledger; `epoch` is the oldest it can have. One that replaced it
     may have the lease by now."""
     state = newest(opening)
@@ -151,7 +151,7 @@ def code_of(end: str) -> Exit:
     return Exit.HANDOFF if planned else CODES.get(end, Exit.UPLOAD_FAILED)
 
 
-def replace(opening: Opening, other: Earlier) -> None:
+def replace(opening: SessionSetup, other: Earlier) -> None:
     """Ask the other session to commit and end, and wait for that. Raises LeaseHeld (73) if it does not."""
     runtime, began = opening.app.runtime, opening.app.runtime.monotonic()
     if not opening.here.neighbours.ask_to_end(other):

@@ -14,8 +14,7 @@ from relay.app.terminal.progress import Display
 from relay.app.terminal.terminal import moves
 from relay.app.terminal.waiting import Countdown, bar_of
 from relay.core.errors import RelayError
-from relay.core.lease.earlier import Earlier, Neighbours, training_id
-from relay.core.lease.samehost import FileHostLocks, default_folder
+from relay.core.lease.host import Earlier, FileHostLocks, Neighbours, default_folder, training_id
 from relay.core.session.context import Listener
 from relay.core.settings.config import Settings
 from relay.core.workload import Progress
@@ -26,13 +25,13 @@ Choice = Literal["refuse", "attach", "replace"]
 
 
 @dataclass
-class Here:
+class LocalSessions:
     """This process and its neighbours."""
 
     app: App
     settings: Settings
     training: str
-    """Of which run in which store (relay/core/lease/earlier.py)."""
+    """Of which run in which store (relay/core/lease/host.py)."""
     locks: FileHostLocks
     mirror: Mirror = field(init=False)
 
@@ -60,15 +59,15 @@ class Here:
         self.locks.drop(self.app.session)
 
 
-def here(app: App, settings: Settings, ledger_url: str) -> Here:
+def here(app: App, settings: Settings, ledger_url: str) -> LocalSessions:
     """For a session of these settings."""
     training = training_id(ledger_url, settings.project, settings.run)
-    return Here(app, settings, training, FileHostLocks(default_folder()))
+    return LocalSessions(app, settings, training, FileHostLocks(default_folder()))
 
 
 def followed(
     listener: Listener,
-    of: Here,
+    of: LocalSessions,
     shown: Display,
     tell: Callable[[str], None],
     known: Accounts,

@@ -13,18 +13,17 @@ from pydantic import BaseModel
 import relay
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, target_of
-from relay.app.commands.sessions.opening import Opening, without_training
+from relay.app.commands.sessions.opening import SessionSetup, without_training
 from relay.app.messages.advice import command
 from relay.app.messages.whereabouts import new_run
 from relay.app.terminal.transfers import showing
-from relay.core.checkpoint.packed import Packed
+from relay.core.checkpoint.local import LocalCheckpoint
 from relay.core.errors import BadConfig
 from relay.core.ledger.frozen import WEIGHTS_ONLY
 from relay.core.ledger.state import Checkpoint, Origin
 from relay.core.names import Names
 from relay.core.runs.fork import Branch, first_of, put_weights
-from relay.core.runs.identity import Opened, begin_run, check_similar, open_run, taking_name
-from relay.core.runs.pinned import config_hash
+from relay.core.runs.opening import RunHandle, begin_run, check_similar, config_hash, open_run, taking_name
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from storage.transfer import file_digest
@@ -44,7 +43,7 @@ def import_weights(
     return Answer({**document, "sha256": origin.entry}, told(call.resolved, weights, notes, call.overrides or ()))
 
 
-def begin_or_check(opening: Opening) -> None:
+def begin_or_check(opening: SessionSetup) -> None:
     """What `load_checkpoint` asks of a session: a new run begins from that file, and an old one must have begun so.
 
     Of several sessions that ask at once one begins it, and the others find it begun.
@@ -67,7 +66,7 @@ def begin_or_check(opening: Opening) -> None:
         )
 
 
-def _begin(opening: Opening, weights: Path) -> Opened | None:
+def _begin(opening: SessionSetup, weights: Path) -> RunHandle | None:
     """Begin the run from that file; the run as it is where another session has begun it meanwhile. Raises as above."""
     settings = opening.resolved.settings
     opening.ask(None)
@@ -84,14 +83,14 @@ def _begin(opening: Opening, weights: Path) -> Opened | None:
     return None
 
 
-def begun(opening: Opening, weights: Path) -> tuple[Origin, list[str]]:
+def begun(opening: SessionSetup, weights: Path) -> tuple[Origin, list[str]]:
     """A new run that begins from the file; returns where it came from, and lines for people."""
     app, resolved = opening.app, opening.resolved
     settings = resolved.settings
     with taking_name(opening.stores, settings.project, settings.run, "import") as taken:
         opening.stores.ensure_tested()
         workload = opening.workload(target_of(app, resolved, None))
-        notes = list(app.kind.start_from(workload, weights))
+        notes = list(app.plugin.start_from(workload, weights))
         head, origin = stored(app, resolved, opening, workload, weights)
         made = begin_run(
             opening.stores, settings.project, settings.run, workload.config(),
@@ -113,7 +112,7 @@ def told(resolved: Resolved[BaseModel], weights: Path, notes: list[str], overrid
 
 
 def stored(
-    app: App, resolved: Resolved[BaseModel], opening: Opening, workload: Workload, weights: Path
+    app: App, resolved: Resolved[BaseModel], opening: SessionSetup, workload: Workload, weights: Path
 ) -> tuple[Checkpoint, Origin]:
     """The workload's state as the first checkpoint of the run, in the store. Raises as `put_weights`."""
     settings, found = resolved.settings, STEP.fullmatch(weights.name)
@@ -131,7 +130,7 @@ def stored(
         return put_weights(branch, packed, origin), origin
 
 
-def packed_start(branch: Branch, workload: Workload) -> Packed:
+def packed_start(branch: Branch, workload: Workload) -> LocalCheckpoint:
     """Saves the workload's state into the scratch folder."""
     saved = workload.snapshot().save(branch.scratch)
     return first_of(branch, saved, branch.scratch, config_hash(workload.config()), dict(workload.fingerprint()))

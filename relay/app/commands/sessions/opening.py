@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
 
-import relay
 from relay.app.checks.space import warnings
 from relay.app.commands.common import App
 from relay.app.commands.looking.trackers import of_session
-from relay.app.commands.sessions.desk import desk_of, successor
-from relay.app.commands.sessions.here import Choice, Here, here
+from relay.app.commands.sessions.desk import words_of
+from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
@@ -28,34 +26,28 @@ from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import through
 from relay.app.trackers.follow import Trackers
 from relay.core.budget import Limits
-from relay.core.checkpoint.outbox import claimed_outbox
-from relay.core.checkpoint.packing import Facts
-from relay.core.checkpoint.retention import Keep
-from relay.core.checkpoint.warm import WarmStart
+from relay.core.checkpoint.compilecache import WarmStart
 from relay.core.events import Activity, Committed, SessionEvent
 from relay.core.gpus import gpu_name
 from relay.core.lease.signals import StopSignal
-from relay.core.ledger.mark import mark_of
 from relay.core.ledger.state import RunState
 from relay.core.names import nearest
-from relay.core.runs.identity import Opened, Pair, begin_run
-from relay.core.runs.pinned import check_config, config_hash
-from relay.core.runs.registered import other_runs
-from relay.core.runs.storeid import begins_by_itself, parse_address
+from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, check_config, parse_address
 from relay.core.session.context import Context, Listener, Plan
-from relay.core.session.startup import Startup
+from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.accounts import Accounts
-from relay.people.admission import Visit, admit, enter
+from relay.people.admission import Visit, admit
 from relay.people.inference import infer_account
+from relay.people.joining import session_context
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")
 
 
 @dataclass
-class Opening:
+class SessionSetup:
     """What is known before the lease; each method is one step towards it."""
 
     app: App
@@ -78,7 +70,7 @@ class Opening:
     """Whether it was asked already if the account may train this run."""
     earlier: Choice = "refuse"
     """What is wanted where this machine's own earlier session still runs."""
-    here: Here = field(init=False)
+    here: LocalSessions = field(init=False)
     stores: Pair = field(init=False)
     startup: Startup = field(init=False)
     trackers: Trackers | None = field(init=False)
@@ -98,26 +90,26 @@ class Opening:
 
     def workload(self, target: int) -> Workload:
         """On its device, with a loud line where that is no match for the task. Raises BadConfig or BadData."""
-        kind, settings = self.app.kind, self.resolved.settings
+        plugin, settings = self.app.plugin, self.resolved.settings
         self.shown.phase("starting: loading the program and the data")
-        device = kind.device(settings.device)
+        device = plugin.device(settings.device)
         self.startup.mark("import", self.app.runtime.monotonic())
-        mismatch = kind.slow_here(self.resolved.workload, device) if self.trains else None
+        mismatch = plugin.slow_here(self.resolved.workload, device) if self.trains else None
         refuse_without_gpu(mismatch, self.app.machine, meant=settings.device == "cpu")
         if mismatch:
             self.tell(f"{mismatch} {UNKNOWN}")
-        config = kind.with_target(self.resolved.workload, target)
-        workload = kind.build(config, device, self.resolved.path(settings.data_dir))
-        remarks = kind.remarks(workload)
+        config = plugin.with_target(self.resolved.workload, target)
+        workload = plugin.build(config, device, self.resolved.path(settings.data_dir))
+        remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)
         self.slow = bool(mismatch or remarks)
         self.startup.mark("data", self.app.runtime.monotonic())
-        self.startup.inside = lambda: kind.timings(workload)
+        self.startup.inside = lambda: plugin.timings(workload)
         self.shown.phase("starting: reading the run")
         return workload
 
-    def begin(self, config: dict[str, Any], init: bool = False) -> Opened:
+    def begin(self, config: dict[str, Any], init: bool = False) -> RunHandle:
         """The run, begun if it is new; refuses another pinned configuration (78)."""
         settings = self.resolved.settings
         opened = begin_run(
@@ -181,49 +173,44 @@ class Opening:
         return f" No account {name} is registered{f' (did you mean {near}?)' if near else ''}."
 
     def context(
-        self, opened: Opened, known: Accounts, workload: Workload, config: dict[str, Any], target: int
+        self, opened: RunHandle, known: Accounts, workload: Workload, config: dict[str, Any], target: int
     ) -> Context:
         """Everything run_session needs."""
-        app, settings, run_id = self.app, self.resolved.settings, opened.view.state.run_id
-        opened.ledger.chain.mark = mark_of(self.resolved.home, run_id)
-
-        def others() -> Iterator[RunState]:
-            return other_runs(opened.registry, opened.names, app.runtime)
-
-        enter(self.visit(run_id), run_id, known)
-        fingerprint = workload.fingerprint()
-        if line := another_card(self.gpu, gpu_name(fingerprint)):
-            self.tell(line)
+        app, resolved, run_id = self.app, self.resolved, opened.view.state.run_id
         plan = self.plan(target)
+        context = session_context(
+            self.stores,
+            opened,
+            bare_client(app, parse_address(resolved.ledger_url).url),
+            resolved.home,
+            self.here.locks,
+            known,
+            self.visit(run_id),
+            workload,
+            config,
+            plan,
+        )
+        if line := another_card(self.gpu, gpu_name(context.facts.fingerprint)):
+            self.tell(line)
         self.shown.ends(plan.limits.deadline)
         self.shown.phase("")
-        return Context(
-            runtime=app.runtime,
-            ledger=opened.ledger,
-            heartbeat_store=bare_client(app, parse_address(self.resolved.ledger_url).url),
-            checkpoint_store=self.stores.checkpoints,
-            workload=workload,
-            facts=Facts(config_hash(config), fingerprint, relay.__version__),
-            session=app.session,
-            account=settings.account,
-            plan=plan,
-            outbox=claimed_outbox(self.resolved.home, run_id),
-            locks=self.here.locks,
+        label, headline = known.label_of(resolved.settings.account), workload.measures.headline
+        words = words_of(label, resolved.addresses, headline)
+        return replace(
+            context,
             signal=self.stop,
             listener=Listener(self.event, self.shown.step, transfer=through(self.shown.transfer, app.runtime)),
             startup=self.startup,
             warm=self.warm(workload),
             observer=self.trackers,
-            other_runs=others,
-            successor=lambda state: successor(known, state, settings.account),
-            desk=desk_of(app.machine, known, settings.account, others, self.resolved.addresses),
+            desk=replace(context.desk, cloud=app.machine.cloud, words=words),
         )
 
     def warm(self, workload: Workload) -> WarmStart | None:
         """The compile cache, where it is allowed; a line where this training compiles nothing."""
         if self.secret is None:
             return None
-        kernels = self.app.kind.kernels(workload)
+        kernels = self.app.plugin.kernels(workload)
         if kernels is None:
             self.tell("Compile cache: not needed, this training compiles nothing here.")
             return None
@@ -231,17 +218,11 @@ class Opening:
 
     def plan(self, target: int) -> Plan:
         """The settings as the session wants them."""
-        settings = self.resolved.settings
-        return Plan(
-            target_steps=target,
-            every_steps=settings.checkpoint.every_steps,
-            every_s=settings.checkpoint.every_minutes * 60,
-            evaluate_every=settings.evaluation.every_commits,
-            evaluate_rows=settings.evaluation.rows,
-            keep=Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every),
-            ttl_s=settings.lease.ttl_s,
-            wait_s=self.wait_minutes * 60,
+        return Plan.of(
+            self.resolved.settings,
+            target,
             limits=self.limits(),
+            wait_s=self.wait_minutes * 60,
             report_pace=self.slow,
         )
 
@@ -271,6 +252,6 @@ class Opening:
             self.shown.committed(event.step)
 
 
-def without_training(app: App, resolved: Resolved[BaseModel]) -> Opening:
+def without_training(app: App, resolved: Resolved[BaseModel]) -> SessionSetup:
     """For a command that begins a run and trains nothing in it."""
-    return Opening(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)
+    return SessionSetup(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)

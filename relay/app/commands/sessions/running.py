@@ -28,7 +28,7 @@ from relay.app.commands.sessions.fields import (
 )
 from relay.app.commands.sessions.here import followed
 from relay.app.commands.sessions.importing import begin_or_check
-from relay.app.commands.sessions.opening import Opening
+from relay.app.commands.sessions.opening import SessionSetup
 from relay.app.commands.sessions.outcomes import Ended, finish
 from relay.app.machine.logs import close_log, open_log
 from relay.app.machine.notices import watching
@@ -40,16 +40,14 @@ from relay.app.messages.webhook import address_of
 from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import explain, tell
 from relay.app.terminal.progress import Display, Lines, display
-from relay.core.checkpoint.warm import secret_of
+from relay.core.checkpoint.compilecache import secret_of
 from relay.core.clock import exit_now
 from relay.core.errors import Exit, RelayError
 from relay.core.events import SessionEvent
-from relay.core.lease.interrupts import heed, listening
-from relay.core.lease.signals import StopSignal
-from relay.core.ledger.resting import refuse_halted
+from relay.core.lease.signals import StopSignal, heed, listening
+from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.state import RunState
-from relay.core.runs.identity import open_run, require_run
-from relay.core.runs.storeid import begins_by_itself
+from relay.core.runs.opening import begins_by_itself, open_run, require_run
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push as push_session
 from relay.core.session.session import run_session
@@ -90,7 +88,7 @@ def run(
     }
     app, stop = call.app, StopSignal()
     app.streams.advisory = True
-    shown = display(0, app.runtime, progress_seconds)
+    shown = display(app.runtime, progress_seconds, app.plugin.measures.short)
 
     def heard(event: SessionEvent) -> None:
         if not attach:  # a signal ends only the onlooker
@@ -102,7 +100,7 @@ def run(
         webhook = address_of(app.environ)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
             said = coauthor or says_coauthor(app.environ)
-            opening = Opening(app, resolved, shown, stop, wait, new, said, earlier=choice(attach, replace))
+            opening = SessionSetup(app, resolved, shown, stop, wait, new, said, earlier=choice(attach, replace))
             ended = logged(app, opening, train)
     outcome = ended.outcome
     try:
@@ -113,7 +111,7 @@ def run(
         leave_trackers(opening, outcome)
 
 
-def leave_trackers(opening: Opening, outcome: Outcome) -> None:
+def leave_trackers(opening: SessionSetup, outcome: Outcome) -> None:
     """The process ends with its exit code, though a tracker's library would wait for what it has not sent."""
     if opening.trackers and opening.trackers.left:
         atexit.register(exit_now, int(outcome.exit_code))  # runs before what a library has registered
@@ -133,7 +131,7 @@ def push(call: Call) -> None:
     app, stop = call.app, StopSignal()
     app.streams.advisory = True
     with listening(stop, app.runtime, leaving(app, call.as_json)):
-        opening = Opening(app, call.resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
+        opening = SessionSetup(app, call.resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
         ended = logged(app, opening, send)
     finish(app, ended, call.as_json, "relay.push/1")
 
@@ -161,7 +159,7 @@ def show_cursor() -> None:
         os.write(STDERR, CURSOR)
 
 
-def train(opening: Opening) -> Ended:
+def train(opening: SessionSetup) -> Ended:
     """One session, or a look at one. Raises RelayError for what is refused before the lease is asked for."""
     refuse_rerun(opening.app.machine)
     opening.secret = secret_of(opening.app.environ, opening.resolved.settings.cache.allow)
@@ -178,14 +176,14 @@ def train(opening: Opening) -> Ended:
     return prepared(opening, target, run_session)
 
 
-def send(opening: Opening) -> Ended:
+def send(opening: SessionSetup) -> Ended:
     """Commit what is on this machine only. Raises BadConfig (78) for a run that has not begun: it begins none (P3)."""
     settings = opening.resolved.settings
     require_run(opening.stores, settings.project, settings.run)
     return prepared(opening, target_of(opening.app, opening.resolved, found(opening)), push_session)
 
 
-def found(opening: Opening) -> RunState | None:
+def found(opening: SessionSetup) -> RunState | None:
     """The run as it stands, before anything is loaded. Raises BadData (65) if it is halted, BadConfig (78) if only
     `init` could begin it."""
     settings = opening.resolved.settings
@@ -197,7 +195,7 @@ def found(opening: Opening) -> RunState | None:
     return known.view.state
 
 
-def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -> Ended:
+def prepared(opening: SessionSetup, target: int, act: Callable[[Context], Outcome]) -> Ended:
     """Load what trains, begin the run, make sure of the account, then act under the lease."""
     opening.shown.aim(target)
     if not begins_by_itself(opening.stores.ledger):
@@ -213,7 +211,7 @@ def prepared(opening: Opening, target: int, act: Callable[[Context], Outcome]) -
     return Ended(outcome, message(outcome) + holder_here(opening, outcome))
 
 
-def logged(app: App, opening: Opening, act: Callable[[Opening], Ended]) -> Ended:
+def logged(app: App, opening: SessionSetup, act: Callable[[SessionSetup], Ended]) -> Ended:
     """Act with a log file of the session's own."""
     settings = opening.resolved.settings
     folder = opening.resolved.path(settings.sync_dir) / "logs"

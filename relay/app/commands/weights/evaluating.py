@@ -10,8 +10,9 @@ import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say
-from relay.app.commands.weights.subject import SPLITS, StepOption, WeightsOption, of_file, of_run
+from relay.app.commands.weights.subject import StepOption, WeightsOption, of_file, of_run
 from relay.app.messages.wording import counted, duration, metric
+from relay.app.models.registry import SPLITS
 from relay.core.errors import BadData, UsageError
 from relay.core.workload import Workload
 
@@ -23,13 +24,15 @@ SAMPLE, GROWTH, LONG_ENOUGH_S = 2, 4, 2.0
 def evaluate(
     call: Call,
     rows: Annotated[int | None, typer.Option(min=1, help="Only the first rows.", show_default=False)] = None,
-    split: Annotated[str, typer.Option(help="test (reported) or valid (chooses the best).")] = "test",
+    split: Annotated[
+        str, typer.Option(help=f"{SPLITS.reported} (reported) or {SPLITS.choosing} (chooses the best).")
+    ] = SPLITS.reported,
     step: StepOption = None,
     weights: WeightsOption = None,
 ) -> Answer:
     """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""
-    if split not in SPLITS:
-        raise UsageError(f"--split is one of {', '.join(SPLITS)}, not {split!r}.")
+    if split not in SPLITS.names:
+        raise UsageError(f"--split is one of {', '.join(SPLITS.names)}, not {split!r}.")
     subject = of_file(call, weights) if weights else of_run(call, step)
     metrics = measure(call.app, subject.workload, split, rows)
     shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
@@ -43,7 +46,7 @@ def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[
 
     A sample that was all of them is not evaluated once more.
     """
-    total = app.kind.rows(workload, split)
+    total = app.plugin.rows(workload, split)
     if not total:
         raise BadData(f"There are no {split} rows.")
     count = min(rows or total, total)

@@ -14,9 +14,9 @@ from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App
 from relay.app.commands.weights.subject import RawOption, StepOption, bring
 from relay.app.views.modelcard import CARD, Told, card
-from relay.core.checkpoint.choosing import choose, role
+from relay.core.checkpoint.restore import choose, role
 from relay.core.ledger.state import Checkpoint, RunState
-from relay.core.runs.pinned import ABSENT, difference
+from relay.core.runs.opening import ABSENT, difference
 
 
 class Form(Enum):
@@ -51,7 +51,7 @@ def export(
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
         folder, manifest = bring(app, chosen, opened, stores, Path(scratch))
         pinned = opened.ledger.genesis().config
-        files = list(app.kind.export(folder, place, pinned, raw, "safetensors" if form is Form.hub else form.value))
+        files = list(app.plugin.export(folder, place, pinned, raw, "safetensors" if form is Form.hub else form.value))
     if form is Form.hub:
         files.append(str(write_card(app, opened.view.state, chosen, pinned, raw, place, manifest.metrics)))
     document = {"schema": "relay.export/1", "step": chosen.step, "files": files, "exact": False}
@@ -69,11 +69,21 @@ def write_card(
     metrics: Mapping[str, float],
 ) -> Path:
     """The model card of what was exported to a folder."""
-    preset = app.kind.preset(str(pinned.get("task"))).model_dump(mode="json")
+    preset = app.plugin.preset(str(pinned.get("task"))).model_dump(mode="json")
     arch = [f"{c.key}={c.mine}" for c in difference(preset, pinned) if c.key.startswith("arch.") and c.mine != ABSENT]
     overrides = [f"task={pinned.get('task')}", *arch]
     averaged = not raw and bool(pinned.get("ema", True))
-    told = Told(state, chosen, role(state, chosen), pinned, averaged, metrics, overrides)
+    told = Told(
+        state,
+        chosen,
+        role(state, chosen),
+        pinned,
+        averaged,
+        metrics,
+        overrides,
+        app.plugin.measures,
+        app.plugin.published,
+    )
     path = place / CARD
     path.write_text(card(told), encoding="utf-8")
     return path

@@ -20,5 +20,5 @@ def prepare(
     """Make, read and check the data. Needs no GPU and no store."""
     resolved = call.settle(store=False)
     target = call.app.cwd / folder if folder else None
-    lines = list(call.app.kind.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
+    lines = list(call.app.plugin.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
     return Answer({"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))

@@ -1,4 +1,4 @@
-"""`examples`: what a checkpoint answers to a few puzzles, step by step, as text, as a picture, as a document."""
+"""`examples`: what a checkpoint answers to a few rows, as text, as a picture, as a document."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, emit, say, speaks_utf8
-from relay.app.commands.weights.subject import SPLITS, RawOption, StepOption, Subject, WeightsOption, of_file, of_run
+from relay.app.commands.weights.subject import RawOption, StepOption, Subject, WeightsOption, of_file, of_run
+from relay.app.models.plugin import Examples
+from relay.app.models.registry import SPLITS
 from relay.app.plots import style
+from relay.app.terminal.cells import plain, printed
 from relay.app.terminal.paragraphs import terminal_width
-from relay.app.views.puzzles import Examples, document
 from relay.core.errors import BadData, UsageError
 
 FEW, MOST = 2, 100
-"""Puzzles that are shown if nobody says, and at most."""
+"""Rows that are shown if nobody says, and at most."""
 WIDTH = 80
 """Columns where no terminal says."""
 
@@ -29,7 +31,7 @@ def examples(
     rows: Annotated[
         str | None, typer.Option(metavar="NUMBERS", help="Those rows instead, from 1: 3,17 or 5-8.", show_default=False)
     ] = None,
-    split: Annotated[str, typer.Option(help="test or valid.")] = "test",
+    split: Annotated[str, typer.Option(help=f"{' or '.join(SPLITS.names)}.")] = SPLITS.reported,
     step: StepOption = None,
     weights: WeightsOption = None,
     raw: RawOption = False,
@@ -38,18 +40,18 @@ def examples(
     ] = None,
     dark: Annotated[bool, typer.Option("--dark", help="Dark colours, of the picture.")] = False,
 ) -> Answer | None:
-    """Show what a checkpoint answers to some puzzles after each step of its recursion. Needs no GPU."""
+    """Show what a checkpoint answers to some rows, step by step. Needs no GPU."""
     _check(split, weights, raw, step, out)
     app = call.app
     subject = of_file(call, weights) if weights else of_run(call, step)
-    found = app.kind.examples(subject.workload, split, chosen(app, subject, split, rows, first), raw)
+    found = app.plugin.examples(subject.workload, split, chosen(app, subject, split, rows, first), raw)
     called = subject.whose if weights else f"{subject.whose}, {found.weights} weights"
     told: dict[str, Any] = {
         "schema": "relay.examples/1",
         **subject.about,
         "weights": None if weights else found.weights,
         "split": split,
-        "puzzles": [document(one) for one in found.puzzles],
+        **found.document(),
     }
     if out:
         told["picture"] = draw(found, app.cwd / out, f"{called}, {split} rows", dark)
@@ -63,8 +65,8 @@ def examples(
 
 def _check(split: str, weights: Path | None, raw: bool, step: int | None, out: Path | None) -> None:
     """What can be refused before anything is read. Raises UsageError (2), BadConfig (78)."""
-    if split not in SPLITS:
-        raise UsageError(f"--split is one of {', '.join(SPLITS)}, not {split!r}.")
+    if split not in SPLITS.names:
+        raise UsageError(f"--split is one of {', '.join(SPLITS.names)}, not {split!r}.")
     if weights and (raw or step is not None):
         raise UsageError("--weights names a file, which holds one kind of weights: --raw and --step belong to a run.")
     if out:
@@ -74,7 +76,7 @@ def _check(split: str, weights: Path | None, raw: bool, step: int | None, out: P
 
 def chosen(app: App, subject: Subject, split: str, rows: str | None, first: int) -> list[int]:
     """Numbers of rows, from 1, that there are. Raises UsageError (2), BadData (65)."""
-    total = app.kind.rows(subject.workload, split)
+    total = app.plugin.rows(subject.workload, split)
     if not total:
         raise BadData(f"There are no {split} rows.")
     if rows is None:
@@ -103,9 +105,7 @@ def show(found: Examples, title: str) -> None:
     """On stdout, coloured where that is a terminal which wants colours."""
     from rich.console import Console
 
-    from relay.app.views.puzzletext import page, plain, printed
-
-    lines = page(found.puzzles, terminal_width() or WIDTH, speaks_utf8())
+    lines = found.text(terminal_width() or WIDTH, speaks_utf8())
     emit(False, {}, title)
     if sys.stdout.isatty():
         printed(lines, Console(file=sys.stdout))
@@ -115,8 +115,6 @@ def show(found: Examples, title: str) -> None:
 
 def draw(found: Examples, path: Path, title: str, dark: bool) -> dict[str, Any]:
     """The picture as a file. Raises BadConfig (78)."""
-    from relay.app.plots.puzzles import draw_puzzles
-
     colors = style.palette(dark)
     with style.drawing(colors):
-        return style.save(draw_puzzles(found.puzzles, title, colors), path, title)
+        return style.save(found.figure(title, colors), path, title)

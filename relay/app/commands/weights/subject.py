@@ -13,16 +13,13 @@ import typer
 from relay.app.commands.command import Call
 from relay.app.commands.common import App, say
 from relay.app.terminal.transfers import showing
-from relay.core.checkpoint.choosing import choose, role
+from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.manifest import Manifest
-from relay.core.checkpoint.outbox import Outbox
-from relay.core.checkpoint.restore import Damaged, Unfit, fetch_unheld, load
+from relay.core.checkpoint.restore import Damaged, Unfit, choose, fetch_unheld, load, role
 from relay.core.errors import BadData
 from relay.core.ledger.state import Checkpoint
-from relay.core.runs.identity import Opened, Pair
+from relay.core.runs.opening import Pair, RunHandle
 from relay.core.workload import Workload
-
-SPLITS = ("test", "valid")
 
 StepOption = Annotated[
     int | None, typer.Option("--step", help="A retained step instead of the newest.", show_default=False)
@@ -62,10 +59,10 @@ def of_run(call: Call, step: int | None) -> Subject:
 
 def workload_of(call: Call, pinned: dict[str, Any]) -> Workload:
     """A run's workload by what it pinned, with the data that is here. Raises BadConfig, BadData."""
-    kind = call.app.kind
-    resolved = call.settle(kind.identity(pinned))
+    plugin = call.app.plugin
+    resolved = call.settle(plugin.identity(pinned))
     data = resolved.path(resolved.settings.data_dir)
-    return kind.build(kind.pinned(pinned, resolved.workload), kind.device(resolved.settings.device), data)
+    return plugin.build(plugin.pinned(pinned, resolved.workload), plugin.device(resolved.settings.device), data)
 
 
 def fill(workload: Workload, folder: Path, checkpoint: Checkpoint, run: str) -> None:
@@ -81,19 +78,19 @@ def fill(workload: Workload, folder: Path, checkpoint: Checkpoint, run: str) -> 
 
 def of_file(call: Call, weights: Path) -> Subject:
     """A file of weights under the settings as they are given; no run is looked at. Raises BadConfig, BadData."""
-    kind, path = call.app.kind, call.app.cwd / weights
+    plugin, path = call.app.plugin, call.app.cwd / weights
     resolved = call.settle(store=False)
     data = resolved.path(resolved.settings.data_dir)
-    workload = kind.build(resolved.workload, kind.device(resolved.settings.device), data)
-    for line in kind.start_from(workload, path):
+    workload = plugin.build(resolved.workload, plugin.device(resolved.settings.device), data)
+    for line in plugin.start_from(workload, path):
         say(f"{path.name}: {line}.")
     about = {"run": None, "step": None, "which": "weights only", "file": str(path)}
     return Subject(workload, f"{path.name} (weights only)", about)
 
 
-def bring(app: App, checkpoint: Checkpoint, opened: Opened, stores: Pair, scratch: Path) -> tuple[Path, Manifest]:
+def bring(app: App, checkpoint: Checkpoint, opened: RunHandle, stores: Pair, scratch: Path) -> tuple[Path, Manifest]:
     """The checkpoint's files, verified, on this machine. Raises BadData (65), StorageUnreachable (69)."""
-    outbox = Outbox(scratch)
+    local_folder = LocalFolder(scratch)
     with showing(say, app.runtime) as show:
-        manifest = fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, outbox, show)
-    return outbox.folder(checkpoint.key), manifest
+        manifest = fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, local_folder, show)
+    return local_folder.folder(checkpoint.key), manifest

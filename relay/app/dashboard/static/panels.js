@@ -34,7 +34,7 @@ Relay.panels = {
         done || stopped ? null : ["Training left", training ?? Relay.unknown],
         ["Lease", ...held],
         ["Safe checkpoint", ...(head.safe ? [`step ${Relay.int(head.safe.step)}, `, Relay.ago(head.safe.at)] : [head.phase === "deleted" ? "none any more" : "none yet"])],
-        ["Validation", head.validation ? `${Relay.share(head.validation.value)} exactly right at step ${Relay.int(head.validation.step)}` : Relay.unknown],
+        ["Validation", head.validation ? `${head.validation.text} at step ${Relay.int(head.validation.step)}` : Relay.unknown],
         ["Next", head.next ? Relay.label(head.next) : "nobody proposed"],
         ["Given so far", `${head.hours.toFixed(1)} hours of lease in ${Relay.counted(data.sessions_total, "session")}`],
         ["Trained twice", head.redone_steps ? `${Relay.int(head.redone_steps)} steps, after damage` : "no step"],

@@ -71,8 +71,14 @@ def carry(call: Call, body: bytes, flip: bool) -> Answer:
         raise answers.bad_request("Invalid upload type.")
     if len(media) > SMALL:
         raise Refused(413, "uploadTooLarge", "Request is too large.")
+    _arrived(call, media)
     content = Content(flipped(media) if flip else media)
     return run(replace(call, body=metadata, media=content, media_type=media_type))
+
+
+def _arrived(call: Call, media: bytes) -> None:
+    """Counted whatever becomes of it."""
+    call.access.grant.account.received += len(media)
 
 
 def run(call: Call) -> Answer:
@@ -81,10 +87,7 @@ def run(call: Call) -> Answer:
     if call.media is not None:
         call.media.sums  # noqa: B018 - taken here, so that nobody waits for it
     with world.lock:
-        answer = ROUTES[call.method.name](call)
-        if call.media is not None:
-            call.access.grant.account.received += len(call.media.data)
-        return answer
+        return ROUTES[call.method.name](call)
 
 
 def begin(call: Call) -> Answer:
@@ -109,6 +112,7 @@ def put(session: Session, headers: Any, body: bytes, now: float, keep: int | Non
     """A PUT to a session: a part, the end, or a question how far it is. Raises PlainText."""
     if session.answer is not None:
         return session.answer
+    _arrived(session.call, body)
     if not session.take(headers.get("Content-Range") or "", body, keep):
         return session.progress()
     call = replace(session.call, media=Content(bytes(session.data)), now=now)
@@ -122,6 +126,7 @@ def put(session: Session, headers: Any, body: bytes, now: float, keep: int | Non
 
 def abandon(session: Session, headers: Any, body: bytes) -> None:
     """The client went away in the middle of a PUT: what arrived stays, in whole units."""
+    _arrived(session.call, body)
     first = re.match(r"bytes (\d+)-", headers.get("Content-Range") or "bytes 0-")
     if session.answer is None and first and int(first[1]) == len(session.data):
         try:

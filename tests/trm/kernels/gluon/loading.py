@@ -88,7 +88,7 @@ def kernels(changes: Changes = (), half: torch.dtype = torch.bfloat16) -> dict[s
     """The modules of `trm.kernels.specialized` by their last names. `half`: their bfloat16; float64 rounds nothing."""
     folder = Path(importlib.import_module(PACKAGE).__file__ or "").parent
     names = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]
-    importlib.import_module("trm.kernels.parts")  # what they import beside their own must not meet what stands in
+    importlib.import_module("trm.kernels.components")  # what they import beside their own must not meet what stands in
     with _instead({**_stand_ins(half), **{f"{PACKAGE}.{name}": None for name in names}}):
         for name, old, new in changes:
             _changed(f"{PACKAGE}.{name}", old, new)

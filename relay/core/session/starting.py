@@ -1,0 +1,166 @@
+"""The way into a session: an unsent checkpoint of this machine first, else the newest sound one, else step 0.
+
+Where the head is damaged in the store and this machine has an intact copy, that copy is committed again.
+"""
+
+from __future__ import annotations
+
+from relay.core.checkpoint.committer import Item
+from relay.core.checkpoint.compilecache import WAIT_S
+from relay.core.checkpoint.local import LocalCheckpoint
+from relay.core.checkpoint.restore import Restored, Route, restore
+from relay.core.errors import store_errors
+from relay.core.events import Activity, Committed, Continuing, LeftAlone, WentBack
+from relay.core.ledger.changes import Rewind
+from relay.core.ledger.frozen import SENT_AGAIN
+from relay.core.ledger.state import Checkpoint, NextDigest, RunState
+from relay.core.session.assembly import SessionParts
+from relay.core.session.training import End
+from relay.core.workload import StepDigest
+from storage.oserrors import os_errors
+
+# --- The way into a session: an unsent checkpoint of this machine first, else the newest sound one, else step 0 -----
+
+RESTORE_S = 3600.0
+"""Longest restore that counts as a sign of life."""
+
+
+class EndedEarly(Exception):
+    """A signal, a fence or the budget ended the session before it had a state to train from."""
+
+    def __init__(self, end: End) -> None:
+        super().__init__(end)
+        self.end = end
+
+
+def warm_up(parts: SessionParts) -> Restored | None:
+    """`restore_or_start`, and beside it the code that others compiled, where this machine allows any."""
+    ctx, now = parts.ctx, parts.ctx.runtime.monotonic
+    if ctx.warm is not None:
+        ctx.startup.counts = ctx.warm.counts
+        ctx.warm.begin()
+    restored = restore_or_start(parts)
+    ctx.startup.mark("restore", now())
+    if ctx.warm is not None:
+        with parts.heartbeat.phase(WAIT_S):
+            ctx.warm.settle(lambda: parts.trainer.why_end() is None)
+        ctx.startup.mark("cache", now())
+    return restored
+
+
+def restore_or_start(parts: SessionParts) -> Restored | None:
+    """Load the state to go on from. None if nothing was loaded from the store.
+
+    Raises BadData (65), 69, Fenced, EndedEarly.
+    """
+    ctx, lease = parts.ctx, parts.lease
+    with parts.heartbeat.phase(RESTORE_S):
+        parts.writer.lending.clear()
+        unsent = ctx.local_folder.pushable(lease.state)
+        if unsent is not None and push_unsent(parts, unsent):
+            return None
+        if lease.state.head is None:
+            ctx.workload.start()
+            return None
+        restored = _restore(parts)
+        again = bool(restored.damaged) and _commit_again(parts, restored)
+        if not again:
+            ctx.listener.event(_continuing(lease.state, restored.checkpoint))
+        ctx.local_folder.tidy(lease.state)
+    return None if again else restored
+
+
+def push_unsent(parts: SessionParts, packed: LocalCheckpoint) -> bool:
+    """Commit a checkpoint that an earlier session left on this machine (P6); False if it does not fit."""
+    if not _fits(parts, packed):
+        return False
+    _send(parts, packed, packed.next, "sent from the machine that made it")
+    parts.ctx.listener.event(Committed(packed.step, "unsent"))
+    return True
+
+
+def _continuing(state: RunState, checkpoint: Checkpoint) -> Continuing:
+    made = state.link_of(checkpoint.epoch)
+    if made is None:
+        return Continuing(checkpoint.step, origin=state.origin)
+    return Continuing(checkpoint.step, made.account, made.epoch)
+
+
+def _commit_again(parts: SessionParts, restored: Restored) -> bool:
+    """After a rewind: this machine's intact copy of the damaged head becomes the epoch's first commit (P7)."""
+    ctx, state = parts.ctx, parts.lease.state
+    head = state.checkpoint(restored.damaged[0])
+    packed = ctx.local_folder.copy_of(head, state) if head else None
+    if head is None or packed is None:
+        return False
+    if not _fits(parts, packed):
+        ctx.workload.load(ctx.local_folder.folder(restored.checkpoint.key))
+        return False
+    _send(parts, packed, head.next, SENT_AGAIN)
+    ctx.listener.event(Committed(packed.step, "copy"))
+    return True
+
+
+def _send(parts: SessionParts, packed: LocalCheckpoint, following: NextDigest | None, why: str) -> None:
+    """Commit what lies on this machine under this epoch. Raises StorageUnreachable; it then waits for `push`."""
+    ctx, lease = parts.ctx, parts.lease
+    trouble = f"The checkpoint of step {packed.step:,} on this machine cannot be sent; it stays here, run again"
+    with store_errors(ctx.checkpoint_store, trouble), os_errors(ctx.local_folder.root, reading=False, here=True):
+        packed = ctx.local_folder.adopt(packed, lease.epoch, lease.state.head.key if lease.state.head else None)
+        parts.verdict.why = why
+        item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)
+        item.heed = lambda: _heed_sending(parts)
+        if following is not None:
+            item.next = StepDigest(following.step, following.path, following.digest)
+        parts.writer.commit(item)
+    parts.writer.backup = packed.key
+
+
+def _fits(parts: SessionParts, packed: LocalCheckpoint) -> bool:
+    """Whether it can be trained from and is the state that its description names: nothing else vouches for that."""
+    workload = parts.ctx.workload
+    try:
+        workload.load(parts.ctx.local_folder.folder(packed.key))
+        found = workload.digest()
+        if (found.step, found.digest) == (packed.step, packed.state_hash):
+            return True
+        why = "its description names another state"
+    except ValueError as error:
+        why = str(error)
+    parts.ctx.listener.event(LeftAlone(packed.step, why))
+    return False
+
+
+def _heed_sending(parts: SessionParts) -> None:
+    """Sending needs no reserve: it may take all the time there is, after a signal the grace."""
+    parts.trainer.heed_signal()
+    if parts.ctx.runtime.monotonic() >= parts.budget.deadline - parts.ctx.plan.limits.margin_s:
+        reason = parts.ctx.signal.reason
+        raise EndedEarly("budget" if reason is None else reason)
+
+
+def _heed(parts: SessionParts) -> None:
+    """Restoring is of use only if a step and its commit still fit."""
+    end = parts.trainer.why_end()
+    if end is not None:
+        raise EndedEarly(end)
+
+
+def _restore(parts: SessionParts) -> Restored:
+    ctx, lease = parts.ctx, parts.lease
+    began = ctx.runtime.monotonic()
+    ctx.listener.event(Activity("restoring", lease.state.step))
+    go_on, show = (lambda: _heed(parts)), ctx.listener.transfer
+    route = Route(ctx.checkpoint_store, ctx.names, ctx.local_folder, ctx.plan.workers, go_on, show)
+    restored = restore(lease.state, route, ctx.workload)
+    seconds, checkpoint, manifest = ctx.runtime.monotonic() - began, restored.checkpoint, restored.manifest
+    borrowed = manifest.borrowed()
+    parts.budget.measured.add("restore", seconds, checkpoint.bytes + sum(file.size for file in borrowed))
+    parts.writer.backup = checkpoint.key
+    if checkpoint.base is not None:
+        parts.writer.lending.add(checkpoint.base, borrowed or manifest.files, ctx.local_folder.folder(checkpoint.key))
+    if restored.damaged:
+        change = Rewind(damaged=restored.damaged, to=restored.checkpoint.key, evidence=restored.evidence)
+        lease.append("rewind", lambda state: change)
+        ctx.listener.event(WentBack(restored.checkpoint.step, restored.evidence))
+    return restored

@@ -1,0 +1,130 @@
+"""A frozen copy of a training state that another thread can check, digest and write. Knows no model and no store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from relay.core.workload import Finite, Saved
+from relay.torch.digest import Digest, queued
+from relay.torch.statefile import Files, StateDocument, save
+
+STAGE = 1 << 25
+"""Bytes of pinned memory."""
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A copy of a state."""
+
+    tensors: dict[str, Tensor]
+    """By logical name."""
+    whole: Sequence[Tensor]
+    """The same values in fewer tensors."""
+
+
+def state_digest(tensors: Mapping[str, Tensor], step: int, seed: int) -> Digest:
+    """P9's digest of a state's canonical tensors, only queued where they are on a GPU."""
+    return Digest(tensors, {"step": step, "seed": seed})
+
+
+def state_hash(tensors: Mapping[str, Tensor], step: int, seed: int) -> str:
+    """Its text."""
+    return state_digest(tensors, step, seed).text
+
+
+class DeviceSnapshot:
+    """The state's tensors, copied on its device. On a GPU everything but the way to the disk is only queued here, on
+    the stream that trains, so that the thread that saves launches next to nothing beside training. On a CPU nothing can
+    be queued: there the thread that saves computes the digest of the copy, and training does not wait for it."""
+
+    def __init__(
+        self,
+        frozen: Frozen,
+        document: StateDocument,
+        files: Files,
+        loss: Tensor,
+        live: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """loss: float64 sum of the losses since the previous snapshot; it is not finite if one of them was not.
+
+        live: tensors that are not copied: they are checked and digested as they are now, on the stream that trains.
+        """
+        live = live or {}
+        self.step = document.step
+        self._document, self._files, self._tensors = document, files, frozen.tensors
+        self._live = next(iter(live), "")
+        checked = [loss, *(value for value in (*frozen.whole, *live.values()) if value.is_floating_point())]
+        self._flags = torch.stack([value.isfinite().all() for value in checked])
+        if live:
+            self._digest = state_digest(self._tensors | dict(live), self.step, document.seed)
+        self._copied = queued(self._flags.device)
+        if self._copied is not None:
+            _ = self._digest  # queued now, computed later
+
+    @cached_property
+    def _digest(self) -> Digest:
+        return state_digest(self._tensors, self.step, self._document.seed)
+
+    @cached_property
+    def finite(self) -> Finite:
+        """Checked on the copy; names the first part that is not finite. Waits for the copy on a GPU."""
+        loss, *rest = self._flags.tolist()
+        if loss and all(rest):
+            return Finite(True)
+        names = (name for name, value in self._tensors.items() if value.is_floating_point() and not _finite(value))
+        return Finite(False, f"{'loss' if not loss else next(names, self._live)} is not finite at step {self.step}")
+
+    def save(self, folder: Path) -> Saved:
+        """Write every file into an empty folder, fsynced, while training goes on. Raises OSError if that fails."""
+        if self._copied is None:
+            return self._save(folder, dict(self._tensors))
+        stream = torch.cuda.Stream(self._flags.device)  # type: ignore[no-untyped-call]
+        stream.wait_event(self._copied)
+        with torch.cuda.stream(stream):
+            return self._save(folder, to_host(self._tensors))
+
+    def _save(self, folder: Path, tensors: Mapping[str, Tensor]) -> Saved:
+        """The tensors, which are on the CPU, into files."""
+        return Saved(self.step, self._digest.text, save(folder, self._files, tensors, self._document))
+
+
+def _finite(value: Tensor) -> bool:
+    return bool(value.isfinite().all())
+
+
+def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, by way of the current stream alone.
+
+    Pinned memory does not hold up the GPU's other streams, but asking the driver for it does: so a small piece of it is
+    asked for once, and every byte goes through it. A piece is used again only after the copy before has ended, and one
+    snapshot at a time goes through it, whoever else saves in this process.
+    """
+    with _ONE_AT_A_TIME:
+        stage = _stage()
+        return {name: _through(stage, value) for name, value in tensors.items()}
+
+
+@cache
+def _stage() -> Tensor:
+    """Pinned bytes."""
+    return torch.empty(STAGE, dtype=torch.uint8, pin_memory=True)
+
+
+def _through(stage: Tensor, value: Tensor) -> Tensor:
+    host = torch.empty(value.shape, dtype=value.dtype)
+    source, target = (each.view(-1).view(torch.uint8) for each in (value.contiguous(), host))
+    for start in range(0, len(source), STAGE):
+        piece = source[start : start + STAGE]
+        part = stage[: len(piece)]
+        part.copy_(piece, non_blocking=True)
+        torch.cuda.current_stream(value.device).synchronize()
+        target[start : start + STAGE].copy_(part)
+    return host

@@ -1,0 +1,103 @@
+"""Runs the proofs that take too long for CI, and records when, where and with which result each was run.
+
+    python -m tests.accept [NAME ...]       all proofs, or those named
+
+A proof that fails does not keep the next ones from running. The exit code is 1 if any failed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "docs" / "records"
+CORES = os.cpu_count() or 1
+PYTEST = (sys.executable, "-m", "pytest", "--timeout", "0")
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A command, and what it shows if it succeeds."""
+
+    shows: str
+    command: tuple[str, ...]
+    environ: dict[str, str] = field(default_factory=dict)
+    parallel: bool = False
+
+
+PROOFS = {
+    "kills": Proof(
+        "500 kills at random moments lose no committed step",
+        (*PYTEST, "tests/processes/test_random_kills.py"),
+        {"RELAY_KILLS": "500"},
+    ),
+    "worlds": Proof(
+        "20,000 worlds of each kind in the simulation break no invariant",
+        (*PYTEST, "tests/simulation"),
+        {"RELAY_SIM_SEEDS": "20000"},
+        parallel=True,
+    ),
+    "model": Proof(
+        "every schedule within the larger bounds keeps every invariant",
+        (*PYTEST, "tests/model/test_model.py", "-k", "every_invariant"),
+        {"RELAY_MODEL": "large"},
+        parallel=True,
+    ),
+    "install": Proof(
+        "the wheel installs with its dependencies into an empty environment, and its demonstration runs there",
+        (*PYTEST, "tests/acceptance/test_packaging.py"),
+        {"RELAY_INSTALL": "whole"},
+    ),
+}
+
+
+def run(proof: Proof) -> tuple[int, float, str]:
+    """Exit code, seconds, and the last line that the proof printed."""
+    command = (*proof.command, *(("-n", str(CORES), "--dist", "worksteal") if proof.parallel else ()))
+    begun, last = time.monotonic(), ""
+    with subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | proof.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout
+        for line in process.stdout:
+            sys.stdout.write(line)
+            last = line.strip() or last
+    return process.returncode, time.monotonic() - begun, last
+
+
+def main(names: list[str]) -> int:
+    if unknown := set(names) - PROOFS.keys():
+        print(f"Unknown proofs: {', '.join(sorted(unknown))}. Choose from: {', '.join(PROOFS)}.", file=sys.stderr)
+        return 2
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    file = RECORDS / f"{time.strftime('%Y-%m-%d')}_accept" / "README.md"
+    file.parent.mkdir(exist_ok=True)
+    if not file.exists():
+        file.write_text(
+            "# Proofs that take too long for CI (`make accept`)\n\n"
+            "| proof | result | minutes | commit | machine | last line |\n|---|---|---|---|---|---|\n"
+        )
+    machine = f"{CORES} cores, {platform.machine()}, Python {platform.python_version()}"
+    failed = False
+    for name in names or PROOFS:
+        proof = PROOFS[name]
+        print(f"--- {name}: {proof.shows}", flush=True)
+        code, seconds, last = run(proof)
+        failed |= code != 0
+        result = "passed" if code == 0 else f"**failed** ({code})"
+        with file.open("a") as record:
+            record.write(f"| {proof.shows} | {result} | {seconds / 60:.1f} | {commit} | {machine} | {last} |\n")
+    print(f"Recorded in {file.relative_to(ROOT)}.")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

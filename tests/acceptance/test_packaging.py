@@ -1,0 +1,140 @@
+"""What is installed from the wheel is complete, and modules of other people that hide it are named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.processes import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+PACKAGES = ("relay/", "storage/", "trm/")
+SMALL = ("batch_size=4", "data.train_rows=1000", "arch.H_cycles=1", "arch.L_cycles=1")
+"""Of a training: little arithmetic."""
+WHOLE = os.environ.get("RELAY_INSTALL") == "whole"
+"""Whether dependencies are installed too (`make accept`), which needs minutes and an index; else those of the tests."""
+
+
+def tracked() -> set[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True)
+    return set(listed.stdout.splitlines())
+
+
+def built(source: Path, to: Path) -> Path:
+    """The wheel of a source folder."""
+    words = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(to), str(source))
+    subprocess.run([sys.executable, "-m", "pip", *words], check=True, capture_output=True, text=True)
+    (wheel,) = to.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tracked files alone: nothing that a checkout holds besides may reach the wheel, or be missed in it."""
+    folder = tmp_path_factory.mktemp("source")
+    with tarfile.open(folder / "tracked.tar", "w") as archive:
+        for name in sorted(tracked()):
+            if not name.startswith("tests/") and (ROOT / name).exists():
+                archive.add(ROOT / name, name)
+    with tarfile.open(folder / "tracked.tar") as archive:
+        archive.extractall(folder / "tree", filter="data")
+    return folder / "tree"
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(source, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment with the wheel. What it depends on is found where the tests have it, but for the
+    project itself: an editable install is not looked up through a path that another environment names."""
+    folder = tmp_path_factory.mktemp("env")
+    venv.create(folder, symlinks=True, with_pip=WHOLE)
+    if WHOLE:
+        words = ("install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), f"{wheel}[train]")
+        subprocess.run(
+            [str(folder / "bin" / "python"), "-m", "pip", *words], check=True, capture_output=True, text=True
+        )
+        return folder / "bin"
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    (site / "needed.pth").write_text(sysconfig.get_path("purelib"))
+    words = ("install", "--quiet", "--no-deps", "--no-index", "--prefix", str(folder), str(wheel))
+    subprocess.run([sys.executable, "-m", "pip", *words], check=True, capture_output=True, text=True)
+    return folder / "bin"
+
+
+def call(installed: Path, folder: Path, *words: str, code: int = 0, **environ: str) -> subprocess.CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "PYTHON"))}
+    done = subprocess.run(
+        [str(installed / "trm-relay"), *words],
+        cwd=folder,
+        env=kept | {"HOME": str(folder), **environ},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def test_the_wheel_holds_every_tracked_file_of_the_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert names == {name for name in tracked() if name.startswith(PACKAGES)} | {"trm_relay.py"}
+
+
+def test_the_source_archive_makes_the_same_wheel(source: Path, wheel: Path, tmp_path: Path) -> None:
+    make = "import setuptools.build_meta as b, sys; b.build_sdist(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", make, str(tmp_path)], cwd=source, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    again = built(tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path / "wheel")
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:
+        assert {info.filename: info.CRC for info in one.infolist() if ".dist-info/" not in info.filename} == {
+            info.filename: info.CRC for info in other.infolist() if ".dist-info/" not in info.filename
+        }
+
+
+def test_the_demonstration_runs_from_the_wheel_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:
+    done = call(installed, tmp_path / "empty", "demo", "--steps", "160", "--json", *SMALL)
+    found = json.loads(done.stdout)
+    assert found["equal"] and found["resumed_from_step"] < found["killed_at_step"] < 160
+    assert [link["account"] for link in found["links"]] == ["account_1", "account_2"]
+    assert not list((tmp_path / "empty").glob("relay_store")), "it was made in a scratch folder"
+
+
+@pytest.mark.parametrize("name", ["relay", "storage", "trm"])
+@pytest.mark.parametrize("form", ["module", "package", "folder"])
+def test_a_foreign_module_in_front_is_named(installed: Path, tmp_path: Path, name: str, form: str) -> None:
+    mine = tmp_path / "mine"
+    (mine / name).mkdir(parents=True)
+    if form == "module":
+        (mine / name).rmdir()
+        (mine / f"{name}.py").write_text("")
+    elif form == "package":
+        (mine / name / "__init__.py").write_text("")
+    hides = form != "folder"  # a folder without __init__.py gives way to a package further back
+    done = call(installed, tmp_path / "here", "status", "--help", code=78 if hides else 0, PYTHONPATH=str(mine))
+    assert (str(mine / name) in done.stderr) == hides
+
+
+def test_importing_relay_loads_only_the_standard_library(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; before = set(sys.modules); import relay; "
+        "print(*{m.partition('.')[0] for m in set(sys.modules) - before} - set(sys.stdlib_module_names))"
+    )
+    done = subprocess.run([str(installed / "python"), "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, ["relay"]), done.stderr

@@ -1,0 +1,64 @@
+"""Which implementation each component of the fast step uses; each can be switched alone. Knows no model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from trm.kernels import plain
+
+Component = Any
+"""A module of kernels or its plain class: same functions, same layouts."""
+SPECIALIZED_FOR = ((9, 0), ("3", "6"))
+"""Compute capability and Triton release of the specialized kernels. Gluon, their language, is experimental: another
+compiler may order loads and products otherwise, and a wrong order gives wrong numbers or hangs. They ran on these."""
+
+
+@dataclass(frozen=True)
+class Components:
+    """Of the fused step. The names of these fields stand in the paths of stored step digests: they stay as they are."""
+
+    mixer: Component
+    attention: Component
+    channel: Component
+    norm: Component
+    loss: Component
+    optimizer: Component
+    embedding: Component
+
+    @property
+    def name(self) -> str:
+        """'fused', '-specialized-…' with what is so, '-without-…' with what is plain: for the digest's path."""
+        special = [name for name, part in vars(self).items() if hasattr(part, "SPECIALIZED")]
+        missing = [name for name, part in vars(self).items() if not isinstance(part, ModuleType) or part is plain]
+        told = (["specialized", *special] if special else []) + (["without", *missing] if missing else [])
+        return "-".join(["fused", *told])
+
+
+def plain_components() -> Components:
+    """Every component in plain PyTorch."""
+    return Components(plain.PlainMixer, plain.PlainAttention, plain.PlainChannel, plain.PlainNorm, plain, plain, plain)
+
+
+def specializes() -> bool:
+    """Whether this process's GPU and Triton are those the specialized kernels ran on. ImportError without triton."""
+    import triton
+
+    if not torch.cuda.is_available() or triton.knobs.runtime.interpret:
+        return False
+    return (torch.cuda.get_device_capability(), tuple(triton.__version__.split(".")[:2])) == SPECIALIZED_FOR
+
+
+def fused_components() -> Components:
+    """Every component as a Triton kernel. Raises ImportError without triton."""
+    from trm.kernels import attention, channel_mlp, embedding, loss, norm, optimizer, token_mixer
+
+    if not specializes():
+        return Components(token_mixer, attention, channel_mlp, norm, loss, optimizer, embedding)
+    from trm.kernels.specialized import attention as hopper_attention
+    from trm.kernels.specialized import channel, mixer
+
+    return Components(mixer, hopper_attention, channel, norm, loss, optimizer, embedding)

@@ -5,7 +5,7 @@ What goes into a ledger is cut by `relay.core.ledger.frozen.clean` instead, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 
@@ -45,6 +45,11 @@ def listing(words: Iterable[str]) -> str:
 def metric(name: str, value: float, digits: int = 4) -> str:
     """A number people watch: an accuracy is a share of the whole, anything else has this many digits."""
     return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.{digits}g}"
+
+
+def numbers(metrics: Mapping[str, float], short: Mapping[str, str], digits: int = 4) -> str:
+    """The few metrics people watch, under their short names (`Measures.short`)."""
+    return "".join(f"  {word} {metric(name, metrics[name], digits)}" for name, word in short.items() if name in metrics)
 
 
 def duration(seconds: float) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from relay.app.plots.lines import series_of
 
 from relay.app.dashboard.curves import curves, values_of
 from relay.app.dashboard.data import Seen, document
 from relay.app.dashboard.history import Committed
 from relay.app.models.registry import SPLITS, default_plugin
 from relay.app.models.trm import Trm
+from relay.app.plots.lines import series_of
 from relay.app.trackers.line import points_of
 from relay.app.views.report import draw
 from relay.core.workload import Headline, Measures, Share, Splits

@@ -9,12 +9,14 @@ import pytest
 
 from relay.core.clock import RealRuntime
 from relay.core.errors import Exit
+from relay.core.ledger.changes import Noted
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import RunState
 from storage.base import Ref, Store
 from tests.app.cli import Desk
 from tests.core.toy import hash_of, state_at
-from tests.storage.badlinks import KINDS, Link, flip, flipped, link, overwrite
+from tests.storage.badlinks import KINDS, Link, flip, flipped, link, overwrite, shorten_in_secret
+from tests.storage.s3.proxy import Change, Reply, Request
 
 pytestmark = pytest.mark.slow
 
@@ -99,3 +101,24 @@ def test_i6_real_damage_is_still_left_by_a_rewind_and_named_by_verify(run: Run, 
     run.machine().train(40, "--checkpoint-every", "10", account="account_2")
     assert run.state.incidents[0].cause == "rewind"
     assert run.reached(40)
+
+
+def flip_late(_: Request, reply: Reply) -> None:
+    """One bit of an entry, behind what a store keeps before it."""
+    reply.content = flipped(reply.content, max(0, len(reply.content) - 100))
+
+
+@pytest.mark.parametrize("change", [flip_late, shorten_in_secret])
+def test_i6_an_entry_that_arrives_wrong_is_not_passed_over(run: Run, change: Change) -> None:
+    """The store tells its size and hash: the connection is bad, and nobody waits to make sure of it."""
+    ledger = RunLedger(run.store, PROJECT, "r", RealRuntime())
+    ledger.append("incident", lambda _: Noted(cause="note", text="", step=20), session="9" * 32, account=None)
+    before = ledger.read()
+    run.link.alter(change, ledger.chain.log.ref(before.seq))
+    refused = run.machine().train(40, account="account_2", code=Exit.STORAGE_UNREACHABLE)
+    assert "is bad" in refused.err or "damaged on its way here" in refused.err
+    run.link.proxy.heal()
+    assert ledger.read() == before
+    run.machine().train(40, "--checkpoint-every", "10", account="account_2")
+    assert run.reached(40)
+    assert [one.cause for one in run.state.incidents] == ["note"]

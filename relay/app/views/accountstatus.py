@@ -79,7 +79,7 @@ def account_document(told: Told) -> dict[str, Any]:
         "project": told.view.project,
         "run": told.view.run,
         "now": iso(told.view.now),
-        **accounttable.document(row, told.view.now),
+        **accounttable.row_document(row, told.view.now),
         "steps_in_run": told.steps_here,
         "share_of_run": None if told.share is None else round(told.share, 4),
         **work_document(told, SHOWN),

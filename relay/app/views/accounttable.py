@@ -19,7 +19,7 @@ SHORT = "%Y-%m-%d %H:%M"
 """Times in the table; the zone stands below it."""
 
 
-def document(row: AccountRow, now: float) -> dict[str, Any]:
+def row_document(row: AccountRow, now: float) -> dict[str, Any]:
     """One item of relay.accounts/1; seconds, and times in ISO-8601 UTC."""
     return {
         "id": row.id,

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from relay.app.commands.people import listing as listing_command
-from relay.app.views.accounttable import document, listing
+from relay.app.views.accounttable import listing
 from relay.people.quota import Quota
 from relay.people.status import AccountRow
 from relay.people.zones import local

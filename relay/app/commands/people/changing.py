@@ -25,7 +25,7 @@ from relay.app.commands.people.fields import (
     Zone,
     details,
 )
-from relay.app.commands.people.registering import document, refuse_secrets
+from relay.app.commands.people.registering import account_document, refuse_secrets
 from relay.app.messages.wording import iso, printable
 from relay.core.errors import BadConfig
 from relay.core.ledger.registry import Declared
@@ -119,7 +119,7 @@ def _edited(call: Call, account: str, changes: Details) -> Answer:
     text = f"{made.id}: {printable(made.label)}, {printable(made.owner)} at {made.provider}."
     if others := [key.replace("_", " ") for key in changes if key not in ("label", "owner", "provider")]:
         text += f" Set: {', '.join(others)}."
-    return Answer(document(made, False), text)
+    return Answer(account_document(made, False), text)
 
 
 def _declared(call: Call, account: str, mark: Mark, until: str | None) -> Answer:

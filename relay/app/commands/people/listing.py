@@ -10,7 +10,7 @@ from relay.app.commands.people.fields import AccountId
 from relay.app.messages.wording import duration, iso, printable
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.accountstatus import Told, given_words, state_words, work_document, work_pairs
-from relay.app.views.accounttable import document, facts, hours_left, listing
+from relay.app.views.accounttable import facts, hours_left, listing, row_document
 from relay.people.account import Account
 from relay.people.accounts import row_of
 from relay.people.policy import Provider
@@ -24,7 +24,7 @@ SESSIONS_SHOWN = 10
 def list_accounts(call: Call) -> Answer:
     """All registered accounts: state, until when, hours left and how that is known, reset in your own time zone."""
     view = call.view()
-    shown = [document(row, view.now) for row in view.accounts]
+    shown = [row_document(row, view.now) for row in view.accounts]
     text = listing(view.accounts, view.now, terminal_width(), speaks_utf8())
     return Answer({"schema": "relay.accounts/1", "now": iso(view.now), "accounts": shown}, text)
 
@@ -39,7 +39,7 @@ def show(account: AccountId, call: Call) -> Answer:
     told = Told(row, seen.view, seen.runs)
     whole = {
         "schema": "relay.account/1",
-        **document(row, seen.view.now),
+        **row_document(row, seen.view.now),
         "contact": printable(found.contact or "") or None,
         "reset": str(reset_of(found, provider) or "") or None,
         "competitions": sorted(found.competitions),

@@ -75,7 +75,7 @@ def register(
         made, fresh = known.register(account, label, found, **told)
     if competition:
         made = join_team(known, account, competition)
-    return Answer(document(made, fresh), sentence(made, fresh))
+    return Answer(account_document(made, fresh), sentence(made, fresh))
 
 
 def inferred(here: App, label: str, owner: str | None, provider: str | None) -> Inference:
@@ -129,7 +129,7 @@ def automatic(known: Accounts, account: str, label: str) -> bool:
     return listed is not None and listed.account is not None and listed.account.label == account != label
 
 
-def document(account: Account, fresh: bool) -> dict[str, object]:
+def account_document(account: Account, fresh: bool) -> dict[str, object]:
     """relay.account/1; owner and label are shown, contacts are not."""
     return {
         "schema": "relay.account/1",

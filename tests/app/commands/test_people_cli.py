@@ -276,7 +276,7 @@ def test_a_terminal_gets_the_table(desk: Desk, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_document_of_an_account_is_plain_json() -> None:
     for row in rows():
-        json.dumps(document(row, 1.7e9), allow_nan=False)
+        json.dumps(row_document(row, 1.7e9), allow_nan=False)
 
 
 def test_doctor_tells_of_old_records_and_of_a_word_that_is_missing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

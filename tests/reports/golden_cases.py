@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from relay.app.views.accountstatus import Told, account_text
+from relay.app.views.accounts import Told, account_text
 from relay.app.views.sessionstable import sessions_text
 from relay.app.views.status import status_line
 from relay.core.ledger.sessionreport import SessionReport, parse

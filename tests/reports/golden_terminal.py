@@ -13,9 +13,9 @@ from relay.app.providers import shipped
 from relay.app.terminal.cells import in_ascii
 from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import folded
-from relay.app.views.accounttable import listing
-from relay.app.views.plantext import Look
-from relay.app.views.plantext import draw as draw_plan
+from relay.app.views.accounts import listing
+from relay.app.views.plan import Look
+from relay.app.views.plan import draw as draw_plan
 from relay.app.views.sessionstable import sessions_text
 from relay.app.views.status import status_line
 from relay.core.errors import BadConfig

@@ -10,7 +10,7 @@ from unicodedata import category
 import pytest
 from rich.cells import cell_len
 
-from relay.app.commands.looking.inspecting import drawn
+from relay.app.commands.looking.reports import drawn
 from tests.app.cli import Desk
 from tests.reports.golden_cases import CASES, FOLDER, shown
 
@@ -80,7 +80,7 @@ def test_with_colour_asked_for_and_without_the_same_is_shown(
     desk = Desk(tmp_path / "desk", {"RELAY_STORE": f"file://{tmp_path / 'store'}"})
     desk("register", "account_1", "John's Colab")
     desk.train(10)
-    monkeypatch.setattr("relay.app.commands.looking.inspecting.terminal_width", lambda: 80)
+    monkeypatch.setattr("relay.app.commands.looking.reports.terminal_width", lambda: 80)
     seen = []
     for name in ("NO_COLOR", "FORCE_COLOR"):
         for other in ("NO_COLOR", "FORCE_COLOR"):

@@ -44,7 +44,7 @@ class Palette:
     """Of all accounts for which there is no color left."""
     right: str
     wrong: str
-    """Of letters, in a puzzle's cell."""
+    """Of what a model answered right and wrong."""
 
 
 LIGHT = Palette(

@@ -15,8 +15,7 @@ from relay.app.messages.wording import harmless
 from relay.app.redact import redact
 from relay.app.terminal.atwork import AtWork
 from relay.app.terminal.paragraphs import folded_for
-from relay.app.terminal.screen import put_down
-from relay.app.terminal.terminal import moves
+from relay.app.terminal.terminal import moves, put_down
 from relay.core.clock import Runtime
 from relay.core.workload import Progress as Step
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from relay.app.commands.looking.inspecting import drawn_markdown
-from relay.app.views.accountstatus import Told, account_document, account_text
+from relay.app.commands.looking.reports import drawn_markdown
+from relay.app.views.accounts import Told, account_document, account_text
 from relay.app.views.sessionstable import Total, sessions_document, sessions_text, totals
 from relay.core.ledger.sessionreport import Happened, decode, encode
 from relay.core.ledger.state import Link, RunState, Usage

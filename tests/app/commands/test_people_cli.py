@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from relay.app.commands.people import listing as listing_command
-from relay.app.views.accounttable import listing
+from relay.app.commands.people import accounts as listing_command
+from relay.app.views.accounts import listing, row_document
 from relay.people.quota import Quota
 from relay.people.status import AccountRow
 from relay.people.zones import local

@@ -15,9 +15,8 @@ from pydantic import BaseModel
 from relay.app.checks import checkup, verdict
 from relay.app.checks import doctor as examine
 from relay.app.checks.doctor import Finding
-from relay.app.checks.filling import ONLY_LEDGER, UNKNOWN_GROWTH, sessions_until_full
 from relay.app.checks.reach import Reach, reach
-from relay.app.checks.space import making_room, of_disks
+from relay.app.checks.space import ONLY_LEDGER, UNKNOWN_GROWTH, making_room, of_disks, sessions_until_full
 from relay.app.checks.storetable import document, stores_text
 from relay.app.checks.verification import Incidental, Verification, text_of
 from relay.app.checks.verify import Deep, lost, quick_look

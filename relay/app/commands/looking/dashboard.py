@@ -39,7 +39,7 @@ def dashboard(
 
     source = Source(call.app, call.resolved, call.redact)
     if export_to:
-        from relay.app.dashboard.export import export
+        from relay.app.dashboard.page import export
 
         found = export(source.all(), call.app.cwd / export_to)
         return Answer(found, f"{found['path']}: {found['bytes']:,} bytes, needs nothing else to be shown.")
@@ -53,8 +53,7 @@ def show(app: App, source: Source, port: int | None, no_open: bool) -> None:
     """Serve until interrupted, which is how it ends."""
     refuse_where_lent(app)
     require_packages()
-    from relay.app.dashboard.poller import LOCAL, REMOTE, Poller
-    from relay.app.dashboard.server import HOST, listening, serve
+    from relay.app.dashboard.server import HOST, LOCAL, REMOTE, Poller, listening, serve
 
     poller = Poller(source.news, source.first(), LOCAL if source.local else REMOTE, app.runtime)
     with listening(port) as listener:

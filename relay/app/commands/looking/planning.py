@@ -14,8 +14,7 @@ from relay.app.messages.handoff import Reader, announcement, propose
 from relay.app.messages.webhook import send
 from relay.app.providers import shipped
 from relay.app.terminal.paragraphs import terminal_width
-from relay.app.views.planned import plan_of, plan_of_preset
-from relay.app.views.plantext import Look
+from relay.app.views.plan import Look, plan_of, plan_of_preset
 from relay.core.errors import UsageError
 from relay.core.settings.config import Resolved
 from relay.people.participants import Assumptions

@@ -1,4 +1,4 @@
-"""`init`, `stop`, `resume`: begin and tend a run; each is one deliberate act of a person."""
+"""`init`, `invite`, `stop`, `resume`, `gc`: begin and tend a run; each is one deliberate act of a person."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ from pydantic import BaseModel
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import say, target_of
 from relay.app.commands.sessions.opening import without_training
-from relay.app.commands.stores import addresses_of
+from relay.app.commands.stores import accounts, addresses_of
 from relay.app.messages.advice import command
+from relay.app.messages.errors import paragraph
+from relay.app.messages.invitation import commands, document, free_id, text
 from relay.app.messages.wording import duration
 from relay.app.redact import redact, secrets_of
+from relay.app.views.clearingtext import document_of, grouped, text_of
+from relay.core.checkpoint.retention import going
 from relay.core.errors import UsageError, store_errors
 from relay.core.lease.heartbeat import newest_sign, request_stop, sign_of_life
-from relay.core.ledger.atrest import refuse_resting
+from relay.core.ledger.atrest import refuse_resting, stopped
 from relay.core.ledger.changes import Resume
 from relay.core.ledger.state import Holder, RunState
 from relay.core.names import Names
+from relay.core.runs.archive import clear, judge
 from relay.core.runs.opening import open_run, record
 from relay.core.settings.config import Resolved
 from storage.base import Store, make_store
@@ -113,3 +118,42 @@ def resume(
         opened.ledger.append("resume", cleared, session=call.app.session, account=None)
     text = "The run may train again." if halted is not None else "The run is not halted."
     return Answer({"schema": "relay.resume/1", "was_halted": halted is not None}, text)
+
+
+@subcommand("run config")
+def invite(call: Call) -> Answer:
+    """Print a message that invites somebody: the address and the commands to copy, no secret."""
+    opened, stores = call.require()
+    state = opened.view.state
+    refuse_resting(state)
+    if error := stopped(state):
+        say(f"{paragraph(error)} Whoever is invited cannot train before that.")
+    ledger, second = addresses_of(call.resolved, state)
+    where = {"RELAY_LEDGER_STORE": ledger, "RELAY_CHECKPOINT_STORE": second}
+    where = {"RELAY_STORE": ledger} if ledger == second else where
+    account = free_id(accounts(stores).ids())
+    words = commands(state.run, account, where)
+    target = target_of(call.app, call.resolved, state)
+    if state.step >= target > 0:
+        say(f"Run {state.run} has reached its target: whoever is invited needs a higher one, `--target-steps N`.")
+    message = text(state.run, state.step, target, words, where)
+    return Answer(document(state.run, account, words, where), message)
+
+
+@subcommand()
+def gc(
+    call: Call,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show; writes nothing.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="The store is full: do not give readers of retired files their hour.")
+    ] = False,
+) -> Answer:
+    """Delete the stored files that no retained checkpoint needs. Sessions do this by themselves; nobody has to."""
+    opened, stores = call.require(read_only=dry_run)
+    state, judged = judge(opened, stores, full)
+    if not dry_run:
+        judged = clear(judged, opened.names, stores, state.epoch)
+    groups, files = grouped(judged, opened.names), [{"name": stat.name, "bytes": stat.size} for stat in going(judged)]
+    local = dry_run and stores.checkpoints.clock_is_local
+    text = text_of(groups, done=not dry_run, local_clock=local)
+    return Answer(document_of(groups, files, done=not dry_run), text)

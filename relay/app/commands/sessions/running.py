@@ -7,25 +7,14 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace as with_parts
+from typing import Annotated
+
+import typer
 
 from relay.app.commands.command import Call, Ephemeral, subcommand
 from relay.app.commands.common import App, target_of, tell_secrets
 from relay.app.commands.looking.planning import announce
 from relay.app.commands.sessions.attaching import choice, holder_here, met
-from relay.app.commands.sessions.fields import (
-    Attach,
-    Budget,
-    Coauthor,
-    Cpu,
-    Every,
-    New,
-    ProgressSeconds,
-    Redact,
-    Replace,
-    Target,
-    Track,
-    Wait,
-)
 from relay.app.commands.sessions.here import followed
 from relay.app.commands.sessions.importing import begin_or_check
 from relay.app.commands.sessions.opening import SessionSetup
@@ -54,6 +43,27 @@ from relay.core.session.session import run_session
 from relay.core.settings.config import Settings
 from relay.core.settings.origins import says_coauthor
 
+Target = Annotated[int | None, typer.Option(help="Train to this step.", show_default=False)]
+Budget = Annotated[float | None, typer.Option(help="Minutes from process start to process exit.", show_default=False)]
+Every = Annotated[int | None, typer.Option(help="Steps between commits.", show_default=False)]
+Wait = Annotated[float, typer.Option(metavar="MINUTES", help="Wait for a lease that is held.")]
+Attach = Annotated[
+    bool, typer.Option("--attach", help="Look on at this machine's own earlier session, if it still runs.")
+]
+Replace = Annotated[bool, typer.Option("--replace", help="Have that session commit and end, then go on here.")]
+New = Annotated[bool, typer.Option("--new", help="A new run is meant, however its name looks.")]
+Cpu = Annotated[bool, typer.Option("--cpu", help="The CPU is meant, also for a task that wants a GPU.")]
+Coauthor = Annotated[
+    bool, typer.Option("--coauthor", help="I, whose account it is, co-author this run (also RELAY_COAUTHOR=1).")
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TRACKER", help="Also feed wandb, tensorboard or trackio.", show_default=False),
+]
+ProgressSeconds = Annotated[float, typer.Option(help="Seconds between plain progress lines.")]
+RedactWebhook = Annotated[bool, typer.Option("--redact", help="RELAY_WEBHOOK is told ids in place of labels.")]
+
+
 WORDS_S = 0.5
 """Longest that the last words of a process may take."""
 CURSOR, STDERR = b"\x1b[?25h", 2
@@ -75,7 +85,7 @@ def run(
     coauthor: Coauthor = False,
     track: Track = None,
     progress_seconds: ProgressSeconds = 30.0,
-    redact: Redact = False,
+    redact: RedactWebhook = False,
 ) -> None:
     """Train: take the lease, continue the newest checkpoint, commit, hand off."""
     flags = {

@@ -1,4 +1,4 @@
-"""`export`: a checkpoint's weights as files for use elsewhere."""
+"""`prepare` and `export`: data before a session, and a checkpoint's weights as files for use elsewhere."""
 
 from __future__ import annotations
 
@@ -17,6 +17,20 @@ from relay.app.views.modelcard import CARD, Told, card
 from relay.core.checkpoint.restore import choose, role
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.opening import ABSENT, difference
+
+
+@subcommand()
+def prepare(
+    call: Call,
+    folder: Annotated[
+        Path | None, typer.Option(help="Also write it as a dataset folder of the reference.", show_default=False)
+    ] = None,
+) -> Answer:
+    """Make, read and check the data. Needs no GPU and no store."""
+    resolved = call.settle(store=False)
+    target = call.app.cwd / folder if folder else None
+    lines = list(call.app.plugin.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
+    return Answer({"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))
 
 
 class Form(Enum):

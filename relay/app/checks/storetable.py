@@ -8,8 +8,7 @@ from typing import Any
 from relay.app.checks.reach import RACERS, Reach
 from relay.app.machine.skew import MOST_S
 from relay.app.messages.wording import duration, printable, size
-from relay.app.terminal.cells import drawn
-from relay.app.terminal.cells import table as empty_table
+from relay.app.terminal.cells import Column, table
 
 MANY = 10_000
 UNKNOWN = "unknown"
@@ -32,18 +31,13 @@ def document(found: Reach) -> dict[str, Any]:
     }
 
 
-def table(stores: Sequence[Reach], width: int | None, utf8: bool) -> str:
+def stores_text(stores: Sequence[Reach], width: int | None, utf8: bool) -> str:
     """One column a store, folded to `width`; one line a fact without a width (no terminal)."""
     if width is None:
         return "\n".join(line for found in stores for line in _lines(found))
-    shown = empty_table(utf8)
-    shown.add_column("store of the", no_wrap=True)
-    for found in stores:
-        shown.add_column(found.used_for, overflow="fold", ratio=1)
-    shown.add_row("address", *(found.address for found in stores))
-    for facts in zip(*(_facts(found) for found in stores), strict=True):
-        shown.add_row(facts[0][0], *(text for _, text in facts))
-    return drawn(shown, width, utf8)
+    names = Column("store of the", ["address", *(label for label, _ in _facts(stores[0]))], whole=True)
+    facts = [Column(one.used_for, [one.address, *(text for _, text in _facts(one))]) for one in stores]
+    return table([names, *facts], width, utf8)
 
 
 def _lines(found: Reach) -> list[str]:

@@ -5,7 +5,7 @@ Texts for a ledger go through `relay.core.ledger.frozen.clean` instead, which is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 
@@ -45,6 +45,11 @@ def listing(words: Iterable[str]) -> str:
 def metric(name: str, value: float, digits: int = 4) -> str:
     """A metric's value: an accuracy as a percentage, any other with `digits` significant digits."""
     return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.{digits}g}"
+
+
+def numbers(metrics: Mapping[str, float], short: Mapping[str, str], digits: int = 4) -> str:
+    """The few metrics people watch, under their short names (`Measures.short`)."""
+    return "".join(f"  {word} {metric(name, metrics[name], digits)}" for name, word in short.items() if name in metrics)
 
 
 def duration(seconds: float) -> str:

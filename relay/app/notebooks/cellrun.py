@@ -5,17 +5,78 @@ The command writes to files, not to a pipe, so it survives a restart of the kern
 
 from __future__ import annotations
 
+import html
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from relay.core.clock import Runtime
+
+MOVES = re.compile(
+    r"step [\d,]+/[\d,]+|\w+ step [\d,]+: \d+% of |waiting for |looking whether |process \d+ commits and "
+    r"|starting: |restoring|first step, which |evaluating|finishing: "
+)
+"""How a line begins that the next one of its kind replaces."""
+STEPS = re.compile(r"step ([\d,]+)/([\d,]+)")
+
+
+class Handle(Protocol):
+    """What IPython's `display(..., display_id=True)` gives back."""
+
+    def update(self, shown: Any, *, raw: bool) -> None: ...
+
+
+class CellView:
+    """One cell's output while something runs. Outside a notebook every line is printed."""
+
+    def __init__(self, show: Callable[..., Handle | None] | None) -> None:
+        """`show` is IPython's `display`; None outside a notebook."""
+        self._show = show
+        self._handle: Handle | None = None
+
+    def line(self, text: str) -> None:
+        """Print it, or move the bar."""
+        if self._show is None or not MOVES.match(text):
+            print(text, flush=True)
+        elif self._handle is None:
+            self._handle = self._show(drawn(text), raw=True, display_id=True)
+        else:
+            self._handle.update(drawn(text), raw=True)
+
+
+def drawn(text: str) -> dict[str, str]:
+    """The line and, where it names a step, a bar; by MIME type."""
+    found = STEPS.match(text)
+    done, total = (int(number.replace(",", "")) for number in found.groups()) if found else (0, 0)
+    bar = f'<progress value="{done}" max="{total}" style="width:20em"></progress> ' if total else ""
+    return {"text/plain": text, "text/html": f'<div aria-live="off">{bar}<code>{html.escape(text)}</code></div>'}
+
+
+def page(document: str, height: int) -> dict[str, str]:
+    """A whole HTML file inside the cell, cut off from the notebook around it."""
+    source = html.escape(document, quote=True)
+    style = f"width:100%;height:{height}px;border:0"
+    frame = f'<iframe title="The run, as a page" sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
+    return {"text/plain": "The run, as a page: it shows in the notebook.", "text/html": f"<div>{frame}</div>"}
+
+
+def displays() -> Callable[..., Any] | None:
+    """IPython's `display` inside a kernel, else None."""
+    with suppress(ImportError):
+        from IPython import get_ipython
+        from IPython.display import display
+
+        if get_ipython() is not None:
+            return display
+    return None
+
 
 LOOK_S = 0.2
 CHUNK = 1 << 16

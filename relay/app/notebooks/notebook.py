@@ -9,20 +9,52 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from relay.app.machine.env import Machine
 from relay.app.machine.secretchain import ASKED
-from relay.app.notebooks.cellrun import follow
-from relay.app.notebooks.cellview import CellView, displays, page
-from relay.app.notebooks.releasing import release, why_kept
+from relay.app.notebooks.cellrun import CellView, displays, follow, page
 from relay.core.clock import RealRuntime, Runtime
 from relay.core.errors import Exit, RelayError
 
 if TYPE_CHECKING:
     from relay.app.notebooks.cellstore import Opened
+
+NOTICE_S = 5
+"""From the announcement to the end: long enough to interrupt it, and for the page above to be seen and saved."""
+
+
+def why_kept(ended: Mapping[str, Any] | None, machine: Machine, unsent: Sequence[str]) -> str:
+    """Why the machine is still needed; empty if it is not. `ended` is relay.run/1 of the last session here."""
+    if machine.provider != "colab":
+        return f"only Colab's is given back from a cell (this is {machine.provider}). Stop it where you started it."
+    if ended is None:
+        return "no session of this notebook has ended as planned."
+    if ended.get("exit_code") not in (Exit.OK, Exit.HANDOFF):
+        return f"the session ended with {ended.get('exit_code')}."
+    if ended.get("unsent"):
+        return f"a checkpoint is here only ({ended['unsent']}); run the training cell again, which sends it."
+    return unsent[0] if unsent else ""
+
+
+def release(runtime: Runtime, tell: Callable[[str], None]) -> None:
+    """Announce it, wait, and give the machine back; an interrupt meanwhile keeps it."""
+    try:
+        from google.colab import runtime as colab
+    except ImportError:
+        tell("The machine is kept: this Python has no google.colab.runtime.")
+        return
+    tell(f"Everything is in the store. The machine is given back in {NOTICE_S} s; interrupt this cell to keep it.")
+    try:
+        runtime.sleep(NOTICE_S)
+    except KeyboardInterrupt:
+        tell("The machine is kept.")
+        return
+    colab.unassign()
+
 
 CHECKOUT = Path(__file__).parents[3]
 ENDED = (Exit.OK, Exit.HANDOFF)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from relay.app.checks.filling import ENTRY, UNKNOWN_FREE, UNKNOWN_GROWTH, sessions_until_full
+from relay.app.checks.space import ENTRY, UNKNOWN_FREE, UNKNOWN_GROWTH, sessions_until_full
 from relay.core.checkpoint.retention import ROOM, Keep
 from relay.core.ledger.state import Checkpoint, Link, RunState
 from tests.app.cli import Desk

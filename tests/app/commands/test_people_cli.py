@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from relay.app.commands.people import listing as listing_command
-from relay.app.views.accounttable import document, listing
+from relay.app.commands.people import accounts as listing_command
+from relay.app.views.accounts import listing, row_document
 from relay.people.quota import Quota
 from relay.people.status import AccountRow
 from relay.people.zones import local
@@ -276,7 +276,7 @@ def test_a_terminal_gets_the_table(desk: Desk, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_document_of_an_account_is_plain_json() -> None:
     for row in rows():
-        json.dumps(document(row, 1.7e9), allow_nan=False)
+        json.dumps(row_document(row, 1.7e9), allow_nan=False)
 
 
 def test_doctor_tells_of_old_records_and_of_a_word_that_is_missing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

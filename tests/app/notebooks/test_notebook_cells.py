@@ -16,8 +16,7 @@ import pytest
 from relay.app.commands.common import App
 from relay.app.machine.env import Machine
 from relay.app.notebooks import cellstore, notebook
-from relay.app.notebooks.notebook import Notebook, Stopped
-from relay.app.notebooks.releasing import why_kept
+from relay.app.notebooks.notebook import Notebook, Stopped, why_kept
 from relay.core.errors import StorageUnreachable
 from tests.app.cli import Desk, ToyPlugin
 

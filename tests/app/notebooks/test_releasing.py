@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from relay.app.machine.env import Machine
-from relay.app.notebooks.releasing import release, why_kept
+from relay.app.notebooks.notebook import release, why_kept
 from relay.core.clock import RealRuntime
 
 HERE = Machine("colab", 0.0, 720.0)

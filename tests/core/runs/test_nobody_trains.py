@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from relay.app.checks import checkup
-from relay.app.commands.looking import inspecting
-from relay.app.dashboard.data import Seen
-from relay.app.dashboard.panels import incident_rows
+from relay.app.commands.looking import reports as inspecting
+from relay.app.dashboard.data import Seen, incident_rows
 from relay.app.dashboard.sessions import kind_of_end
 from relay.app.views.report import report_document
 from relay.core.checkpoint.local import LocalFolder

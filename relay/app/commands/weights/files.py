@@ -1,4 +1,4 @@
-"""`export`: a checkpoint's weights as files for use elsewhere."""
+"""`prepare` and `export`: data before a session, and a checkpoint's weights as files for use elsewhere."""
 
 from __future__ import annotations
 
@@ -10,13 +10,27 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.app.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, surroundings
-from relay.app.commands.stores import require
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App
 from relay.app.commands.weights.subject import RawOption, StepOption, bring
 from relay.app.views.modelcard import CARD, Told, card
 from relay.core.checkpoint.restore import choose, role
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.opening import ABSENT, difference
+
+
+@subcommand()
+def prepare(
+    call: Call,
+    folder: Annotated[
+        Path | None, typer.Option(help="Also write it as a dataset folder of the reference.", show_default=False)
+    ] = None,
+) -> Answer:
+    """Make, read and check the data. Needs no GPU and no store."""
+    resolved = call.settle(store=False)
+    target = call.app.cwd / folder if folder else None
+    lines = list(call.app.plugin.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
+    return Answer({"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))
 
 
 class Form(Enum):
@@ -28,11 +42,9 @@ class Form(Enum):
     hub = "hub"
 
 
+@subcommand()
 def export(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     out: Annotated[Path | None, typer.Option(help="Folder; default ./export.", show_default=False)] = None,
     step: StepOption = None,
     raw: RawOption = False,
@@ -45,12 +57,9 @@ def export(
             "file step_N: reference, reference-plain.",
         ),
     ] = Form.safetensors,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Write a checkpoint's weights as step_N/ with safetensors under the reference's names, or as its own step_N."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
-    opened, stores = require(app, resolved)
+    app, (opened, stores) = call.app, call.require()
     chosen = choose(opened.view.state, step)
     place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
@@ -61,7 +70,7 @@ def export(
         files.append(str(write_card(app, opened.view.state, chosen, pinned, raw, place, manifest.metrics)))
     document = {"schema": "relay.export/1", "step": chosen.step, "files": files, "exact": False}
     note = "Weights only: training cannot go on exactly from these files; `fork` does that."
-    emit(as_json, document, "\n".join([*files, note]))
+    return Answer(document, "\n".join([*files, note]))
 
 
 def write_card(

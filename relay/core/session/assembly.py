@@ -1,4 +1,4 @@
-"""Puts the parts of one session together once the lease is held; starts nothing."""
+"""Assembles the parts of a session once the lease is held. Starts nothing."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from relay.core.session.ending import Ending
 from relay.core.session.training import Trainer
 
 END_S, HURRIED_S = 10.0, 1.0
-"""Longest that a session's end waits for its observer; the second once a signal has ended it."""
+"""Longest wait of a session's end for its observer, in seconds; the second after a signal."""
 
 
 @dataclass(frozen=True)
 class SessionParts:
-    """One session's machinery."""
+    """The parts of one session."""
 
     ctx: Context
     lease: Lease
@@ -42,28 +42,28 @@ class SessionParts:
     trainer: Trainer
     ending: Ending
     follows: int | None
-    """Epoch of the checkpoint that was head when the lease was taken."""
+    """Epoch of the head when the lease was acquired."""
 
     @property
     def from_step(self) -> int:
-        """Where this session's steps begin, by its link in the ledger: where it went back to, if it had to."""
+        """First step of this session's link in the ledger; after a rewind, the step it went back to."""
         link = self.lease.state.link_of(self.lease.epoch)
         return link.from_step if link else self.lease.state.step
 
     @property
     def made_step(self) -> int | None:
-        """The newest step that this session has committed: the durable one, as long as no other could commit."""
+        """The newest step that this session committed: the durable step, as long as it held the lease."""
         if not self.writer.made:
             return None
         return self.lease.state.step if self.lease.lost is None else self.writer.made[-1].step
 
     def finish_offer(self) -> None:
-        """Without the lease: let what is on its way arrive, as long as nobody is in a hurry."""
+        """After the release: let uploads of compiled code finish, unless a signal ended the session."""
         if self.ctx.warm is not None:
             self.ctx.warm.finish(self.budget.spare(self.ctx.runtime.monotonic()), lambda: not self.ctx.signal.hurry)
 
     def start_observer(self) -> None:
-        """What is committed from now on is shown elsewhere too, where somebody asked for that."""
+        """Start the observer, if there is one. It shows each commit from now on."""
         observer, lease = self.ctx.observer, self.lease
 
         def note(text: str) -> None:
@@ -74,7 +74,7 @@ class SessionParts:
             observer.started(lease.view.seq, note)
 
     def finish_observer(self) -> None:
-        """Without the lease: let it show the newest commit, for as long as there is time."""
+        """After the release: let the observer show the newest commit within the remaining time."""
         ctx = self.ctx
         if ctx.observer is not None:
             left = self.budget.deadline - ctx.runtime.monotonic() - 0.5
@@ -83,7 +83,7 @@ class SessionParts:
 
 
 def assemble(ctx: Context, lease: Lease) -> SessionParts:
-    """Everything below the session, wired."""
+    """Create and connect the parts of a session."""
     plan, now = ctx.plan, ctx.runtime.monotonic
     believed_s = BELIEVED * max(0.0, plan.limits.deadline - now())
     budget, certificate = Budget(plan.limits, Measured(lease.state.metrics, believed_s)), Certificate()

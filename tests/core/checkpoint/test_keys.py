@@ -333,7 +333,7 @@ def content(store: Store) -> dict[str, bytes]:
 def test_a_folder_with_a_token_of_a_later_epoch_proves_a_lost_entry_too(lab: Lab) -> None:
     lab.run(lab.session(target_steps=20))
     lab.shared.put(NAMES.checkpoint(30, 9, "0123456789abcdef") + "state.json", OTHER)
-    with pytest.raises(BadData, match=r"step_30\.e9\.0123456789abcdef/state\.json is of epoch 9"):
+    with pytest.raises(BadData, match=r"step_30\.e9\.0123456789abcdef/state\.json"):
         RunLedger(lab.shared, PROJECT, RUN, lab.world.process()).check_epochs(lab.shared)
 
 

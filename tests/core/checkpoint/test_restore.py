@@ -74,7 +74,7 @@ def test_a_full_disk_here_is_not_told_as_the_storages(lab: Lab, monkeypatch: pyt
         patch.setattr("storage.transfer._keep", full)
         outcome = lab.run(lab.session("bob", target_steps=60))
     assert outcome.exit_code == Exit.STORAGE_UNREACHABLE
-    told = r"This machine's disk: /\S+ cannot take a checkpoint of \d+ kB: .* are free \(No space left on device\)"
+    told = r"This machine's disk: /\S+ .* free \(No space left on device\).* \d+ kB"
     assert re.search(told, said(outcome)) and "sync_dir=FOLDER" in said(outcome)
     assert "Storage" not in said(outcome) and lab.shared.address not in said(outcome)
     assert lab.run(lab.session("bob", target_steps=60)).exit_code == Exit.OK

@@ -38,7 +38,7 @@ Act = Callable[[Scene], object]
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that goes wrong, and what people are told to do about it."""
+    """One kind of damage, and the advice that a person gets."""
 
     harm: Act
     follow: Act
@@ -49,9 +49,9 @@ class Case:
     by: str = ""
     """A command that gives it."""
     fact: str = ""
-    """What is in it, where the verdict does not say it: a file, a step, a command."""
+    """A fact in the output besides the verdict: a file, a step, a command."""
     stops: int = 0
-    """What a session exits with before the advice was followed."""
+    """Exit code of a session before a person followed the advice."""
     run: str = "hurt"
     """The run that goes on."""
     whole: bool = True
@@ -150,7 +150,7 @@ def forged_pair(here: Scene) -> None:
 
 
 def moved_out(*names: str) -> Act:
-    """Out of the store, to a folder beside it."""
+    """Out of the store, to a folder next to it."""
 
     def act(here: Scene) -> None:
         for name in names:
@@ -502,7 +502,7 @@ def test_the_advice_leaves_the_run_better(scene: Scene, name: str, late: bool) -
 
 @pytest.mark.parametrize("seq", [8, 9])
 def test_an_entry_put_back_late_changes_nothing(scene: Scene, seq: int) -> None:
-    """The advice of an earlier version: a session passed over the entry, then somebody restores it."""
+    """The advice of an earlier version: a session passed over the entry, then a person restores it."""
     if seq == 8:
         newest_is_the_commit(scene)
     scene.harm(slot(NAMES, seq), HARMS["half"])
@@ -538,7 +538,7 @@ def test_a_step_that_was_passed_over_counts_until_it_is_trained_again(scene: Sce
 
 
 def test_the_sha256_that_is_named_is_that_of_the_file(scene: Scene) -> None:
-    """What people are to compare before they put a file back."""
+    """The values that a person compares before putting a file back."""
     for number, how in ((4, "missing"), (5, "middle")):
         here = slot(NAMES, number)
         scene.harm(here, HARMS[how])

@@ -41,7 +41,7 @@ def wrong(store: MemoryStore, **fields: Any) -> bytes:
 
 
 def stolen_commit(store: MemoryStore) -> bytes:
-    """Somebody without the lease claims a checkpoint, with the state that would follow."""
+    """A client without the lease claims a checkpoint, with the state that would follow."""
     head = checkpoint(999, 1).model_dump(mode="json")
     state = entry(store, 3).state | {"step": 999, "head": head}
     change = Commit(checkpoint=checkpoint(999, 1)).model_dump(mode="json")
@@ -176,7 +176,7 @@ def test_a_rotted_tail_is_void_and_a_rotted_lease_shows_by_its_epoch() -> None:
     assert (error.value.file, error.value.epoch, error.value.newest) == (NAMES.heartbeat(2), 2, 1)
     assert error.value.exit_code == Exit.BAD_DATA
     with pytest.raises(StorageUnreachable):
-        client.commit(30)  # the old holder cannot pass over what may be another's lease
+        client.commit(30)  # the old holder cannot pass over a slot that may hold another session's lease
     with raising(EntryLost):
         client.lease()
 

@@ -12,8 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from relay.app.providers import shipped
-from relay.app.views.planned import note_text, reason
-from relay.app.views.plantext import Look, draw
+from relay.app.views.plan import Look, draw, note_text, reason
 from relay.core.ledger.state import Holder
 from relay.people.participants import Assumed, Assumptions, Crew, Note
 from relay.people.periods import WEEK_S, Periods, parse_reset

@@ -1,4 +1,4 @@
-"""What every command shares: the surroundings as values, options, settings, and how a result is printed."""
+"""What every command shares: the surroundings as values, settings, and how a result is printed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from pydantic import BaseModel
 
 import relay
@@ -27,20 +26,6 @@ from relay.core.clock import RealRuntime, Runtime
 from relay.core.lease.processage import process_age
 from relay.core.ledger.state import RunState
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
-
-RunOption = Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)]
-AccountOption = Annotated[str | None, typer.Option("--account", "-a", help="Id of the account.", show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-RedactOption = Annotated[
-    bool, typer.Option("--redact", help="Ids in place of labels, no person, no address: for strangers to read.")
-]
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help=f"Configuration file instead of {FILE_NAME}.", show_default=False)
-]
-EphemeralOption = Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")]
-Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. batch_size=64.", show_default=False)
-]
 
 
 @dataclass
@@ -128,13 +113,6 @@ def configuration_file(cwd: Path) -> Path | None:
     """The one in this folder, else the checkout's."""
     folders = (cwd, Path(relay.__file__).parent.parent)
     return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
-
-
-def surroundings(context: typer.Context) -> App:
-    """The App of this invocation."""
-    app = context.obj
-    assert isinstance(app, App)
-    return app
 
 
 def tell_secrets(app: App) -> None:

@@ -1,7 +1,8 @@
-"""How a command ends: every outcome becomes an exit code and at most one paragraph; knows no command."""
+"""How a command line is read and how a command ends: every outcome becomes an exit code and at most one paragraph."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -10,12 +11,26 @@ import typer
 from typer.core import TyperGroup
 
 from relay.app.commands.common import App
-from relay.app.commands.spelling import spelled
 from relay.app.models.plugin import TaskPlugin
 from relay.app.redact import secrets_of
+from relay.app.terminal.follow import USUAL_S
 from relay.app.terminal.mishaps import explain, log_bug, tell
 from relay.core.errors import Exit
 from relay.people.zones import reading_in, zone_wanted
+
+_NUMBER = re.compile(r"[+-]?[0-9.]+")
+
+
+def spelled(args: Sequence[str]) -> list[str]:
+    """`--watch` alone is the usual pace: what reads the command line knows no value that may be left out."""
+    if "report" not in args:
+        return list(args)
+    following = [*args[1:], ""]
+    return [
+        f"{word}={USUAL_S:g}" if word == "--watch" and not _NUMBER.fullmatch(after) else word
+        for word, after in zip(args, following, strict=True)
+    ]
+
 
 UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
 """ClickException: newer typer carries its own click, older ones import it."""

@@ -6,41 +6,22 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.app.commands.common import (
-    AccountOption,
-    App,
-    ConfigOption,
-    JsonOption,
-    Overrides,
-    RunOption,
-    emit,
-    surroundings,
-    tell_secrets,
-)
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, tell_secrets
 from relay.app.redact import MASK, SECRET_NAME, redact
 from relay.core.settings.config import Resolved
 
-app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
 NOT_SET = "(not set"
 """How the value of an unset storage.url begins; multi_account_workflow.sh looks for it."""
 Origin = Annotated[bool, typer.Option("--origin", help="Also say where each value came from.")]
 
 
-@app.command("show")
-def show(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    account: AccountOption = None,
-    config: ConfigOption = None,
-    origin: Origin = False,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("overrides run account config")
+def show(call: Call, origin: Origin = False) -> Answer:
     """Print every setting; --origin adds its source. Secrets are masked."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run, "account": account})
-    tell_secrets(app)
-    emit(as_json, settings_document(resolved), settings_text(resolved, origin) + secrets_text(app, origin))
+    resolved = call.resolved
+    tell_secrets(call.app)
+    return Answer(settings_document(resolved), settings_text(resolved, origin) + secrets_text(call.app, origin))
 
 
 def settings_document(resolved: Resolved[Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.text import Text
 
-    from relay.app.plots.paper import Palette
+    from relay.app.plots.style import Palette
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from relay.app.models.puzzles import Cell, Puzzle, blank, cells, document, named
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from relay.app.plots.paper import Palette
+    from relay.app.plots.style import Palette
 
 STYLES = {
     Cell.given: "dim",

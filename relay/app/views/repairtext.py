@@ -8,8 +8,7 @@ from typing import Any
 from relay.app.messages.advice import command
 from relay.app.messages.histories import parting, ranges, row
 from relay.app.messages.wording import listing
-from relay.app.terminal.cells import drawn
-from relay.app.terminal.cells import table as empty_table
+from relay.app.terminal.cells import Column, table
 from relay.core.ledger.state import Checkpoint
 from relay.core.runs.repair import STORE, Beyond, History, Situation
 
@@ -92,15 +91,9 @@ def _histories(run: str, situation: Situation, width: int | None, utf8: bool) ->
     lines = [f"Run {run} has {len(situation.histories)} histories. A is the run's own today."]
     for other in situation.others:
         lines.append(f"{other.part.name}: {parting(own.part, other.part, other.decided)}")
-    rows = [_cells(one) for one in situation.histories]
-    if width is None:
-        return [*lines, *("  ".join(cells) for cells in [COLUMNS, *rows])]
-    shown = empty_table(utf8)
-    for column in COLUMNS:
-        shown.add_column(column, overflow="fold")
-    for cells in rows:
-        shown.add_row(*cells)
-    return [*lines, drawn(shown, width, utf8)]
+    rows = [COLUMNS, *(_cells(one) for one in situation.histories)]
+    columns = [Column(title, cells) for title, *cells in zip(*rows, strict=True)]
+    return [*lines, table(columns, width, utf8)]
 
 
 def _cells(one: History) -> tuple[str, ...]:

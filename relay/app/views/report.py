@@ -12,9 +12,8 @@ from relay.app.machine.env import Machine
 from relay.app.messages import links
 from relay.app.messages.advice import command
 from relay.app.messages.resting import rest_of
-from relay.app.messages.wording import duration, iso, printable
+from relay.app.messages.wording import duration, iso, numbers, printable
 from relay.app.terminal.cells import fold, in_ascii
-from relay.app.terminal.progresstext import numbers
 from relay.app.views.status import status_document
 from relay.core.ledger.state import RunState
 from relay.core.workload import Measures

@@ -7,17 +7,12 @@ from typing import Any
 
 from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, iso, printable, size
-from relay.app.terminal.cells import drawn
-from relay.app.terminal.cells import table as empty_table
+from relay.app.terminal.cells import Column, table
 from relay.core.ledger.atrest import deletable_at
 from relay.core.runs.registered import RegisteredRun
 from relay.people.status import View
 
-LEAST_NAME = 10
-"""Columns that a run's name has whatever the width."""
-BESIDE = ("state", "step", "last", "size")
-BETWEEN = 3
-"""Columns between two cells."""
+NEXT = ("state", "step", "last", "size")
 
 
 def document(line: RegisteredRun, now: float) -> dict[str, Any]:
@@ -38,31 +33,18 @@ def document(line: RegisteredRun, now: float) -> dict[str, Any]:
     }
 
 
-def table(lines: Sequence[RegisteredRun], now: float, width: int | None, utf8: bool) -> str:
+def runs_text(lines: Sequence[RegisteredRun], now: float, width: int | None, utf8: bool) -> str:
     """A row a run, oldest first; without a width a plain line a run."""
     if not lines:
         return "This store holds no run yet."
     if width is None:
         return "\n".join("  ".join(_cells(line, now)) for line in lines)
-    shown = empty_table(utf8)
     projects = {line.project for line in lines}
-    names = [_name(line) if len(projects) > 1 else line.run for line in lines]
-    rest = [_cells(line, now)[1:] for line in lines]
-    broad = max(LEAST_NAME, min(max(map(len, names)), width - _least([BESIDE, *rest])))
     title = "run" if len(projects) > 1 else f"run of {lines[0].project}"
-    shown.add_column(title, overflow="fold", min_width=broad)
-    for column in BESIDE:
-        shown.add_column(column, overflow="fold", justify="right" if column == "size" else "left")
-    for name, cells in zip(names, rest, strict=True):
-        shown.add_row(name, *cells)
-    return drawn(shown, width, utf8)
-
-
-def _least(rows: Sequence[Sequence[str]]) -> int:
-    """Columns that all need whose words stay whole: a name, which people copy, is folded after those."""
-    *worded, sizes = zip(*rows, strict=True)
-    widest = [max(len(word) for cell in column for word in cell.split()) for column in worded]
-    return sum(widest) + max(map(len, sizes)) + BETWEEN * len(BESIDE) + 2
+    names = [_name(line) if len(projects) > 1 else line.run for line in lines]
+    columns = zip(NEXT, *(_cells(line, now)[1:] for line in lines), strict=True)
+    rest = [Column(name, cells, right=name == "size") for name, *cells in columns]
+    return table([Column(title, names, whole=True), *rest], width, utf8)
 
 
 def _cells(line: RegisteredRun, now: float) -> tuple[str, ...]:

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.app.dashboard.data import Seen
-from relay.app.dashboard.export import export
-from relay.app.dashboard.page import SCRIPTS, STYLES, embedded, served, static, whole
+from relay.app.dashboard.page import SCRIPTS, STYLES, embedded, export, served, static, whole
 from relay.core.errors import BadConfig
 from relay.core.ledger.state import Incident
 from relay.people.status import AccountRow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,24 +15,14 @@ from pydantic import BaseModel
 from relay.app.checks import checkup, verdict
 from relay.app.checks import doctor as examine
 from relay.app.checks.doctor import Finding
-from relay.app.checks.filling import ONLY_LEDGER, UNKNOWN_GROWTH, sessions_until_full
 from relay.app.checks.reach import Reach, reach
-from relay.app.checks.space import making_room, of_disks
-from relay.app.checks.storetable import document, table
+from relay.app.checks.space import ONLY_LEDGER, UNKNOWN_GROWTH, making_room, of_disks, sessions_until_full
+from relay.app.checks.storetable import document, stores_text
 from relay.app.checks.verification import Incidental, Verification, text_of
 from relay.app.checks.verify import Deep, lost, quick_look
 from relay.app.checks.verify import verify as re_read
-from relay.app.commands.common import (
-    App,
-    ConfigOption,
-    JsonOption,
-    Overrides,
-    RunOption,
-    emit,
-    say,
-    speaks_utf8,
-    surroundings,
-)
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say, speaks_utf8
 from relay.app.commands.looking.trackers import places_of
 from relay.app.commands.reading import look
 from relay.app.commands.stores import connect, open_stores, require
@@ -64,29 +54,23 @@ from relay.people.status import View
 from storage.base import QuotaExceeded, Store
 
 
+@subcommand()
 def verify(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     deep: Annotated[
         bool,
         typer.Option("--deep", help="Also load each checkpoint and compare its state. Needs PyTorch and data."),
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Re-read every entry and every retained file; exit 0 if all is as it was written, else 65."""
-    app = surroundings(context)
 
     def loader(opened: RunHandle, stores: Pair) -> Deep:
-        return loading(app, opened, stores, workload_for(app, overrides, config, run, opened))
+        return loading(call.app, opened, stores, workload_for(call, opened))
 
-    found = verification(app, app.settle(overrides, config, {"run": run}), loader if deep else None)
+    found = verification(call.app, call.resolved, loader if deep else None)
     if not found.ok:
         say("\n".join(f"{i.text} {i.file}".rstrip() for i in found.incidents if i.against))
-    emit(as_json, found.document(), text_of(found, columns()))
-    if not found.ok:
-        raise typer.Exit(int(Exit.BAD_DATA))
+    return Answer(found.document(), text_of(found, columns()), Exit.OK if found.ok else Exit.BAD_DATA)
 
 
 def verification(
@@ -114,12 +98,10 @@ def of_this_machine(resolved: Resolved[BaseModel], opened: RunHandle) -> RolledB
     return rolled_back(opened.ledger, opened.view, local_folder, mark.recall())
 
 
-def workload_for(
-    app: App, overrides: Sequence[str] | None, config: Path | None, run: str | None, opened: RunHandle
-) -> Workload:
+def workload_for(call: Call, opened: RunHandle) -> Workload:
     """What `--deep` loads checkpoints into. Raises BadConfig, BadData: what is missing here, and what works without."""
     try:
-        return workload_of(app, overrides, config, run, pinned_config(opened.ledger))
+        return workload_of(call, pinned_config(opened.ledger))
     except (BadConfig, BadData) as error:
         kind = BadConfig if isinstance(error, BadConfig) else BadData
         raise kind(
@@ -146,18 +128,11 @@ def salvaged(app: App, resolved: Resolved[BaseModel]) -> RunHandle | None:
     return salvaged_run(stores, settings.project, settings.run)
 
 
-def doctor(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand()
+def doctor(call: Call) -> Answer:
     """Look over this machine, the store and the run, and say in plain words what to do."""
-    app = surroundings(context)
-    found = examination(app, app.settle(overrides, config, {"run": run}))
-    emit(as_json, found.document(), found.text(columns()))
-    raise typer.Exit(found.code)
+    found = examination(call.app, call.resolved)
+    return Answer(found.document(), found.text(columns()), found.code)
 
 
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
@@ -177,7 +152,7 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     if state:
         found.look("checkpoint", lambda: of_checkpoints(app, resolved, state))
         found.look("sync", lambda: checkup.unsent(local_folder_of(resolved.home, state.run_id), state))
-    found.stores, found.table = [document(one) for one in stores], table(stores, columns(), speaks_utf8())
+    found.stores, found.table = [document(one) for one in stores], stores_text(stores, columns(), speaks_utf8())
     return found
 
 

@@ -6,18 +6,16 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
+from relay.app.commands.command import Call
 from relay.app.commands.common import App, emit, say, speaks_utf8, target_of
-from relay.app.commands.reading import every_link, names_in, overview_in
-from relay.app.commands.stores import open_stores, require
+from relay.app.commands.reading import every_link, overview_in
 from relay.app.redact import nameless
 from relay.app.terminal.follow import Appended, Redrawn, Source, follow
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.terminal.terminal import moves
 from relay.app.views.sessionstable import sessions_text
 from relay.core.ledger.ledger import RunLedger
-from relay.core.settings.config import Resolved
 from relay.people.status import View
 
 AGAIN_S = 60.0
@@ -30,10 +28,10 @@ Draw = Callable[[View], str]
 class FollowedReport:
     """The run's view; a look at the tail decides whether anything else is read."""
 
-    def __init__(self, app: App, resolved: Resolved[Any], draw: Draw, redacted: bool) -> None:
-        self._app, self._resolved, self._draw, self._redacted = app, resolved, draw, redacted
-        self._stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
-        self._ledger = RunLedger(self._stores.ledger, settings.project, settings.run, app.runtime)
+    def __init__(self, call: Call, draw: Draw) -> None:
+        self._call, self._draw, self._runtime = call, draw, call.app.runtime
+        self._stores = call.stores()
+        self._ledger = RunLedger(self._stores.ledger, call.settings.project, call.settings.run, self._runtime)
         self._view: View | None = None
         self._seq, self._read_at = -1, 0.0
 
@@ -51,11 +49,11 @@ class FollowedReport:
     def look(self) -> None:
         """As `Source`."""
         found = self._ledger.peek()
-        seq, now = (found.seq if found else -1), self._app.runtime.monotonic()
+        seq, now = (found.seq if found else -1), self._runtime.monotonic()
         fell_silent = self._view is not None and self._view.training and not self._now().training
         if self._view is None or seq != self._seq or fell_silent or now - self._read_at >= AGAIN_S:
-            view = overview_in(self._stores, self._app, self._resolved, self._redacted).view
-            self._view, self._seq, self._read_at = view, seq, self._app.runtime.monotonic()
+            view = overview_in(self._stores, self._call.app, self._call.resolved, self._call.redact).view
+            self._view, self._seq, self._read_at = view, seq, self._runtime.monotonic()
 
     def text(self) -> str:
         """As `Source`."""
@@ -64,16 +62,16 @@ class FollowedReport:
     def _now(self) -> View:
         """What was read, at this moment."""
         assert self._view is not None, "looked at first"
-        return replace(self._view, now=self._view.now + self._app.runtime.monotonic() - self._read_at)
+        return replace(self._view, now=self._view.now + self._runtime.monotonic() - self._read_at)
 
 
 class FollowedSessions:
     """The table of all sessions, read where the ledger has grown."""
 
-    def __init__(self, app: App, resolved: Resolved[Any], redacted: bool) -> None:
-        opened, self._stores = require(app, resolved)
-        self._app, self._ledger, self._redacted = app, opened.ledger, redacted
-        self._target = target_of(app, resolved, None)
+    def __init__(self, call: Call) -> None:
+        opened, self._stores = call.require()
+        self._call, self._ledger = call, opened.ledger
+        self._target = target_of(call.app, call.resolved, None)
         self._text, self._seq, self._over = "", -1, False
 
     @property
@@ -93,8 +91,9 @@ class FollowedSessions:
             return
         state = found.state
         links, missing = every_link(self._ledger, state)
-        names = names_in(self._stores) if self._redacted else {}
-        self._text = nameless(sessions_text(links, missing, terminal_width()), names)
+        self._text = nameless(
+            sessions_text(links, missing, terminal_width(), speaks_utf8()), self._call.names(self._stores)
+        )
         there = state.step >= (state.target_steps or self._target) and state.holder is None
         self._seq, self._over = found.seq, there or state.archived is not None
 

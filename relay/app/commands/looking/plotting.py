@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.app.commands.common import ConfigOption, JsonOption, Overrides, RedactOption, RunOption, emit, surroundings
+from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.messages.advice import command
 from relay.app.messages.wording import counted
-from relay.app.plots import paper
+from relay.app.plots import style
 from relay.core.errors import BadConfig, BadData
 
 CURVES, TIMELINE = Path("curves.png"), Path("timeline.png")
@@ -27,11 +27,9 @@ class Axis(Enum):
     hours = "hours"
 
 
+@subcommand("overrides run config redact")
 def plot(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The curves, as .png or .svg.", show_default=False)
     ] = None,
@@ -40,28 +38,25 @@ def plot(
     ] = None,
     x: Annotated[Axis, typer.Option(help="Curves over step, time or hours of lease (of one GPU each).")] = Axis.step,
     dark: Annotated[bool, typer.Option("--dark", help="Dark colours.")] = False,
-    redact: RedactOption = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Draw loss, accuracy and learning rate through everybody's sessions, and who trained when, as picture files."""
     wanted = {"curves": out, "timeline": timeline} if out or timeline else {"curves": CURVES, "timeline": TIMELINE}
     for path in filter(None, wanted.values()):
-        paper.check(path)
-    paper.require_matplotlib()
-    app = surroundings(context)
+        style.check(path)
+    style.require_matplotlib()
     from relay.app.commands.looking.source import Source  # what only this command needs costs the others no time
 
-    source = Source(app, app.settle(overrides, config, {"run": run}), redact)
+    source = Source(call.app, call.resolved, call.redact)
     document = source.told()
     require_sessions(document, begun=source.ledger.peek() is not None)
     files = [
-        {"shows": shows} | draw(shows, app.cwd / path, document, x.value, dark)
+        {"shows": shows} | draw(shows, call.app.cwd / path, document, x.value, dark)
         for shows, path in wanted.items()
         if path is not None
     ]
     lines = [f"{one['path']}: {about(one['shows'], document)}, {one['bytes']:,} bytes." for one in files]
     lines += document["notices"]
-    emit(as_json, {"schema": "relay.plot/1", "run": document["run"], "x": x.value, "files": files}, "\n".join(lines))
+    return Answer({"schema": "relay.plot/1", "run": document["run"], "x": x.value, "files": files}, "\n".join(lines))
 
 
 def require_sessions(document: Mapping[str, Any], begun: bool) -> None:
@@ -77,15 +72,15 @@ def draw(shows: str, path: Path, document: Mapping[str, Any], x: str, dark: bool
     from relay.app.plots.curves import draw_curves
     from relay.app.plots.timeline import draw_timeline
 
-    colours = paper.palette(dark)
+    colors = style.palette(dark)
     curves = document["curves"]
     if shows == "curves" and not curves["line"]["step"] and not curves["redone"]["step"]:
         raise BadData(
             f"Run {document['run']} has no commit yet, so there are no curves; --timeline shows its sessions."
         )
-    with paper.drawing(colours):
-        figure = draw_curves(document, x, colours) if shows == "curves" else draw_timeline(document, colours)
-        return paper.save(figure, path, f"{shows} of run {document['run']}")
+    with style.drawing(colors):
+        figure = draw_curves(document, x, colors) if shows == "curves" else draw_timeline(document, colors)
+        return style.save(figure, path, f"{shows} of run {document['run']}")
 
 
 def about(shows: str, document: Mapping[str, Any]) -> str:

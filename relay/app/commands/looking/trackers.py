@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.app.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say
 from relay.app.commands.stores import require
 from relay.app.messages.advice import command
 from relay.app.redact import secrets_of
@@ -29,11 +30,9 @@ FOLDERS = {"trackio": "TRACKIO_DIR", "wandb": "WANDB_DIR"}
 """The variable by which a tracker is told its folder."""
 
 
+@subcommand()
 def track(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     to: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,18 +43,15 @@ def track(
         Path | None, typer.Option("--dir", metavar="DIR", help="Where its files go.", show_default=False)
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C, while others train.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Show a run in a tracker: everything the ledger says and the tracker lacks. Trains nothing, writes no store."""
-    app = surroundings(context)
-    flags = {"run": run, "trackers": ",".join(to) if to else None}
-    resolved = app.settle(overrides, config, flags)
+    resolved = call.settle({"trackers": ",".join(to) if to else None})
     keys = resolved.settings.trackers
     if not keys:
         raise UsageError(f"Which tracker? Say --to {' or --to '.join(TITLES)}.")
     if folder is not None:
-        resolved = placed(app, resolved, folder)
-    feeding = Feeding(app, resolved, keys)
+        resolved = placed(call.app, resolved, folder)
+    feeding = Feeding(call.app, resolved, keys)
     try:
         feeding.update()
         while follow:
@@ -64,7 +60,7 @@ def track(
     except KeyboardInterrupt:
         if not follow:
             raise
-    emit(as_json, feeding.document(), feeding.text())
+    return Answer(feeding.document(), feeding.text())
 
 
 def placed(app: App, resolved: Resolved[Any], folder: Path) -> Resolved[Any]:

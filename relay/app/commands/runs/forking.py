@@ -12,8 +12,8 @@ import typer
 from pydantic import BaseModel
 
 import relay
-from relay.app.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
-from relay.app.commands.stores import open_stores
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.terminal.transfers import showing
@@ -38,12 +38,10 @@ from relay.core.settings.config import Resolved, leaves
 from storage.base import Store
 
 
+@subcommand()
 def fork(
-    context: typer.Context,
     to: Annotated[str, typer.Option("--to", help="Name of the new run.")],
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     step: Annotated[
         int | None,
         typer.Option("--from-step", help="A retained or kept step, or one only this machine has.", show_default=False),
@@ -52,12 +50,9 @@ def fork(
         int | None,
         typer.Option("--from-epoch", help="Of several checkpoints of that step, this epoch's.", show_default=False),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Begin a new run from a retained checkpoint of this one; nothing is shared with it afterwards."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
-    settings, stores = resolved.settings, open_stores(app, resolved, read_only=False)
+    app, resolved, settings, stores = call.app, call.resolved, call.settings, call.stores(read_only=False)
     parent, before = parent_of(resolved, stores)
     with taking_name(stores, settings.project, to, "fork") as taken:
         stores.ensure_tested()
@@ -69,7 +64,7 @@ def fork(
         if not made.begun:
             raise taken
     document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
-    emit(as_json, document, told(settings.run, to, head.step, new, overrides or ()))
+    return Answer(document, told(settings.run, to, head.step, new, call.overrides or ()))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from relay.app.terminal.progress import Display
 from relay.app.terminal.terminal import moves
 from relay.app.terminal.waiting import Countdown, bar_of
 from relay.core.errors import RelayError
-from relay.core.lease.host import Earlier, FileHostLocks, Neighbours, default_folder, training_id
+from relay.core.lease.host import Earlier, FileHostLocks, MachineSessions, default_folder, training_id
 from relay.core.session.context import Listener
 from relay.core.settings.config import Settings
 from relay.core.workload import Progress
@@ -36,13 +36,13 @@ class LocalSessions:
     mirror: Mirror = field(init=False)
 
     def __post_init__(self) -> None:
-        self.neighbours = Neighbours(self.locks, self.app.root)
+        self.neighbours = MachineSessions(self.locks, self.app.root)
         self.mirror = Mirror(self.app.runtime, None)
 
     def enrol(self) -> None:
         """From now on later sessions of this machine find this one."""
         session = self.app.session
-        self.neighbours.enrol(session, self.training, self.settings.account)
+        self.neighbours.register(session, self.training, self.settings.account)
         if self.locks.holds(session):
             self.mirror = Mirror(self.app.runtime, self.locks.path(session, "now"))
 

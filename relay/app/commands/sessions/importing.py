@@ -11,18 +11,8 @@ import typer
 from pydantic import BaseModel
 
 import relay
-from relay.app.commands.common import (
-    App,
-    ConfigOption,
-    EphemeralOption,
-    JsonOption,
-    Overrides,
-    RunOption,
-    emit,
-    say,
-    surroundings,
-    target_of,
-)
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say, target_of
 from relay.app.commands.sessions.opening import SessionSetup, without_training
 from relay.app.messages.advice import command
 from relay.app.messages.whereabouts import new_run
@@ -41,23 +31,16 @@ from storage.transfer import file_digest
 STEP = re.compile(r"step_(\d{1,15})")
 
 
+@subcommand("overrides run config ephemeral")
 def import_weights(
-    context: typer.Context,
     weights: Annotated[Path, typer.Argument(metavar="FILE", help="step_N of the reference, or safetensors.")],
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    ephemeral: EphemeralOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    call: Call,
+) -> Answer:
     """Begin a run at step 0 from a file of weights alone: optimizer, averages and schedule start afresh."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run, "ephemeral": True if ephemeral else None})
-    settings = resolved.settings
-    opening = without_training(app, resolved)
-    origin, notes = begun(opening, app.cwd / weights)
-    document = {"schema": "relay.import/1", "run": settings.run, "file": str(weights), "exact": False, "notes": notes}
-    emit(as_json, {**document, "sha256": origin.entry}, told(resolved, weights, notes, overrides or ()))
+    run = call.settings.run
+    origin, notes = begun(without_training(call.app, call.resolved), call.app.cwd / weights)
+    document = {"schema": "relay.import/1", "run": run, "file": str(weights), "exact": False, "notes": notes}
+    return Answer({**document, "sha256": origin.entry}, told(call.resolved, weights, notes, call.overrides or ()))
 
 
 def begin_or_check(opening: SessionSetup) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,35 +13,38 @@ from pydantic import BaseModel
 from relay.app.checks.space import warnings
 from relay.app.commands.common import App
 from relay.app.commands.looking.trackers import of_session
-from relay.app.commands.sessions.desk import words_of
 from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.skew import clock_warning, skew
 from relay.app.messages import events
 from relay.app.messages.admitting import note_text
+from relay.app.messages.handoff import command_for
 from relay.app.messages.whereabouts import new_run
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import through
 from relay.app.trackers.follow import Trackers
+from relay.app.views.sessiontext import markdown
 from relay.core.budget import Limits
 from relay.core.checkpoint.compilecache import WarmStart
 from relay.core.events import Activity, Committed, SessionEvent
 from relay.core.gpus import gpu_name
 from relay.core.lease.signals import StopSignal
+from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import nearest
 from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, check_config, parse_address
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
-from relay.core.workload import Workload
+from relay.core.workload import Headline, Workload
 from relay.people.accounts import Accounts
 from relay.people.admission import Visit, admit
 from relay.people.inference import infer_account
 from relay.people.joining import session_context
+from relay.people.zones import reading_in
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")
@@ -255,3 +259,14 @@ class SessionSetup:
 def without_training(app: App, resolved: Resolved[BaseModel]) -> SessionSetup:
     """For a command that begins a run and trains nothing in it."""
     return SessionSetup(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)
+
+
+def words_of(label: str, stores: Mapping[str, str], headline: Headline) -> Callable[[SessionReport], str]:
+    """`stores` by variable are what the next person must set."""
+
+    def words(report: SessionReport) -> str:
+        command = command_for(report.next, report.run, stores) if report.next else None
+        with reading_in("UTC"):  # it lies in the store, for readers everywhere
+            return markdown(report, headline, label, command)
+
+    return words

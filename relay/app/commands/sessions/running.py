@@ -7,37 +7,14 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace as with_parts
+from typing import Annotated
 
 import typer
 
-from relay.app.commands.common import (
-    AccountOption,
-    App,
-    ConfigOption,
-    EphemeralOption,
-    JsonOption,
-    Overrides,
-    RunOption,
-    surroundings,
-    target_of,
-    tell_secrets,
-)
+from relay.app.commands.command import Call, Ephemeral, subcommand
+from relay.app.commands.common import App, target_of, tell_secrets
 from relay.app.commands.looking.planning import announce
 from relay.app.commands.sessions.attaching import choice, holder_here, met
-from relay.app.commands.sessions.fields import (
-    Attach,
-    Budget,
-    Coauthor,
-    Cpu,
-    Every,
-    New,
-    ProgressSeconds,
-    Redact,
-    Replace,
-    Target,
-    Track,
-    Wait,
-)
 from relay.app.commands.sessions.here import followed
 from relay.app.commands.sessions.importing import begin_or_check
 from relay.app.commands.sessions.opening import SessionSetup
@@ -45,7 +22,7 @@ from relay.app.commands.sessions.outcomes import Ended, finish
 from relay.app.machine.logs import close_log, open_log
 from relay.app.machine.notices import watching
 from relay.app.machine.place import refuse_rerun
-from relay.app.machine.spot import ADDRESS, Look, look_at
+from relay.app.machine.spot import ADDRESS, SpotQuery, spot_query
 from relay.app.messages.endings import message
 from relay.app.messages.events import line
 from relay.app.messages.webhook import address_of
@@ -64,7 +41,28 @@ from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push as push_session
 from relay.core.session.session import run_session
 from relay.core.settings.config import Settings
-from relay.core.settings.origins import says_coauthor
+from relay.core.settings.origins import confirms_coauthor
+
+Target = Annotated[int | None, typer.Option(help="Train to this step.", show_default=False)]
+Budget = Annotated[float | None, typer.Option(help="Minutes from process start to process exit.", show_default=False)]
+Every = Annotated[int | None, typer.Option(help="Steps between commits.", show_default=False)]
+Wait = Annotated[float, typer.Option(metavar="MINUTES", help="Wait for a lease that is held.")]
+Attach = Annotated[
+    bool, typer.Option("--attach", help="Look on at this machine's own earlier session, if it still runs.")
+]
+Replace = Annotated[bool, typer.Option("--replace", help="Have that session commit and end, then go on here.")]
+New = Annotated[bool, typer.Option("--new", help="A new run is meant, however its name looks.")]
+Cpu = Annotated[bool, typer.Option("--cpu", help="The CPU is meant, also for a task that wants a GPU.")]
+Coauthor = Annotated[
+    bool, typer.Option("--coauthor", help="I, whose account it is, co-author this run (also RELAY_COAUTHOR=1).")
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TRACKER", help="Also feed wandb, tensorboard or trackio.", show_default=False),
+]
+ProgressSeconds = Annotated[float, typer.Option(help="Seconds between plain progress lines.")]
+RedactWebhook = Annotated[bool, typer.Option("--redact", help="RELAY_WEBHOOK is told ids in place of labels.")]
+
 
 WORDS_S = 0.5
 """Longest that the last words of a process may take."""
@@ -72,12 +70,9 @@ CURSOR, STDERR = b"\x1b[?25h", 2
 """Shows it again: lines that move hide it."""
 
 
+@subcommand("overrides run account config")
 def run(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    account: AccountOption = None,
-    config: ConfigOption = None,
+    call: Call,
     target_steps: Target = None,
     budget_minutes: Budget = None,
     checkpoint_every: Every = None,
@@ -85,18 +80,15 @@ def run(
     attach: Attach = False,
     replace: Replace = False,
     new: New = False,
-    ephemeral: EphemeralOption = False,
+    ephemeral: Ephemeral = False,
     cpu: Cpu = False,
     coauthor: Coauthor = False,
     track: Track = None,
     progress_seconds: ProgressSeconds = 30.0,
-    redact: Redact = False,
-    as_json: JsonOption = False,
+    redact: RedactWebhook = False,
 ) -> None:
     """Train: take the lease, continue the newest checkpoint, commit, hand off."""
     flags = {
-        "run": run,
-        "account": account,
         "target_steps": target_steps,
         "budget_minutes": budget_minutes,
         "checkpoint.every_steps": checkpoint_every,
@@ -104,7 +96,7 @@ def run(
         "device": "cpu" if cpu else None,
         "trackers": ",".join(track) if track else None,
     }
-    app, stop = surroundings(context), StopSignal()
+    app, stop = call.app, StopSignal()
     app.streams.advisory = True
     shown = display(app.runtime, progress_seconds, app.plugin.measures.short)
 
@@ -112,17 +104,17 @@ def run(
         if not attach:  # a signal ends only the onlooker
             shown.tell(line(event))
 
-    with closing(shown), listening(stop, app.runtime, leaving(app, as_json, shown), heard):
-        resolved = app.settle(overrides, config, flags)
+    with closing(shown), listening(stop, app.runtime, leaving(app, call.as_json, shown), heard):
+        resolved = call.settle(flags)
         tell_secrets(app)
         webhook = address_of(app.environ)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
-            said = coauthor or says_coauthor(app.environ)
+            said = coauthor or confirms_coauthor(app.environ)
             opening = SessionSetup(app, resolved, shown, stop, wait, new, said, earlier=choice(attach, replace))
             ended = logged(app, opening, train)
     outcome = ended.outcome
     try:
-        finish(app, ended, as_json, "relay.run/1")
+        finish(app, ended, call.as_json, "relay.run/1")
     finally:
         if webhook and outcome.epoch and outcome.exit_code in (Exit.OK, Exit.HANDOFF):
             announce(app, resolved, webhook, redact)
@@ -135,30 +127,23 @@ def leave_trackers(opening: SessionSetup, outcome: Outcome) -> None:
         atexit.register(exit_now, int(outcome.exit_code))  # runs before what a library has registered
 
 
-def spot_look(app: App, settings: Settings) -> Look | None:
+def spot_look(app: App, settings: Settings) -> SpotQuery | None:
     """Whom to ask for notices of a spot machine; None: nobody. RELAY_SPOT_ADDRESS is for tests."""
     cloud = app.machine.cloud if settings.spot == "auto" else settings.spot
     if cloud is None or cloud == "off":
         return None
-    return look_at(cloud, app.runtime, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
+    return spot_query(cloud, app.runtime, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
 
 
-def push(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    account: AccountOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("overrides run account config")
+def push(call: Call) -> None:
     """Commit a checkpoint that an earlier session left on this machine; train nothing."""
-    app, stop = surroundings(context), StopSignal()
+    app, stop = call.app, StopSignal()
     app.streams.advisory = True
-    with listening(stop, app.runtime, leaving(app, as_json)):
-        resolved = app.settle(overrides, config, {"run": run, "account": account})
-        opening = SessionSetup(app, resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
+    with listening(stop, app.runtime, leaving(app, call.as_json)):
+        opening = SessionSetup(app, call.resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
         ended = logged(app, opening, send)
-    finish(app, ended, as_json, "relay.push/1")
+    finish(app, ended, call.as_json, "relay.push/1")
 
 
 def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[RelayError], None]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from relay.app.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say
 from relay.app.commands.weights.subject import StepOption, WeightsOption, of_file, of_run
 from relay.app.messages.wording import counted, duration, metric
 from relay.app.models.registry import SPLITS
@@ -19,32 +20,25 @@ SAMPLE, GROWTH, LONG_ENOUGH_S = 2, 4, 2.0
 """Rows timed first to foretell the rest, how many times more are timed next, and the seconds that are believed."""
 
 
+@subcommand()
 def evaluate(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     rows: Annotated[int | None, typer.Option(min=1, help="Only the first rows.", show_default=False)] = None,
     split: Annotated[
         str, typer.Option(help=f"{SPLITS.reported} (reported) or {SPLITS.choosing} (chooses the best).")
     ] = SPLITS.reported,
     step: StepOption = None,
     weights: WeightsOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""
     if split not in SPLITS.names:
         raise UsageError(f"--split is one of {', '.join(SPLITS.names)}, not {split!r}.")
-    app = surroundings(context)
-    subject = of_file(app, overrides, config, weights) if weights else of_run(app, overrides, config, run, step)
-    metrics = measure(app, subject.workload, split, rows)
-    _show({"schema": "relay.evaluate/1", **subject.about}, subject.whose, split, metrics, as_json)
-
-
-def _show(document: Mapping[str, Any], whose: str, split: str, metrics: Mapping[str, float], as_json: bool) -> None:
+    subject = of_file(call, weights) if weights else of_run(call, step)
+    metrics = measure(call.app, subject.workload, split, rows)
     shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
     numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-    emit(as_json, {**document, "split": split, "metrics": numbers}, f"{whose}, {split}: {shown}")
+    document = {"schema": "relay.evaluate/1", **subject.about, "split": split, "metrics": numbers}
+    return Answer(document, f"{subject.whose}, {split}: {shown}")
 
 
 def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[str, float]:

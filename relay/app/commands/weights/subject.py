@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from relay.app.commands.command import Call
 from relay.app.commands.common import App, say
-from relay.app.commands.stores import require
 from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.manifest import Manifest
@@ -40,33 +40,29 @@ class Subject:
     """`run`, `step` and `which`, of a file also `file`."""
 
 
-def of_run(
-    app: App, overrides: Sequence[str] | None, config: Path | None, run: str | None, step: int | None
-) -> Subject:
+def of_run(call: Call, step: int | None) -> Subject:
     """A committed checkpoint of a run. Raises BadConfig, BadData, StorageUnreachable."""
-    resolved = app.settle(overrides, config, {"run": run})
-    opened, stores = require(app, resolved)
-    workload = workload_of(app, overrides, config, run, opened.ledger.genesis().config)
+    opened, stores = call.require()
+    run = call.settings.run
+    workload = workload_of(call, opened.ledger.genesis().config)
     chosen = choose(opened.view.state, step)
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        folder = bring(app, chosen, opened, stores, Path(scratch))[0]
+        folder = bring(call.app, chosen, opened, stores, Path(scratch))[0]
         try:
-            fill(workload, folder, chosen, resolved.settings.run)
+            fill(workload, folder, chosen, run)
         except Damaged as evidence:
-            raise BadData(f"Step {chosen.step:,} of run {resolved.settings.run} is damaged: {evidence}.") from evidence
+            raise BadData(f"Step {chosen.step:,} of run {run} is damaged: {evidence}.") from evidence
     which = role(opened.view.state, chosen)
-    about = {"run": resolved.settings.run, "step": chosen.step, "which": which}
+    about = {"run": run, "step": chosen.step, "which": which}
     return Subject(workload, f"step {chosen.step:,} ({which})", about)
 
 
-def workload_of(
-    app: App, overrides: Sequence[str] | None, config: Path | None, run: str | None, pinned: dict[str, Any]
-) -> Workload:
+def workload_of(call: Call, pinned: dict[str, Any]) -> Workload:
     """A run's workload by what it pinned, with the data that is here. Raises BadConfig, BadData."""
-    resolved = app.settle(overrides, config, {"run": run, **app.plugin.identity(pinned)})
+    plugin = call.app.plugin
+    resolved = call.settle(plugin.identity(pinned))
     data = resolved.path(resolved.settings.data_dir)
-    kept = app.plugin.pinned(pinned, resolved.workload)
-    return app.plugin.build(kept, app.plugin.device(resolved.settings.device), data)
+    return plugin.build(plugin.pinned(pinned, resolved.workload), plugin.device(resolved.settings.device), data)
 
 
 def fill(workload: Workload, folder: Path, checkpoint: Checkpoint, run: str) -> None:
@@ -80,12 +76,13 @@ def fill(workload: Workload, folder: Path, checkpoint: Checkpoint, run: str) -> 
         ) from error
 
 
-def of_file(app: App, overrides: Sequence[str] | None, config: Path | None, weights: Path) -> Subject:
+def of_file(call: Call, weights: Path) -> Subject:
     """A file of weights under the settings as they are given; no run is looked at. Raises BadConfig, BadData."""
-    resolved, path = app.settle(overrides, config, store=False), app.cwd / weights
+    plugin, path = call.app.plugin, call.app.cwd / weights
+    resolved = call.settle(store=False)
     data = resolved.path(resolved.settings.data_dir)
-    workload = app.plugin.build(resolved.workload, app.plugin.device(resolved.settings.device), data)
-    for line in app.plugin.start_from(workload, path):
+    workload = plugin.build(resolved.workload, plugin.device(resolved.settings.device), data)
+    for line in plugin.start_from(workload, path):
         say(f"{path.name}: {line}.")
     about = {"run": None, "step": None, "which": "weights only", "file": str(path)}
     return Subject(workload, f"{path.name} (weights only)", about)

@@ -200,7 +200,7 @@ class Log:
 
     def _lost(self, seq: int, evidence: str) -> str:
         return (
-            f"{self.store.address}: the log entry {self.name(seq)} is missing, but {evidence}: an entry is lost. "
+            f"{self.store.address}: the log entry {self.name(seq)} is missing, but {evidence}: an entry has been lost. "
             "Write and delete nothing; restore that file from a backup of the storage, or fork from a good checkpoint."
         )
 

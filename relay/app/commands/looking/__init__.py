@@ -1,1 +1,1 @@
-"""Commands that look: at a run, its sessions, its stores, its plan, or into a tracker; they write no run."""
+"""Read-only commands: reports, checks, plans and trackers. They write no run."""

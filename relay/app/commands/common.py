@@ -43,7 +43,7 @@ class App:
     session: str = ""
     """32 random hexadecimal digits, new for each process (P5)."""
     export: Callable[[Mapping[str, str]], None] = field(default=os.environ.update, repr=False)
-    """Exports the secrets that were found to the storage libraries, and to later cells of a notebook."""
+    """Exports the secrets that were found to the storage libraries, and to processes that a notebook starts later."""
     streams: Streams = field(default_factory=Streams, repr=False)
     """Wraps stdout and stderr."""
     chain: Chain = field(init=False)
@@ -107,13 +107,13 @@ class App:
 
 
 def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -> int:
-    """Return the target that was asked for, else the run's own, else the task's."""
+    """Return the first target that is set: the one asked for, the run's own, the task's."""
     own = state.target_steps if state else 0
     return resolved.settings.target_steps or own or app.plugin.target(resolved.workload)
 
 
 def configuration_file(cwd: Path) -> Path | None:
-    """Return the configuration file of this folder, else of the checkout; None if neither has one."""
+    """Return the configuration file of this folder, or of the checkout; None if neither has one."""
     folders = (cwd, Path(relay.__file__).parent.parent)
     return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
 

@@ -1,4 +1,4 @@
-"""`config show`: every setting, its value and where it came from."""
+"""`config show`: prints every setting with its value and origin."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Formats runs, sessions, accounts and plans as text and as documents; reads no store."""
+"""Formats runs, sessions, accounts and plans as text and as documents."""

@@ -1,7 +1,4 @@
-"""Writes the model card of exported weights for a hub, from the data of the ledger only.
-
-The card contains no account, address or path. The person who publishes it can add names.
-"""
+"""Writes the model card of exported weights for a hub; every number in it comes from the run."""
 
 from __future__ import annotations
 
@@ -67,7 +64,10 @@ class Told:
 
 
 def card(told: Told) -> str:
-    """Return the whole file: YAML between two lines of dashes, then Markdown."""
+    """Return the whole file: YAML between two lines of dashes, then Markdown.
+
+    The card contains no account, address or path. The person who publishes it can add names.
+    """
     head = yaml.safe_dump(_metadata(told), sort_keys=False, allow_unicode=False, width=1000)
     note = f"# license: choose one of {LICENSES} and write it here\n"
     return f"---\n{note}{head}---\n\n{_body(told)}\n"

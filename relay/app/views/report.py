@@ -219,7 +219,7 @@ def _accounts(rows: Sequence[AccountRow], inside: int, layout: Layout) -> list[s
 
 
 def _layout(rows: Sequence[AccountRow], inside: int) -> Layout:
-    """Return the guide's layout if every account fits, else fewer blanks, else no words and a longer name."""
+    """Return the first layout that fits every account: the guide's, fewer blanks, no words and a longer name."""
     steps = max((len(f"{row.steps:,}") for row in rows), default=0)
     sessions = max((len(f"{row.sessions:,}") for row in rows), default=0)
     styles: tuple[Literal["wide", "tight"], ...] = ("wide", "tight")

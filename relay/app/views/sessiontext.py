@@ -1,7 +1,4 @@
-"""Reads a session's report from a store and formats it as Markdown.
-
-Text of other people is shown as text: its Markdown, links and control characters have no effect.
-"""
+"""Reads a session's report from a store and formats it as Markdown."""
 
 from __future__ import annotations
 
@@ -56,7 +53,10 @@ def agrees(report: SessionReport, link: Link) -> bool:
 
 
 def markdown(report: SessionReport, headline: Headline, label: str | None = None, to_type: str | None = None) -> str:
-    """Return the whole report. `label` is the account's; `to_type` is the command for the next person."""
+    """Return the whole report. `label` is the account's; `to_type` is the command for the next person.
+
+    Text of other people is shown as text: its Markdown, links and control characters have no effect.
+    """
     who = f"`{report.account}`" + (f" ({plain(label)})" if label and label != report.account else "")
     lines = [
         f"# Session {report.epoch} of {plain(report.project)}/{plain(report.run)}",

@@ -1,1 +1,1 @@
-"""Read-only commands: reports, checks, plans and trackers. They write no run."""
+"""Commands that show or check a run, its sessions, stores and plan, or feed a tracker; they write no run."""

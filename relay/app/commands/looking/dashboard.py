@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relay.app.commands.looking.source import Source
 
 HOSTED = ("colab", "kaggle")
-"""Providers whose terms do not allow to serve pages from their machines."""
+"""Providers that do not lend their machines for serving pages."""
 
 
 @subcommand("overrides run config redact")

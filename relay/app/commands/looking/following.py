@@ -26,7 +26,7 @@ Draw = Callable[[View], str]
 
 
 class FollowedReport:
-    """The report of a run. It reads the ledger's newest entry first, and the rest only if that entry is new."""
+    """The report of a run. It reads the newest entry of the ledger, and the rest only after a change or AGAIN_S."""
 
     def __init__(self, call: Call, draw: Draw) -> None:
         self._call, self._draw, self._runtime = call, draw, call.app.runtime

@@ -95,7 +95,7 @@ def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> Non
 
 
 def reader_zone(app: App, view: View | None, account: str | None, asked: str | None) -> str:
-    """Return the time zone: the one asked for, else RELAY_ZONE, else the account's, else this machine's.
+    """Return the first zone that is set: the one asked for, RELAY_ZONE, the account's, the reader's.
 
     Raises BadConfig (78) for an unknown zone in the first two.
     """

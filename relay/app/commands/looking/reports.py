@@ -1,4 +1,4 @@
-"""`report` and `status`: a run, one session, all sessions, one account. They write nothing."""
+"""`report` and `status`: show a run, one session, all sessions or one account; they write nothing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _check(watch: bool, account: str | None, session: str | None, sessions: bool
 
 
 def follow_report(call: Call, every_s: float, sessions: bool, ascii_only: bool) -> None:
-    """The same again and again."""
+    """Show the report or the table of sessions again at each change."""
     from relay.app.commands.looking.following import FollowedReport, FollowedSessions, watch
 
     def drawn(view: View) -> str:
@@ -110,7 +110,7 @@ def status(call: Call, account: OfAccountOption = None) -> Answer:
 
 
 def tell_space(resolved: Resolved[BaseModel], view: View) -> None:
-    """A line on stderr if the store is a folder on a disk that is nearly full."""
+    """Print a line on stderr if the store is a folder on a disk that is nearly full."""
     for line in space_lines(of_store(resolved, view.state)):
         say(line)
 

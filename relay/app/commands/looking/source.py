@@ -71,7 +71,7 @@ class Source:
         return self._document(lambda: True)
 
     def first(self) -> Mapping[str, Any]:
-        """Return a first document within a few seconds; it may be incomplete. Raises as `news` does."""
+        """Return a first document soon; it may be incomplete. Raises as `news` does."""
         return self._document(self._for_a_while())
 
     def news(self) -> Mapping[str, Any] | None:

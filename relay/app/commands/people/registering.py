@@ -164,7 +164,7 @@ def refuse_secrets(app: App, *texts: str | None) -> None:
 
 
 def described(known: Accounts, account: str, label: str, found: Inference, more: Details) -> Account:
-    """Complete an account that `run` registered by its bare id."""
+    """Add the known fields to an account that `run` registered by its bare id."""
     told = {key: value for key, value in {"owner": found.owner, **more}.items() if value is not None}
     return known.edit(account, label=label, provider=found.provider, **told)
 

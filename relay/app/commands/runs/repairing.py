@@ -1,4 +1,4 @@
-"""`repair`: shows the diverged histories of a run and records which one a person chooses."""
+"""`repair`: shows the histories of a run that diverged after bad reads, and records a person's choice."""
 
 from __future__ import annotations
 

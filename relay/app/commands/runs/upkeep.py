@@ -52,7 +52,7 @@ def init(call: Call) -> Answer:
 
 
 def made(resolved: Resolved[BaseModel]) -> dict[str, object]:
-    """Create the stores that have no address yet and return settings with their addresses. Raises StoreError."""
+    """Create the stores that have no address yet. Returns settings with all addresses, or {}. Raises StoreError."""
     asked = (resolved.ledger_url, resolved.checkpoint_url)
     found: dict[str, str] = {}
     for url in dict.fromkeys(asked):

@@ -19,7 +19,7 @@ from relay.core.session.ends import ENDS, FAILURES
 
 LOOK_S = 0.5
 PATIENCE_S = 900.0
-"""Longest wait for another session's last commit, with a margin over the time that a commit may take."""
+"""Longest wait in seconds for another session's last commit, with a margin over the time that it may take."""
 CODES = {
     **{reason: code for code, reason in ENDS.values()},
     **{reason: code for code, reason in FAILURES.items()},
@@ -82,7 +82,7 @@ def met(opening: SessionSetup) -> Ended | None:
 
 
 def holder_here(opening: SessionSetup, outcome: Outcome) -> str:
-    """Return both choices for a refusal's end if this machine's own earlier session holds the lease; else empty."""
+    """Return both choices for a refusal's end if this machine's own earlier session holds the lease; empty if not."""
     other = opening.here.earlier() if outcome.exit_code is Exit.LEASE_HELD else None
     return "" if other is None else f" {choices(opening, other)}"
 

@@ -67,7 +67,7 @@ def begin_or_check(opening: SessionSetup) -> None:
 
 
 def _begin(opening: SessionSetup, weights: Path) -> RunHandle | None:
-    """Begin the run from that file. If another session was faster, return its run, else None.
+    """Begin the run from that file. Returns the run of another session that was faster, or None.
 
     Raises as `begin_or_check`.
     """

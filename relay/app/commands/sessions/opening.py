@@ -171,7 +171,7 @@ class SessionSetup:
         self.admitted = True
 
     def unknown_account(self) -> str:
-        """Return a sentence for an unregistered account when the target is reached already; else empty."""
+        """Return a sentence for an unregistered account when the target is reached; empty for a registered one."""
         name = self.resolved.settings.account
         ids = accounts(self.stores).ids()
         if name in ids:

@@ -79,7 +79,7 @@ def sentence(ended: Ended) -> str:
     if outcome.made_step is None or outcome.exit_code == Exit.FENCED:  # the durable step may come from another session
         return f"{ended.message} Durable step: {_step(outcome)}."
     link = briefly(outcome.certified, outcome.why)
-    slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # else the goodput would not match the printed times
+    slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # so that the goodput matches the printed times
     start = f", after {duration(outcome.start_s)} of starting up" if slow else ""
     return (
         f"{ended.message} Steps {outcome.from_step:,} to {outcome.made_step:,} in {duration(outcome.total_s)} "

@@ -147,11 +147,11 @@ def push(call: Call) -> None:
 
 
 def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[RelayError], None]:
-    """Return a function that prints the error and ends the process at once, although another thread may hang."""
+    """Return the exit for a process that a signal could not end: prints the error and exits, even if a thread hangs."""
 
     def words(code: int, text: str) -> None:
         if shown is not None:
-            shown.close()  # else the display would draw over the message
+            shown.close()  # so that it does not draw over the message
         tell(code, text, None, as_json, secrets_of(app.environ))
 
     def leave(error: RelayError) -> None:
@@ -187,7 +187,7 @@ def train(opening: SessionSetup) -> Ended:
 
 
 def send(opening: SessionSetup) -> Ended:
-    """Commit the checkpoints that only this machine has. Raises BadConfig (78) if the run has not begun (P3)."""
+    """Commit the checkpoints that only this machine has. Begins no run (P3): raises BadConfig (78) for a new one."""
     settings = opening.resolved.settings
     require_run(opening.stores, settings.project, settings.run)
     return prepared(opening, target_of(opening.app, opening.resolved, found(opening)), push_session)

@@ -64,7 +64,7 @@ class Poller:
     def __init__(self, read: Read, first: Mapping[str, Any], pace: Pace, runtime: Runtime) -> None:
         self.news = News(1, first)
         self.watchers = 0
-        """Number of connected browsers."""
+        """Browsers that listen."""
         self._read, self._pace, self._runtime = read, pace, runtime
         self._wanted, self._over = runtime.event(), False
         self._wait = pace.first_s

@@ -61,7 +61,7 @@ class Streams:
 
     def __init__(self) -> None:
         self.advisory = True
-        """Whether the output is optional: then a failed write ends nothing."""
+        """Whether what is written is for whoever cares: then nothing ends for want of a reader."""
         self._notes: list[str] = []
 
     @contextmanager
@@ -115,7 +115,7 @@ class Streams:
 
 
 def _ends_already(error: BaseException) -> bool:
-    """Whether a signal was already ending the process while this write restored the terminal: the exit keeps its code."""
+    """Whether a signal was ending the process while this write restored the terminal: the exit keeps its code."""
     while (cause := error.__context__) is not None:
         if isinstance(cause, SystemExit | KeyboardInterrupt):
             return True

@@ -24,8 +24,8 @@ class Feed:
 
     ledger: RunLedger
     memory: Path
-    """A file on this machine with the number of rewinds up to a slot, so that a session starts without reading the whole
-    ledger again."""
+    """A file on this machine with the number of rewinds up to a slot. With it a session does not read the whole ledger
+    again at its start."""
     measures: Measures
     go_on: Callable[[], bool] = lambda: True
     told: int = 0

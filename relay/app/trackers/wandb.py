@@ -55,7 +55,7 @@ SILENT: Mapping[str, Any] = {
     "finish_timeout_raises": True,
     "x_transaction_log_flush_interval": 1.0,
 }
-"""By default W&B sends console, code, repository, host, user, packages and hardware; these settings disable all of it."""
+"""W&B's defaults send console, code, repository, host, user, packages and hardware; these settings disable that."""
 UNASKED = {"WANDB_ERROR_REPORTING": "false"}
 """W&B's own variables, set unless the user has set them: its client would report its failures to its maker."""
 
@@ -64,8 +64,8 @@ class Wandb:
     """Sink for the W&B project of the same name, unless WANDB_PROJECT names another."""
 
     def __init__(self, environ: Mapping[str, str], marks: Path, own: int | None) -> None:
-        """`marks`: the mark file of this machine, for offline mode. `own`: the slot of this session's lease; None if all
-        points are to be written. Raises SinkOff."""
+        """`marks`: the mark file of this machine, for offline mode. `own`: the slot of this session's lease; None to
+        write all points. Raises SinkOff."""
         refuse(environ)
         require("wandb")
         for name, value in UNASKED.items():
@@ -143,7 +143,7 @@ class Wandb:
 
 
 def _require_silence(library: ModuleType) -> None:
-    """Raises SinkOff if this version of W&B lacks a setting of SILENT: it could send more data, or interrupt training."""
+    """Raises SinkOff if this W&B lacks a setting of SILENT: it could send more data, or interrupt training."""
     unknown = sorted(set(SILENT) - set(getattr(library.Settings, "model_fields", ())))
     if unknown:
         raise SinkOff(

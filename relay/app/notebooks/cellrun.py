@@ -23,26 +23,26 @@ MOVES = re.compile(
     r"step [\d,]+/[\d,]+|\w+ step [\d,]+: \d+% of |waiting for |looking whether |process \d+ commits and "
     r"|starting: |restoring|first step, which |evaluating|finishing: "
 )
-"""How a line begins that the next one of its kind replaces."""
+"""The beginning of a line that the next such line replaces."""
 STEPS = re.compile(r"step ([\d,]+)/([\d,]+)")
 
 
 class Handle(Protocol):
-    """What IPython's `display(..., display_id=True)` gives back."""
+    """The result of IPython's `display(..., display_id=True)`."""
 
     def update(self, shown: Any, *, raw: bool) -> None: ...
 
 
 class CellView:
-    """One cell's output while something runs. Outside a notebook every line is printed."""
+    """One cell's output while a command runs. Outside a notebook every line is printed."""
 
     def __init__(self, show: Callable[..., Handle | None] | None) -> None:
-        """`show` is IPython's `display`; None outside a notebook."""
+        """`show`: IPython's `display`; None outside a notebook."""
         self._show = show
         self._handle: Handle | None = None
 
     def line(self, text: str) -> None:
-        """Print it, or move the bar."""
+        """Print the line, or update the bar."""
         if self._show is None or not MOVES.match(text):
             print(text, flush=True)
         elif self._handle is None:
@@ -52,7 +52,7 @@ class CellView:
 
 
 def drawn(text: str) -> dict[str, str]:
-    """The line and, where it names a step, a bar; by MIME type."""
+    """{MIME type: the line, with a bar if it contains a step}."""
     found = STEPS.match(text)
     done, total = (int(number.replace(",", "")) for number in found.groups()) if found else (0, 0)
     bar = f'<progress value="{done}" max="{total}" style="width:20em"></progress> ' if total else ""
@@ -60,7 +60,7 @@ def drawn(text: str) -> dict[str, str]:
 
 
 def page(document: str, height: int) -> dict[str, str]:
-    """A whole HTML file inside the cell, cut off from the notebook around it."""
+    """{MIME type: a whole HTML file inside the cell}, in a sandbox apart from the notebook."""
     source = html.escape(document, quote=True)
     style = f"width:100%;height:{height}px;border:0"
     frame = f'<iframe title="The run, as a page" sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
@@ -68,7 +68,7 @@ def page(document: str, height: int) -> dict[str, str]:
 
 
 def displays() -> Callable[..., Any] | None:
-    """IPython's `display` inside a kernel, else None."""
+    """IPython's `display` inside a kernel, otherwise None."""
     with suppress(ImportError):
         from IPython import get_ipython
         from IPython.display import display

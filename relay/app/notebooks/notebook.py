@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from relay.app.notebooks.cellstore import Opened
 
 NOTICE_S = 5
-"""From the announcement to the end: long enough to interrupt it, and for the page above to be seen and saved."""
+"""Seconds between the announcement and the release: time to interrupt it, and for the notebook to save the page."""
 
 
 def why_kept(ended: Mapping[str, Any] | None, machine: Machine, unsent: Sequence[str]) -> str:
-    """Why the machine is still needed; empty if it is not. `ended` is relay.run/1 of the last session here."""
+    """Why the machine must be kept; empty if it can be released. `ended`: relay.run/1 of the last session here."""
     if machine.provider != "colab":
         return f"only Colab's is given back from a cell (this is {machine.provider}). Stop it where you started it."
     if ended is None:
@@ -41,7 +41,7 @@ def why_kept(ended: Mapping[str, Any] | None, machine: Machine, unsent: Sequence
 
 
 def release(runtime: Runtime, tell: Callable[[str], None]) -> None:
-    """Announce it, wait, and give the machine back; an interrupt meanwhile keeps it."""
+    """Announce the release, wait, and release the machine; an interrupt during the wait keeps it."""
     try:
         from google.colab import runtime as colab
     except ImportError:

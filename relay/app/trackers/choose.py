@@ -51,7 +51,7 @@ class Places:
 
 
 def described(keys: Sequence[str], places: Places) -> Iterator[tuple[str, str, str]]:
-    """(title, where it writes, why it cannot) for each tracker, without starting any."""
+    """(title, where it writes, why it cannot or "") for each tracker; starts none."""
     for key in dict.fromkeys(keys):
         yield TITLES[key], _where(key, places), _trouble(key, places.environ)
 

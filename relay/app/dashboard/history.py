@@ -1,8 +1,4 @@
-"""Reads the commits and rewinds of a run once, from the newest entry back, and keeps them.
-
-An entry counts if the newest state builds on it. Each entry names the valid entry before it, so invalid ones are never
-read.
-"""
+"""Reads the commits and rewinds of a run once, from the newest entry back, and keeps them."""
 
 from __future__ import annotations
 
@@ -78,7 +74,11 @@ Event = Committed | WentBack
 
 @dataclass
 class Commits:
-    """The commits and rewinds of one run, as far as they have been read."""
+    """The commits and rewinds of one run, as far as they have been read.
+
+    An entry counts if the newest state builds on it. Each entry names the valid entry before it, so invalid ones are
+    never read.
+    """
 
     ledger: RunLedger
     unreadable: int = 0

@@ -1,7 +1,4 @@
-"""Writes the page's HTML around a document, for the server or as one file.
-
-No part of the document becomes markup. The file's policy lists its scripts and styles by SHA-256, so no others can run.
-"""
+"""Writes the page's HTML around a document, for the server or as one file; nothing of the document is markup."""
 
 from __future__ import annotations
 
@@ -42,7 +39,10 @@ def served(document: Mapping[str, Any]) -> str:
 
 
 def whole(document: Mapping[str, Any]) -> str:
-    """The page as one self-contained file, for a mail, an archive or a notebook."""
+    """The page as one self-contained file, for a mail, an archive or a notebook.
+
+    Its policy lists its scripts and styles by SHA-256, so no others can run.
+    """
     styles, scripts = [static(name) for name in STYLES], [static(name) for name in SCRIPTS]
     policy = (
         f"{COMMON}; script-src {' '.join(map(_hashed, scripts))}; style-src {' '.join(map(_hashed, styles))}; "

@@ -1,7 +1,4 @@
-"""Serves the run's page on the loopback address, read-only.
-
-The only routes are the page, its static files, the document and a stream of its versions.
-"""
+"""Serves the run's page on the loopback address, read-only."""
 
 from __future__ import annotations
 
@@ -133,7 +130,10 @@ HEADERS = {
 
 
 def application(poller: Poller, over: Callable[[], bool] = lambda: False) -> Starlette:
-    """The Starlette application; `over` returns whether the server is stopping."""
+    """The Starlette application; `over` returns whether the server is stopping.
+
+    The only routes are the page, its static files, the document and a stream of its versions.
+    """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware

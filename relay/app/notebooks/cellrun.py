@@ -1,7 +1,4 @@
-"""Runs a trm-relay command for a notebook's cell, prints its lines, and forwards Ctrl-C; imports no package.
-
-The command writes to files, not to a pipe, so it survives a restart of the kernel and can be attached to again.
-"""
+"""Runs a trm-relay command for a notebook's cell, prints its lines, and forwards Ctrl-C; imports no package."""
 
 from __future__ import annotations
 
@@ -108,7 +105,9 @@ def follow(
     runtime: Runtime,
     document: bool = False,
 ) -> tuple[int, str]:
-    """Run a command to its end. Returns (exit code, or 128 + N for signal N; standard output if `document`, else "").
+    """Run a command to its end. Returns (exit code, or 128 + N for signal N; standard output with `document`, or "").
+
+    The command writes to files, not to a pipe, so it survives a restart of the kernel and can be attached to again.
 
     `line` gets each line of standard error and, without `document`, of standard output. Raises OSError if the command
     cannot start.

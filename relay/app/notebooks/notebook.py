@@ -1,7 +1,6 @@
-"""The functions of a notebook's cells: set up, settings, one session, curves, releasing the machine.
+"""The functions of a notebook's cells: set up, settings, one session, curves, releasing the machine."""
 
-Before `set_up` only the standard library is installed, so packages are imported where they are used.
-"""
+# Before `set_up` only the standard library is installed, so packages are imported where they are used.
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Defines the style of every picture, in light and dark, and writes pictures to files.
-
-matplotlib is an optional dependency, so only the functions that draw import it.
-"""
+"""Defines the style of every picture, in light and dark, and writes pictures to files."""
 
 from __future__ import annotations
 
@@ -137,7 +134,10 @@ def check(path: Path) -> None:
 
 
 def require_matplotlib() -> None:
-    """Raises BadConfig (78) with the package to install if matplotlib is missing."""
+    """Raises BadConfig (78) with the package to install if matplotlib is missing.
+
+    matplotlib is an optional dependency, so only functions that draw import it.
+    """
     try:
         import matplotlib
     except ModuleNotFoundError as missing:
@@ -192,7 +192,7 @@ def dates(axes: Axes, year: bool = True) -> None:
 
 
 def shown(text: str, otherwise: str, inches: float, size: float = 9.0) -> str:
-    """The text, or `otherwise` if the font lacks a letter of it; cut to `inches`."""
+    """A user's text, or `otherwise` if the font lacks a letter of it; cut to `inches`."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
     from matplotlib.textpath import text_to_path
 

@@ -11,7 +11,7 @@ from relay.app.terminal.cells import cut, in_ascii
 from relay.core.workload import Progress as Step
 
 SHORTEST_BAR, LONGEST_BAR, FEW = 8, 40, 2
-"""Columns of the bar; and the number of metrics that stay before the bar is dropped."""
+"""Least and most columns of the bar; number of metrics that take precedence over the bar."""
 IDLE_S = 3.0
 """Seconds without a step after which the line shows the transfer."""
 

@@ -25,7 +25,7 @@ PATIENCE = 6
 
 
 class Source(Protocol):
-    """A text that is read again and again."""
+    """A text that changes and is read repeatedly."""
 
     @property
     def key(self) -> object:

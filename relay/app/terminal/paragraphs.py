@@ -1,8 +1,4 @@
-"""Folds labeled paragraphs for a terminal.
-
-A command in backquotes, or one of this program up to the end of its line, is never broken, so that users can copy it.
-Without a width nothing is folded.
-"""
+"""Folds labeled paragraphs for a terminal; never breaks a command, so that users can copy it."""
 
 from __future__ import annotations
 
@@ -55,7 +51,11 @@ def _within(line: str, width: int) -> str:
 
 
 def paragraph(label: str, text: str, width: int | None, indent: int = 5) -> str:
-    """The label and the folded text; later lines are indented to the start of the text."""
+    """The label and the folded text; later lines are indented to the start of the text.
+
+    A command in backquotes, or one of this program up to the end of its line, is never broken. Without a width nothing
+    is folded.
+    """
     lead = f"{label:{indent - 1}} " if indent else ""
     if width is None:
         return lead + text

@@ -1,7 +1,4 @@
-"""Detects whether output may be redrawn (a file, a pipe or a notebook keeps every frame) and its character set.
-
-NO_COLOR and FORCE_COLOR affect only color; rich reads them itself.
-"""
+"""Detects whether output may be redrawn, and its character set."""
 
 from __future__ import annotations
 
@@ -30,7 +27,11 @@ def utf8(encoding: str | None) -> bool:
 
 
 def moves(environ: Mapping[str, str], is_terminal: bool) -> bool:
-    """Whether lines may be redrawn: TTY_INTERACTIVE (0, 1) decides, then TTY_COMPATIBLE=0, then the environment."""
+    """Whether lines may be redrawn; a file, a pipe or a notebook keeps every frame.
+
+    TTY_INTERACTIVE (0, 1) decides, then TTY_COMPATIBLE=0, then the rest of the environment. NO_COLOR and FORCE_COLOR
+    affect only color; rich reads them itself.
+    """
     asked = environ.get("TTY_INTERACTIVE")
     if asked in ("0", "1"):
         return asked == "1"

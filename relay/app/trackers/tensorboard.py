@@ -1,7 +1,4 @@
-"""TensorBoard: writes event files into a folder of this machine, one subfolder for each line.
-
-Records are written with TensorBoard's RecordWriter; its file writer would put the host name into file names.
-"""
+"""TensorBoard: writes event files into a folder of this machine, one subfolder for each line."""
 
 from __future__ import annotations
 
@@ -74,7 +71,10 @@ class TensorBoard:
 
 
 def framed(records: Sequence[bytes]) -> bytes:
-    """The records in the format of an event file, in one piece: a write that fails halfway leaves one torn record."""
+    """The records in the format of an event file, in one piece: a write that fails halfway leaves one torn record.
+
+    Only TensorBoard's RecordWriter is used; its file writer would put the host name into file names.
+    """
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     whole = io.BytesIO()

@@ -1,7 +1,4 @@
-"""trackio: writes rows into its SQLite file on this machine (TRACKIO_DIR), without its server.
-
-Each row has an id of run, slot and step, which trackio keeps unique, so a row that is written twice exists once.
-"""
+"""trackio: writes rows into its SQLite file on this machine (TRACKIO_DIR), without its server."""
 
 from __future__ import annotations
 
@@ -42,7 +39,11 @@ class Trackio:
         return mark.slot
 
     def write(self, points: Sequence[Point], slot: int) -> None:
-        """Write the points in one database transaction."""
+        """Write the points in one database transaction.
+
+        Each row has an id of run, slot and step, which trackio keeps unique, so a row that is written twice exists
+        once.
+        """
         line = self._line
         assert line is not None, "begin comes first"
         self._storage.bulk_log(

@@ -1,8 +1,4 @@
-"""Weights & Biases: one W&B run for each line, shared by all sessions.
-
-Rows are logged over `trainer/step` and not W&B's own step, which would drop late steps. The run's summary holds the
-newest slot, so the next session on any machine can read how far the run was fed.
-"""
+"""Weights & Biases: one W&B run for each line, shared by all sessions."""
 
 from __future__ import annotations
 
@@ -61,7 +57,11 @@ UNASKED = {"WANDB_ERROR_REPORTING": "false"}
 
 
 class Wandb:
-    """Sink for the W&B project of the same name, unless WANDB_PROJECT names another."""
+    """Sink for the W&B project of the same name, unless WANDB_PROJECT names another.
+
+    Rows are logged over `trainer/step` and not W&B's own step, which would drop late steps. The run's summary holds the
+    newest slot, so the next session on any machine can read how far the run was fed.
+    """
 
     def __init__(self, environ: Mapping[str, str], marks: Path, own: int | None) -> None:
         """`marks`: the mark file of this machine, for offline mode. `own`: the slot of this session's lease; None to

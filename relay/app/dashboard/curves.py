@@ -23,7 +23,7 @@ VALIDATION = "validation"
 
 
 def fold(events: Iterable[Event]) -> tuple[list[Committed], list[Committed]]:
-    """(current line, redone commits). Steps of the line grow strictly, so no step is in it twice.
+    """Return (current line, redone commits). Steps of the line grow strictly, so no step is in it twice.
 
     A commit that restores a copy also restores all commits that led to it. Each keeps its step, time and session, and
     takes the slot of the restoring entry.
@@ -44,7 +44,7 @@ def fold(events: Iterable[Event]) -> tuple[list[Committed], list[Committed]]:
 
 
 def came_back(event: Event, left: Sequence[Committed]) -> list[Committed]:
-    """The commits of `left` (given up by the rewind before) that this commit restores: up to the same state hash."""
+    """Return the commits of `left`, which the last rewind gave up, that this commit restores: up to its state hash."""
     if isinstance(event, WentBack) or not event.again:
         return []
     same = [n for n, one in enumerate(left, 1) if (one.step, one.state_hash) == (event.step, event.state_hash)]
@@ -52,7 +52,7 @@ def came_back(event: Event, left: Sequence[Committed]) -> list[Committed]:
 
 
 def curves(events: Iterable[Event], links: Sequence[Link], measures: Measures) -> dict[str, Any]:
-    """Columns of both lines: step, epoch, time (unix seconds), hours of lease and values."""
+    """Return the columns of both lines: step, epoch, time (unix seconds), hours of lease and values."""
     line, redone = fold(events)
     before, headline = hours_before(links), measures.headline
     names = chosen(line or redone, measures)
@@ -65,7 +65,7 @@ def curves(events: Iterable[Event], links: Sequence[Link], measures: Measures) -
 
 
 def expanded(commits: Sequence[Committed]) -> list[Committed]:
-    """Each commit, and before it the metrics since the previous one, in the form of commits."""
+    """Return each commit, and before it the metrics since the previous one, in the form of commits."""
     each = MOST_EXPANDED // max(1, len(commits))
     if each == 0 or all(one.samples is None for one in commits):
         return list(commits)
@@ -73,7 +73,7 @@ def expanded(commits: Sequence[Committed]) -> list[Committed]:
 
 
 def _points(commit: Committed, most: int) -> Iterator[Committed]:
-    """At most `most` points before the commit's own step; only the own step keeps validation and samples."""
+    """Yield at most `most` points before the commit's own step; only the own step keeps validation and samples."""
     *before, own = commit.rows()
     for told in before[:: -(-len(before) // most) or 1]:
         where: dict[str, Any] = {"step": told.step, "at": told.at, "seconds": told.seconds, "metrics": told.metrics}
@@ -82,7 +82,7 @@ def _points(commit: Committed, most: int) -> Iterator[Committed]:
 
 
 def chosen(commits: Sequence[Committed], measures: Measures) -> list[str]:
-    """Names of the series to draw, the most interesting first."""
+    """Return the names of the series to draw, the most interesting first."""
     every = set().union(*(one.metrics for one in commits)).difference((*measures.unseen, measures.stored))
     told = {name for name in every if not about_itself(name)}
     if any(one.validation is not None for one in commits):
@@ -92,7 +92,7 @@ def chosen(commits: Sequence[Committed], measures: Measures) -> list[str]:
 
 
 def _first(measures: Measures) -> list[str]:
-    """The first names, with the validation after the same metric of training, or after the first metric."""
+    """Return the first names, with the validation after the same metric of training, or after the first metric."""
     found = list(measures.first)
     same = measures.headline.name
     found.insert(found.index(same) + 1 if same in found else 1, VALIDATION)
@@ -100,7 +100,7 @@ def _first(measures: Measures) -> list[str]:
 
 
 def series(name: str, measures: Measures) -> dict[str, Any]:
-    """Name, title and group of one series; for the validation also the better direction and the number format."""
+    """Return name, title and group of a series; for the validation also the better direction and number format."""
     headline = measures.headline
     if name == VALIDATION:
         shown = {"title": f"validation, {headline.title}", "group": group_of(headline.name)}
@@ -109,7 +109,7 @@ def series(name: str, measures: Measures) -> dict[str, Any]:
 
 
 def group_of(name: str) -> str:
-    """The plot of a metric."""
+    """Return the plot of a metric."""
     if name == "lr":
         return "rate"
     if "loss" in name:
@@ -120,7 +120,7 @@ def group_of(name: str) -> str:
 def columns(
     commits: Sequence[Committed], names: Sequence[str], before: Mapping[int, float], headline: Headline
 ) -> dict[str, Any]:
-    """Columns of at most MOST_POINTS commits, in the order of the line."""
+    """Return the columns of at most MOST_POINTS commits, in the order of the line."""
     values = {name: values_of(commits, name, headline) for name in names}
     kept = thinned(list(values.values()), len(commits), MOST_POINTS)
     points = [commits[i] for i in kept]
@@ -134,14 +134,14 @@ def columns(
 
 
 def values_of(commits: Sequence[Committed], name: str, headline: Headline) -> list[float | None]:
-    """The values of one series; None for a commit without it."""
+    """Return the values of one series; None for a commit without it."""
     if name == VALIDATION:
         return [None if one.validation is None else headline.value(one.validation) for one in commits]
     return [one.metrics.get(name) for one in commits]
 
 
 def thinned(series: Sequence[Sequence[float | None]], count: int, limit: int) -> list[int]:
-    """Indices to keep of `count`: both ends, and the lowest and highest of each series in each of equal stretches."""
+    """Return the indices to keep of `count`: both ends, and each series' lowest and highest in equal stretches."""
     if count <= limit:
         return list(range(count))
     stretches = max(1, (limit - 2) // max(2, 2 * len(series)))
@@ -157,5 +157,5 @@ def thinned(series: Sequence[Sequence[float | None]], count: int, limit: int) ->
 
 
 def _short(value: float | None) -> float | None:
-    """Rounded to six digits, enough for a plot. None beyond DRAWN, where the span of an axis would be infinite."""
+    """Round to six digits, enough for a plot. None beyond DRAWN, where the span of an axis would be infinite."""
     return None if value is None or abs(value) > DRAWN else float(f"{value:.6g}")

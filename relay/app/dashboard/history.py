@@ -46,7 +46,7 @@ class Committed:
     """Whether the checkpoint was damaged in the store and restored from a machine with a copy."""
 
     def rows(self) -> list[Told]:
-        """The metrics up to this commit, oldest first, its own step last; steps grow and times do not fall.
+        """Return the metrics up to this commit, oldest first, its own step last; steps grow and times do not fall.
 
         A commit lands after its upload, when training is further; its own step has the time at which it was trained.
         """
@@ -127,7 +127,7 @@ class Commits:
 
 
 def event_of(entry: Entry) -> Event | None:
-    """The commit or rewind of an entry; None for other entries."""
+    """Return the commit or rewind of an entry; None for other entries."""
     if entry.kind not in ("commit", "rewind"):
         return None
     try:

@@ -27,19 +27,19 @@ MIME = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"
 
 @cache
 def static(name: str) -> str:
-    """The text of a static file of this package."""
+    """Return the text of a static file of this package."""
     return files("relay.app.dashboard").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def served(document: Mapping[str, Any]) -> str:
-    """The page for the server; it fetches its scripts and styles, and listens for new versions."""
+    """Return the page for the server; it fetches its scripts and styles, and listens for new versions."""
     styles = "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in STYLES)
     scripts = "".join(f'<script src="/static/{name}" defer></script>\n' for name in SCRIPTS)
     return _page(document, styles + scripts, live=True)
 
 
 def whole(document: Mapping[str, Any]) -> str:
-    """The page as one self-contained file, for a mail, an archive or a notebook.
+    """Return the page as one self-contained file, for a mail, an archive or a notebook.
 
     Its policy lists its scripts and styles by SHA-256, so no others can run.
     """
@@ -54,7 +54,7 @@ def whole(document: Mapping[str, Any]) -> str:
 
 
 def embedded(document: Mapping[str, Any]) -> str:
-    """JSON with `<`, `>` and `&` escaped, which is safe inside an HTML script element."""
+    """Return JSON with `<`, `>` and `&` escaped, which is safe inside an HTML script element."""
     text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -51,7 +51,7 @@ class News:
     """Why the document is out of date."""
 
     def body(self) -> bytes:
-        """The JSON document for the browser, in UTF-8."""
+        """Return the JSON document for the browser, in UTF-8."""
         return embedded({**self.document, "version": self.version, "trouble": self.trouble or None}).encode()
 
 
@@ -95,7 +95,7 @@ class Poller:
             self._wait = SOON_S if document["unread"] else self._pace.first_s
 
     def wait_s(self) -> float:
-        """Seconds until the next read, unless a browser connects."""
+        """Return the seconds until the next read, unless a browser connects."""
         return self._wait if self.watchers else UNWATCHED_S
 
     def _run(self) -> None:
@@ -130,7 +130,7 @@ HEADERS = {
 
 
 def application(poller: Poller, over: Callable[[], bool] = lambda: False) -> Starlette:
-    """The Starlette application; `over` returns whether the server is stopping.
+    """Return the Starlette application; `over` returns whether the server is stopping.
 
     The only routes are the page, its static files, the document and a stream of its versions.
     """
@@ -168,7 +168,7 @@ def application(poller: Poller, over: Callable[[], bool] = lambda: False) -> Sta
 
 
 async def news(poller: Poller, over: Callable[[], bool]) -> AsyncIterator[str]:
-    """Server-sent events with the document's version, now and at each change; the browser then fetches the document."""
+    """Yield events with the document's version, now and at each change; the browser then fetches the document."""
     poller.watchers += 1
     poller.wake()
     told, quiet = 0, 0.0
@@ -185,7 +185,7 @@ async def news(poller: Poller, over: Callable[[], bool]) -> AsyncIterator[str]:
 
 
 def listening(port: int | None) -> socket.socket:
-    """A listening socket on loopback: at `port`; without one, at the usual port or any free one.
+    """Return a listening socket on loopback: at `port`; without one, at the usual port or any free one.
 
     Raises UsageError (2) if the port is taken or not allowed.
     """

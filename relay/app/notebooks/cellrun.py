@@ -49,7 +49,7 @@ class CellView:
 
 
 def drawn(text: str) -> dict[str, str]:
-    """{MIME type: the line, with a bar if it contains a step}."""
+    """Return {MIME type: the line, with a bar if it contains a step}."""
     found = STEPS.match(text)
     done, total = (int(number.replace(",", "")) for number in found.groups()) if found else (0, 0)
     bar = f'<progress value="{done}" max="{total}" style="width:20em"></progress> ' if total else ""
@@ -57,7 +57,7 @@ def drawn(text: str) -> dict[str, str]:
 
 
 def page(document: str, height: int) -> dict[str, str]:
-    """{MIME type: a whole HTML file inside the cell}, in a sandbox apart from the notebook."""
+    """Return {MIME type: a whole HTML file inside the cell}, in a sandbox apart from the notebook."""
     source = html.escape(document, quote=True)
     style = f"width:100%;height:{height}px;border:0"
     frame = f'<iframe title="The run, as a page" sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
@@ -65,7 +65,7 @@ def page(document: str, height: int) -> dict[str, str]:
 
 
 def displays() -> Callable[..., Any] | None:
-    """IPython's `display` inside a kernel, otherwise None."""
+    """Return IPython's `display` inside a kernel, otherwise None."""
     with suppress(ImportError):
         from IPython import get_ipython
         from IPython.display import display
@@ -88,7 +88,7 @@ class Tail:
     _rest: bytes = field(default=b"", repr=False)
 
     def lines(self, last: bool = False) -> Iterator[str]:
-        """Complete lines since the last call; with `last` also an unfinished one."""
+        """Yield complete lines since the last call; with `last` also an unfinished one."""
         while data := os.pread(self.file.fileno(), CHUNK, self._at):  # does not move the writer's position
             self._at += len(data)
             *whole, self._rest = (self._rest + data).split(b"\n")

@@ -27,7 +27,7 @@ NOTICE_S = 5
 
 
 def why_kept(ended: Mapping[str, Any] | None, machine: Machine, unsent: Sequence[str]) -> str:
-    """Why the machine must be kept; empty if it can be released. `ended`: relay.run/1 of the last session here."""
+    """Return why the machine must be kept; empty if it can be released. `ended`: relay.run/1 of its last session."""
     if machine.provider != "colab":
         return f"only Colab's is given back from a cell (this is {machine.provider}). Stop it where you started it."
     if ended is None:
@@ -73,7 +73,7 @@ class Stopped(Exception):
     """Stops a cell and the cells below it; IPython shows one paragraph instead of a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """The text that IPython shows."""
+        """Return the text that IPython shows."""
         return [str(self)]
 
 
@@ -193,14 +193,14 @@ class Notebook:
 
 
 def reason(code: int, document: Mapping[str, Any]) -> str:
-    """Why a command ended; an error (relay.error/1) has been printed already."""
+    """Return why a command ended; an error (relay.error/1) has been printed already."""
     if document.get("schema") == "relay.error/1":
         return f"It ended with {code}; the reason is above."
     return str(document.get("message") or f"It ended with {code}.")
 
 
 def advice(code: int, document: Mapping[str, Any]) -> str:
-    """The fix in the notebook."""
+    """Return the fix in the notebook."""
     message = str(document.get("message"))
     if message.startswith("Detached"):
         return "Choose 'attach' again to watch it."
@@ -208,7 +208,7 @@ def advice(code: int, document: Mapping[str, Any]) -> str:
 
 
 def read(out: str) -> dict[str, Any]:
-    """The JSON document on standard output; empty if there is none."""
+    """Return the JSON document on standard output; empty if there is none."""
     try:
         found = json.loads(out)
     except ValueError:

@@ -27,7 +27,7 @@ Named = tuple[str, Callable[..., Any]]
 
 
 def commands(app: typer.Typer, prefix: str = "") -> Iterator[Named]:
-    """(words on the command line, function) of every command."""
+    """Yield (words on the command line, function) of every command."""
     for command in app.registered_commands:
         if command.callback is not None:
             yield f"{prefix}{command.name or command.callback.__name__}", command.callback
@@ -37,19 +37,19 @@ def commands(app: typer.Typer, prefix: str = "") -> Iterator[Named]:
 
 
 def page(app: typer.Typer) -> str:
-    """The whole page, Markdown."""
+    """Return the whole page, Markdown."""
     return "\n\n".join([TITLE.rstrip(), EXITS, *(section(name, body) for name, body in commands(app))]) + "\n"
 
 
 def section(name: str, body: Callable[..., Any]) -> str:
-    """The section of one command: description, arguments and options."""
+    """Return the section of one command: description, arguments and options."""
     rows = [row for row in map(_row, parameters(body)) if row]
     about = inspect.getdoc(body) or ""
     return "\n".join([f"## {name}", about, "", "| argument or option | meaning | default |", "|---|---|---|", *rows])
 
 
 def parameters(body: Callable[..., Any]) -> Iterator[tuple[str, Any, OptionInfo | ArgumentInfo, Any]]:
-    """(name, type, Typer info, default) of each parameter that users can pass."""
+    """Yield (name, type, Typer info, default) of each parameter that users can pass."""
     hints = get_type_hints(body, include_extras=True)
     for name, parameter in inspect.signature(body).parameters.items():
         kind, *about = get_args(hints[name]) or (None,)
@@ -59,7 +59,7 @@ def parameters(body: Callable[..., Any]) -> Iterator[tuple[str, Any, OptionInfo 
 
 
 def spelled(name: str, kind: Any, info: OptionInfo | ArgumentInfo) -> str:
-    """The parameter as typed: `--run, -r TEXT`, `ID`."""
+    """Return the parameter as typed: `--run, -r TEXT`, `ID`."""
     if isinstance(info, ArgumentInfo):
         return info.metavar or name.upper()
     first = (info.default,) if isinstance(info.default, str) else ()  # where Annotated keeps the first spelling
@@ -76,7 +76,7 @@ def _row(parameter: tuple[str, Any, OptionInfo | ArgumentInfo, Any]) -> str:
 
 
 def _kind(kind: Any) -> str:
-    """TEXT, INTEGER, FLOAT, PATH, or the words to choose from."""
+    """Return TEXT, INTEGER, FLOAT, PATH, or the words to choose from."""
     if get_origin(kind) is UnionType:
         kind = next(part for part in get_args(kind) if part is not NoneType)
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -27,7 +27,7 @@ EVIDENCE = {
 
 
 def page(table: Providers) -> str:
-    """The whole page, Markdown."""
+    """Return the whole page, Markdown."""
     rows = [_row(p) for p in table.providers]
     head = [
         "| provider | accounts a person | session | idle | hours a week, reset | how it was read |",
@@ -37,7 +37,7 @@ def page(table: Providers) -> str:
 
 
 def section(provider: Provider) -> str:
-    """The section of one provider."""
+    """Return the section of one provider."""
     lines = "\n".join(f"- {name}: {text}" for name, text in _said(provider) if text)
     return f"## {provider.title} (`{provider.name}`)\n{lines}"
 

@@ -84,7 +84,7 @@ ARCH = "only where all shapes stay the same; another network is a new run"
 
 
 def page(plugin: TaskPlugin) -> str:
-    """The whole page, Markdown."""
+    """Return the whole page, Markdown."""
     head = ["| setting | what it is | default | a run that has begun |", "|---|---|---|---|"]
     task = plugin.default_task
     found = resolve(
@@ -99,13 +99,13 @@ def page(plugin: TaskPlugin) -> str:
 
 
 def _told(values: BaseModel) -> list[tuple[str, str, object]]:
-    """(dotted key, description, value) of each setting."""
+    """Return (dotted key, description, value) of each setting."""
     meaning, value = meanings(type(values)), dict(flat(values.model_dump(mode="json")))
     return [(key, meaning[key], value[key]) for key in leaves(type(values))]
 
 
 def meanings(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
-    """{dotted key: docstring} of each plain field of a model; fields without a docstring are absent."""
+    """Return {dotted key: docstring} of each plain field of a model; fields without a docstring are absent."""
     (definition,) = ast.parse(inspect.getsource(model)).body
     assert isinstance(definition, ast.ClassDef)
     found = {}
@@ -120,7 +120,7 @@ def meanings(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
 
 
 def changed(plugin: TaskPlugin, key: str) -> Change:
-    """The effect of a changed setting of a workload."""
+    """Return the effect of a changed setting of a workload."""
     return Change.FRESH if plugin.refit({key: None}, {}) else Change.CARRIED
 
 

@@ -49,12 +49,12 @@ class Owners:
     colors: Palette
 
     def number(self, epoch: int) -> str:
-        """The account's number; empty if the account has no color or the session is no longer listed."""
+        """Return the account's number; empty if the account has no color or the session is no longer listed."""
         place = self.numbers.get(self.accounts.get(epoch, ""))
         return "" if place is None else str(place + 1)
 
     def color(self, epoch: int) -> str:
-        """The account's color."""
+        """Return the account's color."""
         place = self.numbers.get(self.accounts.get(epoch, ""))
         return self.colors.others if place is None else self.colors.people[place]
 
@@ -91,7 +91,7 @@ def _about(document: Mapping[str, Any], accounts: int) -> str:
 
 
 def _people(document: Mapping[str, Any], numbered: Sequence[str], colors: Palette) -> list[Any]:
-    """Legend handles: each account with a color, and one for all others."""
+    """Return legend handles: each account with a color, and one for all others."""
     from matplotlib.patches import Patch
 
     called = labels(document)
@@ -102,7 +102,7 @@ def _people(document: Mapping[str, Any], numbered: Sequence[str], colors: Palett
 
 
 def _keys(series: Sequence[Series], title: str, colors: Palette) -> list[Any]:
-    """Legend handles, one for each line; none for a single line named like the panel."""
+    """Return legend handles, one for each line; none for a single line named like the panel."""
     from matplotlib.lines import Line2D
 
     if [one.title for one in series] == [title.lower()]:
@@ -214,7 +214,7 @@ def _strip(axes: Axes, found: Sequence[tuple[int, float, float]], owners: Owners
 
 
 def told(group: str, value: float) -> str:
-    """A number for people: an accuracy in percent, a small number as 5e-5."""
+    """Return a number for people: an accuracy in percent, a small number as 5e-5."""
     if group == "accuracy":
         return f"{100 * value:.4g} %"
     if value and abs(value) < 0.001:

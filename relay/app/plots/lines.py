@@ -54,7 +54,7 @@ class Series:
 
 
 def series_of(curves: Mapping[str, Any], x: str) -> dict[str, list[Series]]:
-    """{group: series} over 'step', 'time' (days since 1970) or 'hours'; series without points are left out."""
+    """Return {group: series} over 'step', 'time' (days since 1970) or 'hours'; omits series without points."""
     found: dict[str, list[Series]] = {}
     for number, one in enumerate(curves["series"]):
         line, redone = (strokes(curves[side], number, x, side == "line") for side in ("line", "redone"))
@@ -65,7 +65,7 @@ def series_of(curves: Mapping[str, Any], x: str) -> dict[str, list[Series]]:
 
 
 def strokes(side: Mapping[str, Any], number: int, x: str, joined: bool) -> tuple[Stroke, ...]:
-    """The strokes of one column. `joined`: each begins with the last point of the one before."""
+    """Return the strokes of one column. `joined`: each begins with the last point of the one before."""
     known = [
         (epoch, (across(at, x), max(-MOST, min(MOST, float(value)))))
         for epoch, at, value in zip(side["epoch"], side[x], side["values"][number], strict=True)
@@ -79,12 +79,12 @@ def strokes(side: Mapping[str, Any], number: int, x: str, joined: bool) -> tuple
 
 
 def across(at: float, x: str) -> float:
-    """The coordinate on axis `x`; matplotlib counts time in days."""
+    """Return the coordinate on axis `x`; matplotlib counts time in days."""
     return at / DAY if x == "time" else float(at)
 
 
 def spans(document: Mapping[str, Any], x: str) -> list[tuple[int, float, float]]:
-    """(epoch, start, length) of each session's part of the line; over time, of the whole session, so that gaps show."""
+    """Return (epoch, start, length) of each session's part of the line; over time, of the session, so that gaps show."""
     if x == "time":
         return [(one["epoch"], one["started"] / DAY, one["seconds"] / DAY) for one in document["sessions"]]
     line = document["curves"]["line"]
@@ -96,13 +96,13 @@ def spans(document: Mapping[str, Any], x: str) -> list[tuple[int, float, float]]
 
 
 def handoffs(sessions: Sequence[Mapping[str, Any]], x: str) -> list[float]:
-    """Coordinates of the thin lines: the start of each session but the first."""
+    """Return the coordinates of the thin lines: the start of each session but the first."""
     key = {"step": "from_step", "time": "started", "hours": "hours"}[x]
     return [across(later[key], x) for _, later in pairwise(sessions)]
 
 
 def longest(sessions: Sequence[Mapping[str, Any]], most: int) -> list[str]:
-    """Accounts in order of their first session; of more than `most`, those that trained longest."""
+    """Return the accounts in order of their first session; of more than `most`, those that trained longest."""
     given: dict[str, float] = {}
     for row in sessions:
         given[row["account"]] = given.get(row["account"], 0.0) + row["seconds"]
@@ -111,5 +111,5 @@ def longest(sessions: Sequence[Mapping[str, Any]], most: int) -> list[str]:
 
 
 def labels(document: Mapping[str, Any]) -> dict[str, str]:
-    """{account id: label} of the listed accounts."""
+    """Return {account id: label} of the listed accounts."""
     return {row["id"]: row["label"] for row in document["accounts"]}

@@ -69,7 +69,7 @@ DARK = Palette(
 
 
 def sheet(colors: Palette) -> dict[str, Any]:
-    """The style sheet. Text is never parsed as a formula, and equal pictures give equal files."""
+    """Return the style sheet. Text is never parsed as a formula, and equal pictures give equal files."""
     return {
         "text.parse_math": False,
         "svg.hashsalt": "trm-relay",
@@ -113,7 +113,7 @@ def sheet(colors: Palette) -> dict[str, Any]:
 
 
 def palette(dark: bool) -> Palette:
-    """The colors for a dark or light background."""
+    """Return the colors for a dark or light background."""
     return DARK if dark else LIGHT
 
 
@@ -146,7 +146,7 @@ def require_matplotlib() -> None:
 
 
 def page(title: str, height: float, note: str = "", **style: Any) -> Figure:
-    """An empty picture of `height` inches with a title in `style` and a note.
+    """Return an empty picture of `height` inches with a title in `style` and a note.
 
     Call this and all drawing functions within `drawing`.
     """
@@ -173,7 +173,7 @@ def head(axes: Axes, title: str, handles: Sequence[Any], right: str = "", weight
 
 
 def rows(handles: Sequence[Any]) -> float:
-    """Height in inches of a legend in two columns."""
+    """Return the height in inches of a legend in two columns."""
     return ROW * -(-len(handles) // 2)
 
 
@@ -192,7 +192,7 @@ def dates(axes: Axes, year: bool = True) -> None:
 
 
 def shown(text: str, otherwise: str, inches: float, size: float = 9.0) -> str:
-    """A user's text, or `otherwise` if the font lacks a letter of it; cut to `inches`."""
+    """Return a user's text, or `otherwise` if the font lacks a letter of it; cut to `inches`."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
     from matplotlib.textpath import text_to_path
 
@@ -211,7 +211,7 @@ def shown(text: str, otherwise: str, inches: float, size: float = 9.0) -> str:
 
 
 def encoded(figure: Figure, suffix: str, title: str) -> bytes:
-    """The bytes of the file; equal for equal pictures.
+    """Return the bytes of the file; equal for equal pictures.
 
     Positions are rounded, because the layout solver returns different last digits each time.
     """

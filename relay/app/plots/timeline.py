@@ -35,7 +35,7 @@ class End:
     broken: bool = False
 
     def style(self, colors: Palette) -> dict[str, Any]:
-        """Matplotlib properties of the bars."""
+        """Return Matplotlib properties of the bars."""
         fill = colors.others if self.color is None else colors.people[self.color]
         return {"facecolor": fill, "edgecolor": colors.paper, "linewidth": 0.4, "hatch": self.hatch}
 
@@ -83,7 +83,7 @@ def _unshown(document: Mapping[str, Any], lanes: Sequence[str]) -> str:
 
 
 def _key(end: End, colors: Palette) -> Any:
-    """A legend handle: a bar and its mark."""
+    """Return a legend handle: a bar and its mark."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

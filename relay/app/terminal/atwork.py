@@ -62,13 +62,13 @@ class AtWork:
         return now
 
     def plain(self) -> str:
-        """Everything on one line without a bar, for plain output."""
+        """Return everything on one line without a bar, for plain output."""
         pace = f"  {self._speed}  {self._left}" if self.rate else ""
         training = f"{self._head}{pace}{numbers(self.metrics, self.short)}" if self._first else ""
         return "; ".join(filter(None, [self._activity or training, self.transfer or self._safety, self._session]))
 
     def lines(self, width: int, ascii_only: bool = False) -> list[str]:
-        """The activity, and below it pace, time left and the newest durable step; no line wider than `width`."""
+        """Return the activity, and below it pace, time left and the newest durable step; no line wider than `width`."""
         waits = self.now() - self.stepped_at >= IDLE_S or self.doing[0]  # less useful than the transfer
         waited_for = self.transfer if waits and "%" not in self.doing[0] else ""
         above = waited_for or self._activity or (self.bar_line(width, ascii_only) if self._first else "")
@@ -80,7 +80,7 @@ class AtWork:
         return [in_ascii(line) if ascii_only else line for line in shown if line]
 
     def bar_line(self, width: int, ascii_only: bool = False) -> str:
-        """Step, percent and time left at any width; a bar, and as many metrics as fit."""
+        """Return step, percent and time left at any width; a bar, and as many metrics as fit."""
         share = min(1.0, self.made / self.target) if self.target else 0.0
         middle = f"  {int(100 * share)}%  {self._left}"
         told = numbers(self.metrics, self.short, 3)
@@ -121,14 +121,14 @@ class AtWork:
 
 
 def bar(share: float, length: int, ascii_only: bool) -> str:
-    """A bar of the completed share after two blanks; empty if it would be too short to read."""
+    """Return a bar of the completed share after two blanks; empty if it would be too short to read."""
     filled = int(share * length)
     full, rest = "#-" if ascii_only else "━╌"
     return f"  {full * filled}{rest * (length - filled)}" if length >= SHORTEST_BAR else ""
 
 
 def _within(text: str, width: int, *marks: str) -> str:
-    """The text without its last clauses, or its last words, so that it fits."""
+    """Return the text without its last clauses, or its last words, so that it fits."""
     for mark in (*marks, "; ", ", ", " "):
         while len(text) > width and mark in text.strip():
             text = text.rpartition(mark)[0]

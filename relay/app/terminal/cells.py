@@ -21,17 +21,17 @@ PIPE = 10_000
 
 
 def cut(text: str, size: int) -> str:
-    """The text cut to at most `size` columns; a ~ marks the cut."""
+    """Return the text cut to at most `size` columns; a ~ marks the cut."""
     return text if cell_len(text) <= size else f"{set_cell_size(text, size - 1).rstrip()}~"
 
 
 def in_ascii(text: str) -> str:
-    """The text with a question mark for each column of a non-ASCII character."""
+    """Return the text with a question mark for each column of a non-ASCII character."""
     return "".join(c if c.isascii() else "?" * cell_len(c) for c in text)
 
 
 def fold(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns, folded between words; a longer word is broken."""
+    """Return the text in lines of at most `width` columns, folded between words; a longer word is broken."""
     if cell_len(text) <= width:
         return [text]
     lines = [""]
@@ -73,7 +73,7 @@ class Column:
 
 
 def table(columns: Sequence[Column], width: int | None, utf8: bool = True) -> str:
-    """A table no wider than `width`. With None (a file, a pipe) it has no lines and no folds."""
+    """Return a table no wider than `width`. With None (a file, a pipe) it has no lines and no folds."""
     if width is None:
         shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
         kept = list(columns)
@@ -97,7 +97,7 @@ def table(columns: Sequence[Column], width: int | None, utf8: bool = True) -> st
 
 
 def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns that fit, in their order."""
+    """Return the columns that fit, in their order."""
     kept, room = [column for column in columns if column.rank == 0], width + 1
     room -= sum(column.least + GAP for column in kept)
     for column in sorted((column for column in columns if column.rank), key=lambda column: column.rank):
@@ -108,7 +108,7 @@ def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def drawn(content: RenderableType, width: int, utf8: bool = True) -> str:
-    """The text that rich renders, without colors, links and trailing blanks."""
+    """Return the text that rich renders, without colors, links and trailing blanks."""
     out = io.StringIO()
     console = Console(
         file=out,
@@ -130,7 +130,7 @@ def printed(lines: Iterator[Text], console: Console) -> None:
 
 
 def plain(lines: Iterator[Text]) -> str:
-    """The lines as text without colors."""
+    """Return the lines as text without colors."""
     out = io.StringIO()
     printed(lines, Console(file=out, color_system=None, force_terminal=False, width=1000))
     return out.getvalue().rstrip("\n")

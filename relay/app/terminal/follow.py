@@ -42,7 +42,7 @@ class Source(Protocol):
         ...
 
     def text(self) -> str:
-        """The current text."""
+        """Return the current text."""
         ...
 
 
@@ -87,7 +87,7 @@ class Following:
         self.looked_at, self.trouble, self.failures = self.runtime.monotonic(), "", 0
 
     def footer(self) -> str:
-        """The age of the text, or why it is old."""
+        """Return the age of the text, or why it is old."""
         if self.trouble:
             return f"{duration(self.age_s)} old, the store does not answer: {self.trouble}"
         return f"looked {duration(self.age_s)} ago, every {duration(self.every_s)}; Ctrl-C ends this, not the run"
@@ -147,7 +147,7 @@ class Redrawn:
         self._live.refresh()
 
     def drawn(self) -> Text:
-        """The text cut to the terminal's width and height; the last lines before the footer are dropped."""
+        """Return the text cut to the terminal's width and height; the last lines before the footer are dropped."""
         if self._following is None:
             return Text("")
         footer = "" if self._following.source.over else self._following.footer()
@@ -163,7 +163,7 @@ class Redrawn:
 
 
 def shortened(rows: Sequence[str], footer: str, height: int) -> list[str]:
-    """At most `height - 1` rows, footer included; rich needs the last row for itself."""
+    """Return at most `height - 1` rows, footer included; rich needs the last row for itself."""
     room = height - 1 - bool(footer)
     kept = (
         list(rows) if len(rows) <= room else [*rows[: max(0, room - 1)], f"... {len(rows) - max(0, room - 1):,} more"]

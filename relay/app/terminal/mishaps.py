@@ -21,7 +21,7 @@ LOG_FOLDER = Path("sync") / "logs"
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """(exit code, one paragraph) of a RelayError or StoreError; any other error is a bug (1)."""
+    """Return (exit code, one paragraph) of a RelayError or StoreError; any other error is a bug (1)."""
     if isinstance(error, RelayError):
         return int(error.exit_code), _one_line(paragraph(error))
     if isinstance(error, StoreError):

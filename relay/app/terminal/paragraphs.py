@@ -17,18 +17,18 @@ _WHOLE = re.compile(r"`[^`]*`|python3? rotate_accounts\.py\b.*", re.MULTILINE)
 
 
 def columns() -> int | None:
-    """Width of the terminal on stdout, within bounds; None without a terminal: then paragraphs stay on one line."""
+    """Return the width of the terminal on stdout, within bounds; None without a terminal: then nothing is folded."""
     found = terminal_width()
     return None if found is None else max(NARROWEST, min(WIDEST, found))
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal on stdout; None if stdout is not a terminal."""
+    """Return the columns of the terminal on stdout; None if stdout is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def folded_for(stream: TextIO, text: str) -> str:
-    """The text folded at the width of the terminal `stream`; unchanged if `stream` is not a terminal."""
+    """Return the text folded at the width of the terminal `stream`; unchanged if `stream` is not a terminal."""
     if not stream.isatty():
         return text
     try:
@@ -39,7 +39,7 @@ def folded_for(stream: TextIO, text: str) -> str:
 
 
 def folded(text: str, width: int) -> str:
-    """Longer lines folded between words, at their own indentation."""
+    """Return the text with longer lines folded between words, at their own indentation."""
     return "\n".join(_within(line, width) for line in text.split("\n"))
 
 
@@ -51,7 +51,7 @@ def _within(line: str, width: int) -> str:
 
 
 def paragraph(label: str, text: str, width: int | None, indent: int = 5) -> str:
-    """The label and the folded text; later lines are indented to the start of the text.
+    """Return the label and the folded text; later lines are indented to the start of the text.
 
     A command in backquotes, or one of this program up to the end of its line, is never broken. Without a width nothing
     is folded.

@@ -164,7 +164,7 @@ class Bar(Display):
             put_down(self._live, self._console)
 
     def drawn(self) -> Text:
-        """The current text of the live lines."""
+        """Return the current text of the live lines."""
         shown = self.work.lines(self._console.width, self._console.options.ascii_only)
         text = Text(harmless(redact("\n".join(shown))), no_wrap=True, overflow="crop")
         for pattern, colour in COLOURS.items():
@@ -180,7 +180,7 @@ class Bar(Display):
 def display(
     runtime: Runtime, every_s: float, short: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> Display:
-    """Live lines on a terminal; otherwise plain lines, also during long silences. `short`: as in `Bar`."""
+    """Return live lines on a terminal; otherwise plain lines, also during long silences. `short`: as in `Bar`."""
     if moves(environ, sys.stderr.isatty()):
         return Bar(0, runtime.monotonic, short=short)
     over = runtime.event()

@@ -115,7 +115,7 @@ class Streams:
 
 
 def _ends_already(error: BaseException) -> bool:
-    """Whether a signal was ending the process while this write restored the terminal: the exit keeps its code."""
+    """Return whether a signal was ending the process while this write restored the terminal; the exit keeps its code."""
     while (cause := error.__context__) is not None:
         if isinstance(cause, SystemExit | KeyboardInterrupt):
             return True

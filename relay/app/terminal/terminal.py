@@ -17,17 +17,17 @@ STILL = ("dumb", "unknown")
 
 
 def in_notebook(environ: Mapping[str, str]) -> bool:
-    """Whether a notebook keeps the output: its cells give commands a terminal, and save everything printed there."""
+    """Return whether a notebook keeps the output: its cells give commands a terminal and save everything printed."""
     return any(environ.get(name) for name in NOTEBOOKS)
 
 
 def utf8(encoding: str | None) -> bool:
-    """Whether that encoding has every character; None (unknown) counts as no."""
+    """Return whether that encoding has every character; None (unknown) counts as no."""
     return (encoding or "ascii").lower().replace("-", "") in ("utf8", "utf16", "utf32")
 
 
 def moves(environ: Mapping[str, str], is_terminal: bool) -> bool:
-    """Whether lines may be redrawn; a file, a pipe or a notebook keeps every frame.
+    """Return whether lines may be redrawn; a file, a pipe or a notebook keeps every frame.
 
     TTY_INTERACTIVE (0, 1) decides, then TTY_COMPATIBLE=0, then the rest of the environment. NO_COLOR and FORCE_COLOR
     affect only color; rich reads them itself.

@@ -34,7 +34,7 @@ Doing = Literal["sending", "fetching"]
 
 
 def titled(doing: Doing, step: int) -> str:
-    """The title of a transfer."""
+    """Return the title of a transfer."""
     return f"{doing} step {step:,}"
 
 
@@ -57,7 +57,7 @@ class Meter:
         return self._done >= self._total
 
     def text(self) -> str:
-        """`sending step 500: 45% of 85.0 MB, 1.2 MB/s, 40 s left`."""
+        """Return `sending step 500: 45% of 85.0 MB, 1.2 MB/s, 40 s left`."""
         spent = max(self._runtime.monotonic() - self._began, 1e-6)
         pace = self._done / spent
         left = f", {duration((self._total - self._done) / pace)} left" if 0 < self._done < self._total else ""
@@ -66,7 +66,7 @@ class Meter:
 
 
 def lines(tell: Callable[[str], None], runtime: Runtime) -> Transfer:
-    """A Transfer that prints plain lines; none before `LONG_S`, so a short transfer prints nothing."""
+    """Return a Transfer that prints plain lines; none before `LONG_S`, so a short transfer prints nothing."""
 
     def show(doing: Doing, step: int, total: int) -> Count:
         meter, told = Meter(titled(doing, step), total, runtime), [-EVERY_S]
@@ -83,7 +83,7 @@ def lines(tell: Callable[[str], None], runtime: Runtime) -> Transfer:
 
 
 def through(transfer: Callable[[str], None], runtime: Runtime) -> Transfer:
-    """A Transfer into a session's display, which decides when to show it; sends an empty text at the end."""
+    """Return a Transfer into a session's display, which decides when to show it; sends an empty text at the end."""
 
     def show(doing: Doing, step: int, total: int) -> Count:
         meter = Meter(titled(doing, step), total, runtime)

@@ -61,7 +61,7 @@ class Countdown:
             self.show("")
 
     def text(self, now: float) -> str:
-        """`waiting for Ana (account_2)  ###-----  4 min left; ...`."""
+        """Return `waiting for Ana (account_2)  ###-----  4 min left; ...`."""
         assert self._held is not None
         silent = f"last sign of life {duration(self._held.silent_s + now - self._at)} ago"
         left = max(0.0, self.wait_s - (now - self._since))
@@ -79,12 +79,12 @@ class Countdown:
 
 
 def bar_of(terminal: bool, encoding: str | None) -> Callable[[float], str]:
-    """A function that draws bars; it returns an empty text if `terminal` is false."""
+    """Return a function that draws bars; it returns an empty text if `terminal` is false."""
     return partial(bar, length=BAR, ascii_only=not utf8(encoding)) if terminal else lambda share: ""
 
 
 def clock(seconds: float) -> str:
-    """`4:07`, `1:04:07`: with seconds, so that the countdown visibly moves."""
+    """Return `4:07`, `1:04:07`: with seconds, so that the countdown visibly moves."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

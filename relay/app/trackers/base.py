@@ -36,7 +36,7 @@ class SinkOff(Exception):
 
 
 def installed(package: str) -> bool:
-    """Whether the package is installed. A folder of that name, which trackers create for output, does not count."""
+    """Return whether the package is installed. A folder of that name, as trackers create for output, does not count."""
     spec = find_spec(package)
     return spec is not None and spec.origin is not None
 
@@ -48,7 +48,7 @@ def require(package: str) -> None:
 
 
 def in_a_line(error: BaseException, secrets: Iterable[str] = ()) -> str:
-    """A library's error on one line, with secrets masked before it is cut, so that no half of a secret remains."""
+    """Return an error on one line. Secrets are masked before it is cut, so that no half of a secret remains."""
     return redact(" ".join(f"{type(error).__name__}: {error}".split()), secrets)[:200]
 
 
@@ -72,7 +72,7 @@ class Sink(Protocol):
         ...
 
     def where(self) -> str:
-        """Where to view the tracker, in a few words."""
+        """Return where to view the tracker, in a few words."""
         ...
 
 
@@ -88,7 +88,7 @@ class Mark(Strict):
 
 
 def read_mark(path: Path) -> Mark | None:
-    """The mark; None if it is missing or unreadable."""
+    """Return the mark; None if it is missing or unreadable."""
     try:
         data = path.read_bytes()
         return Mark.model_validate_json(data) if len(data) <= MAX_BYTES else None
@@ -109,7 +109,7 @@ def keep_mark(path: Path, mark: Mark) -> None:
 
 
 def public(config: object, name: str = "") -> object:
-    """A configuration for public view: numbers, booleans and plain words, without paths, addresses and keys."""
+    """Return a configuration for public view: numbers, booleans and plain words, without paths, addresses and keys."""
     if isinstance(config, dict):
         return {str(key): public(value, str(key)) for key, value in config.items()}
     if isinstance(config, str) and (_HIDDEN.fullmatch(name) or not re.fullmatch(r"[\w:.+-]{0,80}", config)):

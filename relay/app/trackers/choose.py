@@ -42,7 +42,7 @@ class Places:
         return Wandb(self.environ, marks, own)
 
     def wanted(self, keys: Sequence[str], ledger: Callable[[], RunLedger], measures: Measures) -> list[Wanted]:
-        """One for each key, in order; `ledger` creates a reader for each thread."""
+        """Return one tracker for each key, in order; `ledger` creates a reader for each thread."""
 
         def feed(key: str, go_on: Callable[[], bool]) -> Feed:
             return Feed(ledger(), self.memory / f"{key}.json", measures, go_on)
@@ -51,7 +51,7 @@ class Places:
 
 
 def described(keys: Sequence[str], places: Places) -> Iterator[tuple[str, str, str]]:
-    """(title, where it writes, why it cannot or "") for each tracker; starts none."""
+    """Yield (title, where it writes, why it cannot or "") for each tracker; starts none."""
     for key in dict.fromkeys(keys):
         yield TITLES[key], _where(key, places), _trouble(key, places.environ)
 

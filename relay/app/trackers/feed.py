@@ -74,11 +74,11 @@ class Feed:
         return (self._base.rewinds if self._base else 0) + len(self._went_back())
 
     def _went_back(self) -> list[int]:
-        """Slots of the rewinds read so far."""
+        """Return the slots of the rewinds read so far."""
         return [event.slot for event in self._commits.events if isinstance(event, WentBack)]
 
     def _came_back(self) -> bool:
-        """Whether a copy restored commits whose points may be in entries that were not read."""
+        """Return whether a copy restored commits whose points may be in entries that were not read."""
         return self._base is not None and any(isinstance(one, Committed) and one.again for one in self._commits.events)
 
     def _begin(self, sink: Sink, view: View, rewinds: int) -> None:

@@ -63,7 +63,7 @@ class Follower:
         self._wake.set()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the thread finished within that time; otherwise it keeps running."""
+        """Return whether the thread finished within that time; otherwise it keeps running."""
         if self._task is not None:
             self._task.join(max(0.0, seconds))
         return self._task is None or not self._task.is_alive()

@@ -53,7 +53,7 @@ class Point:
 
 
 def points_of(commit: Committed, measures: Measures) -> Iterator[Point]:
-    """The points of training up to a commit, by step. The last one is the commit's own step, with its validation."""
+    """Yield the points up to a commit, by step. The last one is the commit's own step, with its validation."""
     *before, own = commit.rows()
     for told in before:
         yield Point(commit.slot, told.step, told.at, _named(told.metrics, measures))
@@ -63,7 +63,7 @@ def points_of(commit: Committed, measures: Measures) -> Iterator[Point]:
 
 
 def _named(metrics: Mapping[str, float], measures: Measures) -> dict[str, float]:
-    """Metrics under their full names: by split if evaluated, otherwise under train/ or relay/."""
+    """Return the metrics under their full names: by split if evaluated, otherwise under train/ or relay/."""
     return {_full(name, measures): value for name, value in metrics.items()}
 
 

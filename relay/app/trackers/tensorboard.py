@@ -25,7 +25,7 @@ class TensorBoard:
         self._path: Path | None = None
 
     def begin(self, line: Line) -> int:
-        """Reads the mark next to the files."""
+        """Return the slot of the mark next to the files."""
         self._folder, self._line, self._path = self._root / line.project / line.name, line, None
         self._alone.take(self._folder / LOCK)
         mark = read_mark(self._folder / MARK)
@@ -50,11 +50,11 @@ class TensorBoard:
         self._alone.leave()
 
     def where(self) -> str:
-        """The command that opens TensorBoard."""
+        """Return the command that opens TensorBoard."""
         return f"`tensorboard --logdir {self._root}`"
 
     def _file(self, at: float) -> tuple[Path, list[bytes]]:
-        """This session's file and its first records. Its name sorts last, because TensorBoard reads files by name.
+        """Return this session's file and its first records. Its name sorts last: TensorBoard reads files by name.
 
         A START record drops points of older files beyond the mark, which exist if a kill came before the mark.
         """
@@ -71,7 +71,7 @@ class TensorBoard:
 
 
 def framed(records: Sequence[bytes]) -> bytes:
-    """The records in the format of an event file, in one piece: a write that fails halfway leaves one torn record.
+    """Return the bytes of an event file's records in one piece: a write that fails halfway leaves one torn record.
 
     Only TensorBoard's RecordWriter is used; its file writer would put the host name into file names.
     """

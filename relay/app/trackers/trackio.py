@@ -28,7 +28,7 @@ class Trackio:
         self._step = 0
 
     def begin(self, line: Line) -> int:
-        """The mark counts only if its step is trackio's newest step, because the file may have been emptied since."""
+        """Return the mark's slot, only if its step is trackio's newest: the file may have been emptied since."""
         self._line, self._step = line, 0
         mark = read_mark(self._marks)
         if mark is None or (mark.run_id, mark.rewinds) != (line.run_id, line.rewinds):
@@ -67,5 +67,5 @@ class Trackio:
         """Nothing to do: each write is complete."""
 
     def where(self) -> str:
-        """The command that opens trackio."""
+        """Return the command that opens trackio."""
         return f"trackio show --project {self._line.project}" if self._line else "trackio show"

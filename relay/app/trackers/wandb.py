@@ -81,8 +81,11 @@ class Wandb:
         self._alone = Alone()
 
     def begin(self, line: Line) -> int:
-        """Online, the slot comes from the W&B run. Offline, it comes from this machine's mark; without a mark a session
-        writes only its own commits, so that no two machines sync the same points later."""
+        """Return the slot of the W&B run; offline, of this machine's mark.
+
+        Offline and without a mark a session writes only its own commits, so that no two machines sync the same points
+        later.
+        """
         self.close()
         self._alone.take(self._marks.with_suffix(".lock"))
         self._line, self._step = line, 0
@@ -124,7 +127,7 @@ class Wandb:
             self._alone.leave()
 
     def where(self) -> str:
-        """The run's page; offline, the command that syncs the folder."""
+        """Return the run's page; offline, the command that syncs the folder."""
         if self._run is None:
             return "W&B"
         return f"wandb sync {Path(self._run.dir).parent}" if self._offline else str(self._run.url)
@@ -163,7 +166,7 @@ def refuse(environ: Mapping[str, str]) -> None:
 
 
 def _has_key(environ: Mapping[str, str]) -> bool:
-    """Whether W&B can log in without a prompt."""
+    """Return whether W&B can log in without a prompt."""
     if environ.get("WANDB_API_KEY") or environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
     home = Path(environ.get("HOME", "~")).expanduser()

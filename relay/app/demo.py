@@ -124,7 +124,7 @@ class Demo:
 
     @contextmanager
     def _trained(self, run: str, account: str) -> Iterator[subprocess.Popen[str]]:
-        """A running session, which is killed at the end of the block."""
+        """Yield a running session, which is killed at the end of the block."""
         with subprocess.Popen(
             self._command("run", "--account", account, *self._training(), run=run),
             env=self._environment(),

@@ -76,7 +76,7 @@ class Poller:
         self._wanted.set()
 
     def wake(self) -> None:
-        """A browser has connected: read now, and often again."""
+        """Read now, and often again, because a browser has connected."""
         self._wait = self._pace.first_s
         self._wanted.set()
 

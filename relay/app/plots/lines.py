@@ -84,7 +84,7 @@ def across(at: float, x: str) -> float:
 
 
 def spans(document: Mapping[str, Any], x: str) -> list[tuple[int, float, float]]:
-    """Return (epoch, start, length) of each session's part of the line; over time, of the session, so that gaps show."""
+    """Return (epoch, start, length) of each session's part of the line; over time, of the session, to show gaps."""
     if x == "time":
         return [(one["epoch"], one["started"] / DAY, one["seconds"] / DAY) for one in document["sessions"]]
     line = document["curves"]["line"]

@@ -49,7 +49,7 @@ class AtWork:
         self.doing = text, since if goes_on else now
 
     def committed(self, step: int) -> None:
-        """A step is durable. Not every step is reported, so a newer step than known counts as trained."""
+        """Record that a step is durable. Not every step is reported, so a newer step than known counts as trained."""
         if self._first and step > self.made:
             self._add(step)
         self.safe = step, self.now()

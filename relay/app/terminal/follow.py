@@ -50,7 +50,7 @@ class Screen(Protocol):
     """Shows the text."""
 
     def show(self, following: Following) -> None:
-        """Called after each read."""
+        """Show the state; called after each read."""
         ...
 
 

@@ -43,19 +43,19 @@ class Display:
         self.work.deadline = deadline
 
     def step(self, progress: Step) -> None:
-        """A training step is done; with metrics."""
+        """Record a training step with its metrics."""
         self.work.step(progress)
 
     def phase(self, text: str) -> None:
-        """The activity between steps; empty if training continues."""
+        """Set the activity between steps; empty if training continues."""
         self.work.phase(text)
 
     def committed(self, step: int) -> None:
-        """A step is durable."""
+        """Record that a step is durable."""
         self.work.committed(step)
 
     def transfer(self, text: str) -> None:
-        """The progress of a long transfer; empty when it is over."""
+        """Set the progress text of a long transfer; empty when it is over."""
         self.work.transfer = text
 
     def tell(self, line: str) -> None:
@@ -63,7 +63,7 @@ class Display:
         raise NotImplementedError
 
     def close(self) -> None:
-        """The session is over."""
+        """End the display with the session."""
 
 
 class Lines(Display):

@@ -12,7 +12,7 @@ from typing import Any, TextIO, cast
 from relay.core.errors import BadConfig
 
 LOG = logging.getLogger("relay.streams")
-LOG.addHandler(logging.NullHandler())  # silent without a session's log
+LOG.addHandler(logging.NullHandler())  # no output without a session's log
 STANDARD = (1, 2)
 
 
@@ -115,7 +115,7 @@ class Streams:
 
 
 def _ends_already(error: BaseException) -> bool:
-    """Return whether a signal was ending the process while this write restored the terminal; the exit keeps its code."""
+    """Return whether a signal was ending the process while this write restored the terminal. It keeps its exit code."""
     while (cause := error.__context__) is not None:
         if isinstance(cause, SystemExit | KeyboardInterrupt):
             return True

@@ -135,7 +135,7 @@ class Moving:
 
 @contextmanager
 def showing(tell: Callable[[str], None], runtime: Runtime) -> Iterator[Transfer]:
-    """Bars on a terminal, otherwise plain lines."""
+    """Yield bars on a terminal, otherwise plain lines."""
     if moves(os.environ, sys.stderr.isatty()):
         with Moving() as bars:
             yield bars

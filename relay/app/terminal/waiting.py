@@ -38,7 +38,7 @@ class Countdown:
     _shown_at: float = 0.0
 
     def held(self, held: Held) -> None:
-        """Another session holds the lease."""
+        """Record that another session holds the lease; a new holder is announced."""
         now = self.runtime.monotonic()
         if self._held is None:
             self._since, self._shown_at = now, now - TICK_S
@@ -48,14 +48,14 @@ class Countdown:
         self._held, self._at = held, now
 
     def tick(self) -> None:
-        """Called regularly while a session waits."""
+        """Update the countdown; called regularly while a session waits."""
         now = self.runtime.monotonic()
         if self._held is not None and now - self._shown_at >= TICK_S:
             self._shown_at = now
             self.show(self.text(now))
 
     def over(self) -> None:
-        """The session has the lease, or stopped waiting."""
+        """End the countdown: the session has the lease, or stopped waiting."""
         if self._held is not None:
             self._held = None
             self.show("")

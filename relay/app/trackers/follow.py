@@ -54,7 +54,7 @@ class Follower:
         self._task = self.runtime.spawn(f"tracker {self.wanted.key}", self._run)
 
     def notice(self) -> None:
-        """A commit has landed. Several notices cause one read."""
+        """Wake the thread after a commit. Several notices cause one read."""
         self._wake.set()
 
     def end(self) -> None:
@@ -139,7 +139,7 @@ class Trackers:
             follower.start()
 
     def committed(self) -> None:
-        """A commit has landed."""
+        """Wake all threads after a commit."""
         for follower in self._followers:
             follower.notice()
 

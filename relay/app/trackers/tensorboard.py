@@ -35,7 +35,7 @@ class TensorBoard:
         return mark.slot if mark else NOTHING
 
     def write(self, points: Sequence[Point], slot: int) -> None:
-        """Write one event for each point, at the store's time. The file is closed after each write, so none stays open."""
+        """Write one event for each point, at the store's time. Close the file after each write, so none stays open."""
         assert self._line is not None, "begin comes first"
         if points:
             path, first = self._file(points[0].at)

@@ -13,7 +13,7 @@ WORDS = b"Interrupted while loading; nothing was begun.\n"
 
 
 def load() -> Callable[[], None]:
-    """The command line's `main`. Raises ModuleNotFoundError if a package is missing."""
+    """Return the command line's `main`. Raises ModuleNotFoundError if a package is missing."""
     mine = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # otherwise the parent process ignores it
     if mine:
         signal.signal(signal.SIGINT, _leave)

@@ -97,7 +97,7 @@ class Demo:
             self.show(f"0. begun {run} in {redact(begun['address'])}")
 
     def report(self, run: str = RELAYED) -> str:
-        """The output of `report` for one run."""
+        """Return the output of `report` for one run."""
         return self._relay("report", run=run)
 
     def _killed_session(self) -> int:
@@ -124,7 +124,7 @@ class Demo:
 
     @contextmanager
     def _trained(self, run: str, account: str) -> Iterator[subprocess.Popen[str]]:
-        """A running session, which is killed at the end of the block."""
+        """Yield a running session, which is killed at the end of the block."""
         with subprocess.Popen(
             self._command("run", "--account", account, *self._training(), run=run),
             env=self._environment(),
@@ -139,7 +139,7 @@ class Demo:
                 child.kill()
 
     def _followed(self, child: subprocess.Popen[str]) -> Iterator[tuple[str, int]]:
-        """A session's lines, each with its step or 0; shows every tenth of the target."""
+        """Yield a session's lines, each with its step or 0; shows every tenth of the target."""
         assert child.stderr is not None
         tenth = 0
         for line in child.stderr:
@@ -163,7 +163,7 @@ class Demo:
         return document
 
     def _relay(self, *words: str, run: str) -> str:
-        """The output of one command. Raises RelayError with its last lines if it fails."""
+        """Return the output of one command. Raises RelayError with its last lines if it fails."""
         done = subprocess.run(
             self._command(*words, run=run),
             env=self._environment(),
@@ -192,7 +192,7 @@ class Demo:
         ]
 
     def _environment(self) -> dict[str, str]:
-        """The environment without the user's own settings, but with storage credentials."""
+        """Return the environment without the user's own settings, but with storage credentials."""
         kept = {k: v for k, v in self.environ.items() if k.startswith(CREDENTIALS) or not k.startswith(SETTINGS_OF)}
         root = str(Path(relay.__file__).parent.parent)
         path = os.pathsep.join(p for p in (root, self.environ.get("PYTHONPATH")) if p)
@@ -206,7 +206,7 @@ class Demo:
 
 
 def _number(pattern: re.Pattern[str], line: str) -> int:
-    """The step in a line, 0 if there is none."""
+    """Return the step in a line, 0 if there is none."""
     found = pattern.search(line)
     return int(found[1].replace(",", "")) if found else 0
 
@@ -237,7 +237,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def place_beneath(url: str, token: str) -> str:
-    """Address of a new folder for one demonstration inside a store; nothing else in the store changes.
+    """Return the address of a new folder for one demonstration inside a store; nothing else in the store changes.
 
     Raises UsageError for an existing store on Drive, whose folders have no addresses.
     """

@@ -13,7 +13,7 @@ SHORTEST = 3
 
 
 def without_names(view: View) -> View:
-    """The view with ids in place of labels and without personal data (`--redact`).
+    """Return the view with ids in place of labels and without personal data (`--redact`).
 
     A store's address can contain a user name, so only its scheme stays.
     """
@@ -26,12 +26,12 @@ def without_names(view: View) -> View:
 
 
 def names_of(accounts: Sequence[AccountRow]) -> dict[str, str]:
-    """{label or owner: account id}, as `nameless` takes them."""
+    """Return {label or owner: account id}, as `nameless` takes them."""
     pairs = ((name, row.id) for row in accounts for name in (row.label, row.owner))
     return {name: key for name, key in pairs if len(name) >= SHORTEST and name != key}
 
 
 def kind_of(address: str) -> str:
-    """The scheme of an address: file:// for file:///home/ana/relay."""
+    """Return the scheme of an address: file:// for file:///home/ana/relay."""
     scheme, mark, _ = address.partition("://")
     return scheme + mark if mark else ""

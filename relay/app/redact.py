@@ -39,7 +39,7 @@ _NEAR_KEY = re.compile(r"(?i)((?:wandb|key|login)\S*\W{1,4})([0-9a-f]{40})(?![0-
 
 
 def secrets_of(environ: Mapping[str, str]) -> frozenset[str]:
-    """Values of environment variables with secret-sounding names, line by line, stripped."""
+    """Return the values of environment variables with secret-sounding names, line by line, stripped."""
     lines = (line.strip() for name, value in environ.items() if _names_secret(name) for line in value.splitlines())
     return frozenset(line for line in lines if len(line) >= MIN_SECRET)
 
@@ -49,7 +49,7 @@ def _names_secret(name: str) -> bool:
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with known secrets and everything that looks like a credential masked.
+    """Return the text with known secrets and everything that looks like a credential masked.
 
     Invisible characters inside or next to a secret are removed when the text is shown (`harmless`), so the text is
     also masked without them.
@@ -75,7 +75,7 @@ def _masked(text: str, secrets: Iterable[str]) -> str:
 
 
 def nameless(value: Any, names: Mapping[str, str]) -> Any:
-    """A text or JSON document with people's names replaced by ids in every string (`--redact`).
+    """Return a text or JSON document with people's names replaced by ids in every string (`--redact`).
 
     `names`: {name: replacement}; the longest are replaced first.
     """
@@ -97,5 +97,5 @@ class RedactingFormatter(logging.Formatter):
         self._secrets = frozenset(secrets)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The masked line."""
+        """Return the masked line."""
         return harmless(redact(super().format(record), self._secrets))

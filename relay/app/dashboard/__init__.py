@@ -1,1 +1,1 @@
-"""A run as a page: one document, the page that shows it, and a server on this machine; reads no store."""
+"""The dashboard: its document, the page that shows it, and a server on this machine."""

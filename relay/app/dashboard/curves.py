@@ -1,5 +1,4 @@
-"""Commits and what was told between them as curves: one line through everybody's sessions, what was trained again
-apart, few enough points to draw."""
+"""Turns commits and their metrics into curves: one line through all sessions, redone steps apart, few points."""
 
 from __future__ import annotations
 
@@ -16,18 +15,18 @@ from relay.core.workload import Headline, Measures
 
 MOST_POINTS = 4_000
 MOST_EXPANDED = 20_000
-"""Points between commits that are looked at: of a longer run fewer a commit."""
+"""Most points between commits; a longer run has fewer for each commit."""
 MOST_SERIES = 8
 DRAWN = 1e100
 VALIDATION = "validation"
-"""The headline on the split that chooses the best checkpoint, whose score checkpoints carry themselves."""
+"""Name of the series with the scores of checkpoints: the headline on the split that chooses the best one."""
 
 
 def fold(events: Iterable[Event]) -> tuple[list[Committed], list[Committed]]:
-    """(the line that stands, what was trained again): steps of the first only grow, so none is there twice.
+    """Return (current line, redone commits). Steps of the line grow strictly, so no step is in it twice.
 
-    What comes back from a copy brings back all that led to it, each where and by whom it was trained, from then on
-    by the word of the entry that brought it back.
+    A commit that restores a copy also restores all commits that led to it. Each keeps its step, time and session, and
+    takes the slot of the restoring entry.
     """
     line: list[Committed] = []
     redone: list[Committed] = []
@@ -45,7 +44,7 @@ def fold(events: Iterable[Event]) -> tuple[list[Committed], list[Committed]]:
 
 
 def came_back(event: Event, left: Sequence[Committed]) -> list[Committed]:
-    """Of what the rewind just before had left, what this commit brings back: up to the very same state."""
+    """Return the commits of `left`, which the last rewind gave up, that this commit restores: up to its state hash."""
     if isinstance(event, WentBack) or not event.again:
         return []
     same = [n for n, one in enumerate(left, 1) if (one.step, one.state_hash) == (event.step, event.state_hash)]
@@ -53,7 +52,7 @@ def came_back(event: Event, left: Sequence[Committed]) -> list[Committed]:
 
 
 def curves(events: Iterable[Event], links: Sequence[Link], measures: Measures) -> dict[str, Any]:
-    """Columns for both lines over step, time (unix seconds) and hours of lease, and where sessions began."""
+    """Return the columns of both lines: step, epoch, time (unix seconds), hours of lease and values."""
     line, redone = fold(events)
     before, headline = hours_before(links), measures.headline
     names = chosen(line or redone, measures)
@@ -66,7 +65,7 @@ def curves(events: Iterable[Event], links: Sequence[Link], measures: Measures) -
 
 
 def expanded(commits: Sequence[Committed]) -> list[Committed]:
-    """Each commit, and before it what was told since the one before, as if that had been committed too."""
+    """Return each commit, and before it the metrics since the previous one, in the form of commits."""
     each = MOST_EXPANDED // max(1, len(commits))
     if each == 0 or all(one.samples is None for one in commits):
         return list(commits)
@@ -74,7 +73,7 @@ def expanded(commits: Sequence[Committed]) -> list[Committed]:
 
 
 def _points(commit: Committed, most: int) -> Iterator[Committed]:
-    """At most so many before its own step, which keeps what only a commit knows."""
+    """Yield at most `most` points before the commit's own step; only the own step keeps validation and samples."""
     *before, own = commit.rows()
     for told in before[:: -(-len(before) // most) or 1]:
         where: dict[str, Any] = {"step": told.step, "at": told.at, "seconds": told.seconds, "metrics": told.metrics}
@@ -83,7 +82,7 @@ def _points(commit: Committed, most: int) -> Iterator[Committed]:
 
 
 def chosen(commits: Sequence[Committed], measures: Measures) -> list[str]:
-    """Names of the series, what people look at first before the others."""
+    """Return the names of the series to draw, the most interesting first."""
     every = set().union(*(one.metrics for one in commits)).difference((*measures.unseen, measures.stored))
     told = {name for name in every if not about_itself(name)}
     if any(one.validation is not None for one in commits):
@@ -93,7 +92,7 @@ def chosen(commits: Sequence[Committed], measures: Measures) -> list[str]:
 
 
 def _first(measures: Measures) -> list[str]:
-    """The validation comes after the same metric of training, else after the first metric."""
+    """Return the first names, with the validation after the same metric of training, or after the first metric."""
     found = list(measures.first)
     same = measures.headline.name
     found.insert(found.index(same) + 1 if same in found else 1, VALIDATION)
@@ -101,7 +100,7 @@ def _first(measures: Measures) -> list[str]:
 
 
 def series(name: str, measures: Measures) -> dict[str, Any]:
-    """What a picture says of one series; of the validation also which end is better, and how a number is written."""
+    """Return name, title and group of a series; for the validation also the better direction and number format."""
     headline = measures.headline
     if name == VALIDATION:
         shown = {"title": f"validation, {headline.title}", "group": group_of(headline.name)}
@@ -110,7 +109,7 @@ def series(name: str, measures: Measures) -> dict[str, Any]:
 
 
 def group_of(name: str) -> str:
-    """Which plot a metric is drawn in."""
+    """Return the plot of a metric."""
     if name == "lr":
         return "rate"
     if "loss" in name:
@@ -121,7 +120,7 @@ def group_of(name: str) -> str:
 def columns(
     commits: Sequence[Committed], names: Sequence[str], before: Mapping[int, float], headline: Headline
 ) -> dict[str, Any]:
-    """At most MOST_POINTS of the commits, in their order along the line."""
+    """Return the columns of at most MOST_POINTS commits, in the order of the line."""
     values = {name: values_of(commits, name, headline) for name in names}
     kept = thinned(list(values.values()), len(commits), MOST_POINTS)
     points = [commits[i] for i in kept]
@@ -135,14 +134,14 @@ def columns(
 
 
 def values_of(commits: Sequence[Committed], name: str, headline: Headline) -> list[float | None]:
-    """None where a commit did not tell it."""
+    """Return the values of one series; None for a commit without it."""
     if name == VALIDATION:
         return [None if one.validation is None else headline.value(one.validation) for one in commits]
     return [one.metrics.get(name) for one in commits]
 
 
 def thinned(series: Sequence[Sequence[float | None]], count: int, limit: int) -> list[int]:
-    """Places to keep of `count`: the ends, and each series' lowest and highest within each of equal stretches."""
+    """Return the indices to keep of `count`: both ends, and each series' lowest and highest in equal stretches."""
     if count <= limit:
         return list(range(count))
     stretches = max(1, (limit - 2) // max(2, 2 * len(series)))
@@ -158,5 +157,5 @@ def thinned(series: Sequence[Sequence[float | None]], count: int, limit: int) ->
 
 
 def _short(value: float | None) -> float | None:
-    """Six digits: what a plot can show. Beyond DRAWN the span of an axis would be infinite."""
+    """Round to six digits, enough for a plot. None beyond DRAWN, where the span of an axis would be infinite."""
     return None if value is None or abs(value) > DRAWN else float(f"{value:.6g}")

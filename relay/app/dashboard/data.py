@@ -1,4 +1,4 @@
-"""Everything the page shows, as one bounded document (relay.dashboard/1); pure: reads no store and no clock."""
+"""Builds the dashboard's document (relay.dashboard/1), of bounded size; reads no store and no clock."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ ADVICE = {
 
 
 def header(view: View, links: Sequence[Link], finish: Range | None, headline: Headline) -> dict[str, Any]:
-    """How far, until when, who, and how safe. Times are unix seconds; None is unknown."""
+    """Return progress, finish time, lease holder and newest durable step. Times are unix seconds; None: unknown."""
     state = view.state
-    left, finish = seconds_left(view), None if view.stopped else finish  # it may have been planned before
+    left, finish = seconds_left(view), None if view.stopped else finish  # an earlier plan may exist
     evaluated = [c for c in state.retained if c.metric is not None] if state else []
     return {
         "phase": view.phase,
@@ -67,13 +67,13 @@ def header(view: View, links: Sequence[Link], finish: Range | None, headline: He
 
 
 def _validation(checkpoint: Checkpoint, headline: Headline) -> dict[str, Any]:
-    """The headline of an evaluated checkpoint; `text` as people read it."""
+    """Return the headline of an evaluated checkpoint; `text`: formatted for people."""
     score = checkpoint.metric or 0.0
     return {"step": checkpoint.step, "value": headline.value(score), "text": headline.text(score)}
 
 
 def notices(view: View, missing: str, unreadable: int) -> list[str]:
-    """What a reader must know before believing the rest."""
+    """Return warnings for the reader: halts, missing parts, damaged entries, differing clocks."""
     found = []
     if rest := rest_of(view.state):
         found.append(rest)
@@ -91,7 +91,7 @@ def notices(view: View, missing: str, unreadable: int) -> list[str]:
 
 
 def account_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
-    """Accounts with their part of this run's standing steps; hours left with how that is known."""
+    """Return accounts with their share of the run's current steps, and their hours left with its source."""
     stands = standing_steps(links)
     mine: dict[str, int] = {}
     for link in links:
@@ -107,7 +107,7 @@ def account_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
 
 
 def storage(view: View, reports: Mapping[int, SessionReport]) -> dict[str, Any]:
-    """What is kept and how fast it gets there; the store's own limit is not known to a reader."""
+    """Return kept checkpoints, their size, and upload speed. The store's own limit is unknown to a reader."""
     state = view.state
     retained = state.retained if state else ()
     metrics = state.metrics if state else {}
@@ -133,7 +133,7 @@ def storage(view: View, reports: Mapping[int, SessionReport]) -> dict[str, Any]:
 
 
 def incident_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
-    """What the ledger noted and how sessions died, newest first, each with what to do."""
+    """Return incidents of the ledger and failed sessions, newest first, each with advice."""
     noted = [_incident(one, view.run) for one in (view.state.incidents if view.state else ())]
     ends = [
         _death(link) for link in links[-MOST_INCIDENTS * 4 :] if kind_of_end(link) in ("killed", "fenced", "failed")
@@ -156,7 +156,7 @@ def _lease(view: View) -> dict[str, Any]:
 
 
 def _proposed(view: View) -> str | None:
-    """Whom the last holder proposed; nobody where nobody may train, or nothing is left to."""
+    """Return the account that the last holder proposed; None if the run is stopped or finished."""
     over = view.stopped or view.phase == "finished"
     return view.state.next if view.state and not over else None
 
@@ -224,15 +224,15 @@ SCHEMA = "relay.dashboard/1"
 
 @dataclass(frozen=True)
 class Seen:
-    """What was read of a run."""
+    """The parts of a run that were read."""
 
     view: View
     links: Sequence[Link] = ()
-    """All sessions that can be listed, oldest first."""
+    """All readable sessions, oldest first."""
     missing: str = ""
-    """Which cannot, and why."""
+    """Which sessions are missing, and why."""
     reports: Mapping[int, SessionReport] = field(default_factory=dict)
-    """By epoch; those that agree with the ledger."""
+    """By epoch; only those that agree with the ledger."""
     events: Sequence[Event] = ()
     unread: int = 0
     """Entries and reports that have not been read yet."""
@@ -241,7 +241,7 @@ class Seen:
 
 
 def document(seen: Seen, measures: Measures) -> dict[str, Any]:
-    """relay.dashboard/1. Times are unix seconds by the store's clock, durations seconds, sizes bytes."""
+    """Return relay.dashboard/1. Times are unix seconds by the store's clock, durations seconds, sizes bytes."""
     view, links = seen.view, seen.links
     commits = [event for event in seen.events if isinstance(event, Committed)]
     return {

@@ -1,7 +1,4 @@
-"""What a run's commits told, read once from the newest entry back and kept; judges no entry, draws nothing.
-
-An entry counts if the newest state builds on it: each names the valid entry before it, so void ones are never read.
-"""
+"""Reads the commits and rewinds of a run once, from the newest entry back, and keeps them."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.sessionreport import MetricsRow, Samples
 
 HASH = 16
-"""Digits of a state hash that are kept; the whole one is in the ledger."""
+"""Digits of a state hash that are kept; the ledger has all."""
 
 
 class Told(NamedTuple):
-    """Metrics at one step; `at` by the store's clock, `seconds` since the session's lease."""
+    """Metrics at one step; `at`: unix seconds by the store's clock, `seconds`: since the session's lease."""
 
     step: int
     at: float
@@ -32,7 +29,7 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class Committed:
-    """A checkpoint became the head. Times are the store's clock, `seconds` count from the session's lease."""
+    """A commit: its checkpoint became the head. `at`: by the store's clock, `seconds`: since the session's lease."""
 
     slot: int
     step: int
@@ -44,14 +41,14 @@ class Committed:
     validation: float | None = None
     """The checkpoint's score (`Checkpoint.metric`)."""
     samples: Samples | None = None
-    """Since the commit before; None: not told, as by every commit of the first versions."""
+    """Metrics since the previous commit; None if absent, as in every commit of the first versions."""
     again: bool = False
-    """Whether it was damaged in the store and came back from a machine that had a copy."""
+    """Whether the checkpoint was damaged in the store and restored from a machine with a copy."""
 
     def rows(self) -> list[Told]:
-        """What was told up to this commit, oldest first, the last of its own step; steps grow and times do not fall.
+        """Return the metrics up to this commit, oldest first, its own step last; steps grow and times do not fall.
 
-        A commit lands when its upload is over, while later steps are told: its own step counts from when it was made.
+        A commit lands after its upload, when training is further; its own step has the time at which it was trained.
         """
         found = (
             [Told(row.step, self._when(row), row.at, row.values) for row in self.samples.rows()] if self.samples else []
@@ -66,7 +63,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class WentBack:
-    """Damaged checkpoints were left for the one at `step`: what came after it is trained again."""
+    """A rewind: damaged checkpoints were given up for the one at `step`; later steps are trained again."""
 
     slot: int
     step: int
@@ -77,40 +74,44 @@ Event = Committed | WentBack
 
 @dataclass
 class Commits:
-    """The commits and rewinds of one run, as far as they have been read."""
+    """The commits and rewinds of one run, as far as they have been read.
+
+    An entry counts if the newest state builds on it. Each entry names the valid entry before it, so invalid ones are
+    never read.
+    """
 
     ledger: RunLedger
     unreadable: int = 0
-    """Entries that no longer are what was written; the curves lack them."""
+    """Number of damaged entries, which the curves lack."""
     _found: dict[int, Event] = field(default_factory=dict)
     _spans: list[tuple[int, int]] = field(default_factory=list)
-    """(next slot to read, slot that ends it): newest last."""
+    """(next slot to read, slot at which to stop), newest last."""
     _top: int = -1
 
     @property
     def unread(self) -> int:
-        """Slots that may still tell something."""
+        """Number of slots that may still hold commits."""
         return sum(max(0, cursor - floor) for cursor, floor in self._spans)
 
     @property
     def events(self) -> list[Event]:
-        """Oldest first."""
+        """All that were read, oldest first."""
         return [self._found[slot] for slot in sorted(self._found)]
 
     def read(self, view: View, more: Callable[[], bool]) -> None:
-        """Read what is new and then what is old, while `more()`; the next call goes on. Raises as `entries` does."""
+        """Read new entries, then old ones, while `more()`; the next call continues. Raises as `entries` does."""
         if view.entry.seq > self._top:
             self._spans.append((view.entry.seq, self._top))
             self._top = view.entry.seq
         while self._spans and more():
             cursor, floor = self._spans[-1]
             if cursor > floor:
-                self._spans[-1] = (self._before(cursor), floor)  # what it raises leaves the slot to the next call
+                self._spans[-1] = (self._before(cursor), floor)  # after an error the next call reads the slot again
             else:
                 self._spans.pop()
 
     def _before(self, slot: int) -> int:
-        """Keep what the slot tells: the slot that it builds on."""
+        """Keep the event of one entry; returns the slot that the entry builds on."""
         try:
             (found,) = self.ledger.entries(slot, slot + 1)
         except BadData:
@@ -126,7 +127,7 @@ class Commits:
 
 
 def event_of(entry: Entry) -> Event | None:
-    """None for what changes no curve."""
+    """Return the commit or rewind of an entry; None for other entries."""
     if entry.kind not in ("commit", "rewind"):
         return None
     try:

@@ -1,7 +1,4 @@
-"""The page's HTML around a document, served or as one file; knows no store. Nothing of the document is markup.
-
-Scripts and styles are named by their SHA-256 in the page's own policy, so that nothing else can run in it.
-"""
+"""Writes the page's HTML around a document, for the server or as one file; nothing of the document is markup."""
 
 from __future__ import annotations
 
@@ -24,25 +21,28 @@ SERVED_POLICY = (
     f"{COMMON}; script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
 )
-"""Of the served page, as a header."""
+"""Content-Security-Policy header of the served page."""
 MIME = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 
 
 @cache
 def static(name: str) -> str:
-    """One of the files that come with the program."""
+    """Return the text of a static file of this package."""
     return files("relay.app.dashboard").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def served(document: Mapping[str, Any]) -> str:
-    """The page as the server gives it: it fetches its scripts and styles, and asks for news."""
+    """Return the page for the server; it fetches its scripts and styles, and listens for new versions."""
     styles = "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in STYLES)
     scripts = "".join(f'<script src="/static/{name}" defer></script>\n' for name in SCRIPTS)
     return _page(document, styles + scripts, live=True)
 
 
 def whole(document: Mapping[str, Any]) -> str:
-    """The page as one file that needs nothing else: for a mail, an archive, a notebook's frame."""
+    """Return the page as one self-contained file, for a mail, an archive or a notebook.
+
+    Its policy lists its scripts and styles by SHA-256, so no others can run.
+    """
     styles, scripts = [static(name) for name in STYLES], [static(name) for name in SCRIPTS]
     policy = (
         f"{COMMON}; script-src {' '.join(map(_hashed, scripts))}; style-src {' '.join(map(_hashed, styles))}; "
@@ -54,7 +54,7 @@ def whole(document: Mapping[str, Any]) -> str:
 
 
 def embedded(document: Mapping[str, Any]) -> str:
-    """JSON that no parser of HTML ends early or reads anything else from."""
+    """Return JSON with `<`, `>` and `&` escaped, which is safe inside an HTML script element."""
     text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -74,6 +74,6 @@ def _page(document: Mapping[str, Any], head: str, live: bool, tail: str = "") ->
 
 
 def export(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Replace the file at once: relay.dashboard-file/1. Raises BadConfig (78) where it cannot be written."""
+    """Replace the file atomically; returns relay.dashboard-file/1. Raises BadConfig (78) if it cannot be written."""
     made = hand_out(path, whole(document).encode(), "Give --export another file.")
     return {"schema": "relay.dashboard-file/1", **made}

@@ -1,7 +1,4 @@
-"""Serves the page on this machine's loopback, to read only; knows a Poller and no store.
-
-Nothing is written and nothing can be asked for but the page, its parts, the document, and to be told of news.
-"""
+"""Serves the run's page on the loopback address, read-only."""
 
 from __future__ import annotations
 
@@ -25,41 +22,41 @@ if TYPE_CHECKING:
 
 GROWTH = 1.5
 SOON_S = 0.1
-"""While something old is still to be read."""
+"""Seconds between two reads while old entries are still unread."""
 UNWATCHED_S = 60.0
-"""Between two looks while no browser is there."""
+"""Seconds between two reads while no browser is connected."""
 FAILED = "This program has failed and follows the run no more. Start the dashboard again."
 Read = Callable[[], "Mapping[str, Any] | None"]
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds between two looks: after something was new, and at most."""
+    """Seconds between two reads: the shortest, after a change, and the longest."""
 
     first_s: float
     most_s: float
 
 
 LOCAL, REMOTE = Pace(0.5, 0.5), Pace(4.0, 30.0)
-"""A look at a folder is one `stat`; at a service it is a request that somebody may pay for."""
+"""Reading a folder is one `stat`; reading a service is a request that may cost money."""
 
 
 @dataclass(frozen=True)
 class News:
-    """What the browsers are to show."""
+    """The newest document for the browsers."""
 
     version: int
     document: Mapping[str, Any]
     trouble: str = ""
-    """Why the document is not the newest."""
+    """Why the document is out of date."""
 
     def body(self) -> bytes:
-        """As sent."""
+        """Return the JSON document for the browser, in UTF-8."""
         return embedded({**self.document, "version": self.version, "trouble": self.trouble or None}).encode()
 
 
 class Poller:
-    """`read` returns a new document, or None if nothing has changed."""
+    """Reads the run in a thread. `read` returns a new document, or None if nothing has changed."""
 
     def __init__(self, read: Read, first: Mapping[str, Any], pace: Pace, runtime: Runtime) -> None:
         self.news = News(1, first)
@@ -70,21 +67,21 @@ class Poller:
         self._wait = pace.first_s
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._runtime.spawn("dashboard", self._run)
 
     def stop(self) -> None:
-        """End the thread after the look that it is at."""
+        """End the thread after the current read."""
         self._over = True
         self._wanted.set()
 
     def wake(self) -> None:
-        """Somebody has come: look now, and often again."""
+        """Read now, and often again, because a browser has connected."""
         self._wait = self._pace.first_s
         self._wanted.set()
 
     def look(self) -> None:
-        """Once. A store that does not answer leaves what is known, with the reason."""
+        """Read once. If the store does not answer, the document stays, with the reason."""
         try:
             document, trouble = self._read(), ""
         except (RelayError, StoreError) as error:
@@ -98,7 +95,7 @@ class Poller:
             self._wait = SOON_S if document["unread"] else self._pace.first_s
 
     def wait_s(self) -> float:
-        """Until the next look, unless somebody comes."""
+        """Return the seconds until the next read, unless a browser connects."""
         return self._wait if self.watchers else UNWATCHED_S
 
     def _run(self) -> None:
@@ -109,18 +106,18 @@ class Poller:
                 if not self._over:
                     self.look()
         finally:
-            if not self._over:  # a bug: whoever looks at the page must not take it for the newest
+            if not self._over:  # a bug: the page must not look up to date
                 self.news = replace(self.news, version=self.news.version + 1, trouble=FAILED)
 
 
 HOST = "127.0.0.1"
 HOSTS = [HOST, "localhost"]
-"""Names that this server answers to: a stranger's name that leads here does not open it (DNS rebinding)."""
+"""Host names that this server accepts; others are refused, against DNS rebinding."""
 USUAL_PORT = 8377
 MOST_WATCHERS = 32
 TICK_S = 0.1
 SIGN_S = 15.0
-"""Between two empty lines to a browser, by which a closed one is noticed."""
+"""Seconds between two comments to a browser, which detect a closed connection."""
 HEADERS = {
     "Content-Security-Policy": SERVED_POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -133,7 +130,10 @@ HEADERS = {
 
 
 def application(poller: Poller, over: Callable[[], bool] = lambda: False) -> Starlette:
-    """The routes; `over` says that the server is to end."""
+    """Return the Starlette application; `over` returns whether the server is stopping.
+
+    The only routes are the page, its static files, the document and a stream of its versions.
+    """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -168,7 +168,7 @@ def application(poller: Poller, over: Callable[[], bool] = lambda: False) -> Sta
 
 
 async def news(poller: Poller, over: Callable[[], bool]) -> AsyncIterator[str]:
-    """The document's version now, and whenever it changes; the browser then fetches the document."""
+    """Yield events with the document's version, now and at each change; the browser then fetches the document."""
     poller.watchers += 1
     poller.wake()
     told, quiet = 0, 0.0
@@ -185,9 +185,9 @@ async def news(poller: Poller, over: Callable[[], bool]) -> AsyncIterator[str]:
 
 
 def listening(port: int | None) -> socket.socket:
-    """A socket on loopback: at the port asked for, else at the usual one, else at any that is free.
+    """Return a listening socket on loopback: at `port`; without one, at the usual port or any free one.
 
-    Raises UsageError (2) for a port that is taken or not allowed.
+    Raises UsageError (2) if the port is taken or not allowed.
     """
     for number in (USUAL_PORT, 0) if port is None else (port,):
         found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -206,7 +206,7 @@ def listening(port: int | None) -> socket.socket:
 
 
 def serve(poller: Poller, listener: socket.socket) -> None:
-    """Until the process is interrupted: raises KeyboardInterrupt then, unless the server was told so in time."""
+    """Serve until the process is interrupted. Raises KeyboardInterrupt then, unless the server already stops."""
     import uvicorn
 
     server: uvicorn.Server

@@ -1,4 +1,4 @@
-"""Sessions of a run as rows for the page: how each ended, which of its steps still stand, where its minutes went."""
+"""Builds the page's rows about sessions: how each ended, its current steps, and its use of time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_SESSIONS = 500
 
 
 def kind_of_end(link: Link) -> str:
-    """open, reached, planned, stopped, killed, fenced or failed: one colour each."""
+    """Return one of open, reached, planned, stopped, killed, fenced or failed; the page has a color for each."""
     if link.end == OPEN:
         return "open"
     if link.end == TARGET_REACHED:
@@ -33,7 +33,7 @@ def kind_of_end(link: Link) -> str:
 
 
 def standing_steps(links: Sequence[Link]) -> dict[int, int]:
-    """By epoch: the session's steps that no later session has trained again. They add up to the durable step."""
+    """Return {epoch: steps of the session that no later session redid}; their sum is the durable step."""
     found: dict[int, int] = {}
     least: int | None = None
     for link, begins in reversed([*zip(links, trained_from(links), strict=True)]):
@@ -44,7 +44,7 @@ def standing_steps(links: Sequence[Link]) -> dict[int, int]:
 
 
 def trained_from(links: Sequence[Link]) -> list[int]:
-    """Where each session's own steps began: with what it sent again from a copy it trained nothing."""
+    """Return the step from which each session trained itself; steps that it sent again from a copy do not count."""
     before = [0, *(link.to_step for link in links)]
     return [
         max(link.from_step, min(left, link.to_step)) if link.why == SENT_AGAIN else link.from_step
@@ -53,13 +53,13 @@ def trained_from(links: Sequence[Link]) -> list[int]:
 
 
 def redone_steps(links: Sequence[Link]) -> int:
-    """Trained, lost to damage and trained again by a later session."""
+    """Return the number of steps that were lost to damage and trained again by a later session."""
     made = sum(link.to_step - begins for link, begins in zip(links, trained_from(links), strict=True))
     return made - sum(standing_steps(links).values())
 
 
 def session_rows(links: Sequence[Link], reports: Mapping[int, SessionReport]) -> list[dict[str, Any]]:
-    """The newest MOST_SESSIONS, oldest first. Times are unix seconds, durations seconds."""
+    """Return the rows of the newest MOST_SESSIONS, oldest first. Times are unix seconds, durations seconds."""
     stands, before = standing_steps(links), hours_before(links)
     made = {link.epoch: link.to_step - begins for link, begins in zip(links, trained_from(links), strict=True)}
     return [
@@ -70,7 +70,7 @@ def session_rows(links: Sequence[Link], reports: Mapping[int, SessionReport]) ->
 
 
 def hours_before(links: Sequence[Link]) -> dict[int, float]:
-    """By epoch: hours of lease that all sessions before it have used."""
+    """Return {epoch: hours of lease of all earlier sessions}."""
     sums = accumulate((link.seconds / 3600 for link in links), initial=0.0)
     return {link.epoch: before for link, before in zip(links, sums, strict=False)}
 
@@ -97,7 +97,7 @@ def _row(link: Link, made: int, report: SessionReport | None) -> dict[str, Any]:
 
 
 def gpu_rows(links: Sequence[Link]) -> list[dict[str, Any]]:
-    """What each kind of GPU gave; `name` None where sessions did not tell it."""
+    """Return the totals of each kind of GPU; `name`: None if unknown."""
     return [
         {
             "name": total.name or None,
@@ -111,7 +111,7 @@ def gpu_rows(links: Sequence[Link]) -> list[dict[str, Any]]:
 
 
 def handoff_rows(links: Sequence[Link], commits: Iterable[Committed]) -> list[dict[str, Any]]:
-    """Each session that went on from another's checkpoint, newest first, with that checkpoint's hash if it is known."""
+    """Return the sessions that continued from another's checkpoint, newest first, with its hash if known."""
     made: dict[int, list[Committed]] = {link.from_step: [] for link in links}
     for one in commits:
         if one.step in made:
@@ -133,5 +133,5 @@ def handoff_rows(links: Sequence[Link], commits: Iterable[Committed]) -> list[di
 
 
 def _hash(commits: Sequence[Committed], before: int) -> str | None:
-    """Of the newest of these commits that is of an earlier epoch."""
+    """Return the state hash of the newest of these commits from an earlier epoch; None if there is none."""
     return next((one.state_hash for one in reversed(commits) if one.epoch < before), None)

@@ -1,7 +1,4 @@
-"""Runs a trm-relay command for a notebook's cell, prints its lines, and forwards Ctrl-C; imports no package.
-
-The command writes to files, not to a pipe, so it survives a restart of the kernel and can be attached to again.
-"""
+"""Runs a trm-relay command for a notebook's cell, prints its lines, and forwards Ctrl-C; imports no package."""
 
 from __future__ import annotations
 
@@ -23,26 +20,26 @@ MOVES = re.compile(
     r"step [\d,]+/[\d,]+|\w+ step [\d,]+: \d+% of |waiting for |looking whether |process \d+ commits and "
     r"|starting: |restoring|first step, which |evaluating|finishing: "
 )
-"""How a line begins that the next one of its kind replaces."""
+"""The beginning of a line that the next such line replaces."""
 STEPS = re.compile(r"step ([\d,]+)/([\d,]+)")
 
 
 class Handle(Protocol):
-    """What IPython's `display(..., display_id=True)` gives back."""
+    """The result of IPython's `display(..., display_id=True)`."""
 
     def update(self, shown: Any, *, raw: bool) -> None: ...
 
 
 class CellView:
-    """One cell's output while something runs. Outside a notebook every line is printed."""
+    """One cell's output while a command runs. Outside a notebook every line is printed."""
 
     def __init__(self, show: Callable[..., Handle | None] | None) -> None:
-        """`show` is IPython's `display`; None outside a notebook."""
+        """`show`: IPython's `display`; None outside a notebook."""
         self._show = show
         self._handle: Handle | None = None
 
     def line(self, text: str) -> None:
-        """Print it, or move the bar."""
+        """Print the line, or update the bar."""
         if self._show is None or not MOVES.match(text):
             print(text, flush=True)
         elif self._handle is None:
@@ -52,7 +49,7 @@ class CellView:
 
 
 def drawn(text: str) -> dict[str, str]:
-    """The line and, where it names a step, a bar; by MIME type."""
+    """Return {MIME type: the line, with a bar if it contains a step}."""
     found = STEPS.match(text)
     done, total = (int(number.replace(",", "")) for number in found.groups()) if found else (0, 0)
     bar = f'<progress value="{done}" max="{total}" style="width:20em"></progress> ' if total else ""
@@ -60,7 +57,7 @@ def drawn(text: str) -> dict[str, str]:
 
 
 def page(document: str, height: int) -> dict[str, str]:
-    """A whole HTML file inside the cell, cut off from the notebook around it."""
+    """Return {MIME type: a whole HTML file inside the cell}, in a sandbox apart from the notebook."""
     source = html.escape(document, quote=True)
     style = f"width:100%;height:{height}px;border:0"
     frame = f'<iframe title="The run, as a page" sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
@@ -68,7 +65,7 @@ def page(document: str, height: int) -> dict[str, str]:
 
 
 def displays() -> Callable[..., Any] | None:
-    """IPython's `display` inside a kernel, else None."""
+    """Return IPython's `display` inside a kernel, otherwise None."""
     with suppress(ImportError):
         from IPython import get_ipython
         from IPython.display import display
@@ -91,7 +88,7 @@ class Tail:
     _rest: bytes = field(default=b"", repr=False)
 
     def lines(self, last: bool = False) -> Iterator[str]:
-        """Complete lines since the last call; with `last` also an unfinished one."""
+        """Yield complete lines since the last call; with `last` also an unfinished one."""
         while data := os.pread(self.file.fileno(), CHUNK, self._at):  # does not move the writer's position
             self._at += len(data)
             *whole, self._rest = (self._rest + data).split(b"\n")
@@ -108,7 +105,9 @@ def follow(
     runtime: Runtime,
     document: bool = False,
 ) -> tuple[int, str]:
-    """Run a command to its end. Returns (exit code, or 128 + N for signal N; standard output if `document`, else "").
+    """Run a command to its end. Returns (exit code, or 128 + N for signal N; standard output with `document`, or "").
+
+    The command writes to files, not to a pipe, so it survives a restart of the kernel and can be attached to again.
 
     `line` gets each line of standard error and, without `document`, of standard output. Raises OSError if the command
     cannot start.

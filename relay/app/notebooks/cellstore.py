@@ -49,7 +49,7 @@ class Opened:
         return self.app.machine
 
     def text(self) -> str:
-        """Account, run, store and names of secrets as text; never a secret's value."""
+        """Return account, run, store and names of secrets as text; never a secret's value."""
         settings, state = self.resolved.settings, self.state
         where = self.resolved.origins.get("storage.url", "no setting: a folder here")
         found = ", ".join(sorted(set(self.app.chain.found) - {"RELAY_STORE"}))
@@ -63,7 +63,7 @@ class Opened:
         return "\n".join([*map(printable, lines), *self.app.chain.advice])
 
     def unsent(self) -> list[str]:
-        """Everything that would be lost with this machine, one sentence each.
+        """Return everything that would be lost with this machine, one sentence each.
 
         These are a store on its own disk, a running session, and checkpoints of any run here that the store may lack
         or that cannot be compared with it. Reads every file of a checkpoint that may be unsent.
@@ -123,7 +123,7 @@ def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, inst
 
 
 def lacks(resolved: Resolved[Any]) -> bool:
-    """Whether a store's library is not installed."""
+    """Return whether a store's library is not installed."""
     schemes = {urlsplit(url).scheme for url in (resolved.ledger_url, resolved.checkpoint_url)}
     return any(find_spec(NEEDS[scheme]) is None for scheme in schemes & set(NEEDS))
 
@@ -134,7 +134,7 @@ def _nowhere(app: App) -> str:
 
 
 def _how_to_set_it(app: App) -> str:
-    """How to set the store's address; the chain reports nothing about a secret that does not exist."""
+    """Return how to set the store's address; the chain reports nothing about a secret that does not exist."""
     if app.chain.vault is None:
         return "Set RELAY_STORE, or pass store='…'."
     try:
@@ -145,7 +145,7 @@ def _how_to_set_it(app: App) -> str:
 
 
 def _with_secrets_advice(app: App, error: RelayError | StoreError) -> RelayError:
-    """The error, with the fixes for secrets that could not be read."""
+    """Return the error, with the fixes for secrets that could not be read."""
     text = explain(error)[1]
     missing = [line for line in dict.fromkeys(app.chain.advice) if line not in text]
     return RelayError(printable(redact(" ".join([text, *missing]), secrets_of(app.environ))))

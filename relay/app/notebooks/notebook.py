@@ -1,7 +1,6 @@
-"""The functions of a notebook's cells: set up, settings, one session, curves, releasing the machine.
+"""The functions of a notebook's cells: set up, settings, one session, curves, releasing the machine."""
 
-Before `set_up` only the standard library is installed, so packages are imported where they are used.
-"""
+# Before `set_up` only the standard library is installed, so packages are imported where they are used.
 
 from __future__ import annotations
 
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from relay.app.notebooks.cellstore import Opened
 
 NOTICE_S = 5
-"""From the announcement to the end: long enough to interrupt it, and for the page above to be seen and saved."""
+"""Seconds between the announcement and the release: time to interrupt it, and for the notebook to save the page."""
 
 
 def why_kept(ended: Mapping[str, Any] | None, machine: Machine, unsent: Sequence[str]) -> str:
-    """Why the machine is still needed; empty if it is not. `ended` is relay.run/1 of the last session here."""
+    """Return why the machine must be kept; empty if it can be released. `ended`: relay.run/1 of its last session."""
     if machine.provider != "colab":
         return f"only Colab's is given back from a cell (this is {machine.provider}). Stop it where you started it."
     if ended is None:
@@ -41,7 +40,7 @@ def why_kept(ended: Mapping[str, Any] | None, machine: Machine, unsent: Sequence
 
 
 def release(runtime: Runtime, tell: Callable[[str], None]) -> None:
-    """Announce it, wait, and give the machine back; an interrupt meanwhile keeps it."""
+    """Announce the release, wait, and release the machine; an interrupt during the wait keeps it."""
     try:
         from google.colab import runtime as colab
     except ImportError:
@@ -74,7 +73,7 @@ class Stopped(Exception):
     """Stops a cell and the cells below it; IPython shows one paragraph instead of a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """The text that IPython shows."""
+        """Return the text that IPython shows."""
         return [str(self)]
 
 
@@ -194,14 +193,14 @@ class Notebook:
 
 
 def reason(code: int, document: Mapping[str, Any]) -> str:
-    """Why a command ended; an error (relay.error/1) has been printed already."""
+    """Return why a command ended; an error (relay.error/1) has been printed already."""
     if document.get("schema") == "relay.error/1":
         return f"It ended with {code}; the reason is above."
     return str(document.get("message") or f"It ended with {code}.")
 
 
 def advice(code: int, document: Mapping[str, Any]) -> str:
-    """The fix in the notebook."""
+    """Return the fix in the notebook."""
     message = str(document.get("message"))
     if message.startswith("Detached"):
         return "Choose 'attach' again to watch it."
@@ -209,7 +208,7 @@ def advice(code: int, document: Mapping[str, Any]) -> str:
 
 
 def read(out: str) -> dict[str, Any]:
-    """The JSON document on standard output; empty if there is none."""
+    """Return the JSON document on standard output; empty if there is none."""
     try:
         found = json.loads(out)
     except ValueError:

@@ -87,7 +87,7 @@ SERVICES = (COLAB, KAGGLE)
 
 
 def notebook(service: Service) -> str:
-    """The whole file, nbformat 4.5: five cells, no outputs."""
+    """Return the whole file, nbformat 4.5: five cells, no outputs."""
     document = {
         "cells": [
             _cell("intro", _intro(service), markdown=True),

@@ -1,5 +1,4 @@
-"""Writes docs/reference/cli.md from the program's commands (python -m relay.app.pages.clidoc); knows no command by
-name."""
+"""Writes docs/reference/cli.md from the program's commands (python -m relay.app.pages.clidoc)."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ Named = tuple[str, Callable[..., Any]]
 
 
 def commands(app: typer.Typer, prefix: str = "") -> Iterator[Named]:
-    """Every command, with the words people type for it."""
+    """Yield (words on the command line, function) of every command."""
     for command in app.registered_commands:
         if command.callback is not None:
             yield f"{prefix}{command.name or command.callback.__name__}", command.callback
@@ -38,19 +37,19 @@ def commands(app: typer.Typer, prefix: str = "") -> Iterator[Named]:
 
 
 def page(app: typer.Typer) -> str:
-    """The whole page, Markdown."""
+    """Return the whole page, Markdown."""
     return "\n\n".join([TITLE.rstrip(), EXITS, *(section(name, body) for name, body in commands(app))]) + "\n"
 
 
 def section(name: str, body: Callable[..., Any]) -> str:
-    """One command: what it does, its arguments and options."""
+    """Return the section of one command: description, arguments and options."""
     rows = [row for row in map(_row, parameters(body)) if row]
     about = inspect.getdoc(body) or ""
     return "\n".join([f"## {name}", about, "", "| argument or option | meaning | default |", "|---|---|---|", *rows])
 
 
 def parameters(body: Callable[..., Any]) -> Iterator[tuple[str, Any, OptionInfo | ArgumentInfo, Any]]:
-    """(name, type, what the command line says of it, default) of each parameter people can give."""
+    """Yield (name, type, Typer info, default) of each parameter that users can pass."""
     hints = get_type_hints(body, include_extras=True)
     for name, parameter in inspect.signature(body).parameters.items():
         kind, *about = get_args(hints[name]) or (None,)
@@ -60,7 +59,7 @@ def parameters(body: Callable[..., Any]) -> Iterator[tuple[str, Any, OptionInfo 
 
 
 def spelled(name: str, kind: Any, info: OptionInfo | ArgumentInfo) -> str:
-    """As it is typed: `--run, -r TEXT`, `ID`."""
+    """Return the parameter as typed: `--run, -r TEXT`, `ID`."""
     if isinstance(info, ArgumentInfo):
         return info.metavar or name.upper()
     first = (info.default,) if isinstance(info.default, str) else ()  # where Annotated keeps the first spelling
@@ -77,7 +76,7 @@ def _row(parameter: tuple[str, Any, OptionInfo | ArgumentInfo, Any]) -> str:
 
 
 def _kind(kind: Any) -> str:
-    """TEXT, INTEGER, FLOAT, PATH, or the words to choose from."""
+    """Return TEXT, INTEGER, FLOAT, PATH, or the words to choose from."""
     if get_origin(kind) is UnionType:
         kind = next(part for part in get_args(kind) if part is not NoneType)
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -1,5 +1,4 @@
-"""Writes docs/reference/providers.md from providers' records: python -m relay.app.pages.policydoc. Judges none of
-them."""
+"""Writes docs/reference/providers.md from the table of providers (python -m relay.app.pages.policydoc)."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ EVIDENCE = {
 
 
 def page(table: Providers) -> str:
-    """The whole page, Markdown."""
+    """Return the whole page, Markdown."""
     rows = [_row(p) for p in table.providers]
     head = [
         "| provider | accounts a person | session | idle | hours a week, reset | how it was read |",
@@ -38,7 +37,7 @@ def page(table: Providers) -> str:
 
 
 def section(provider: Provider) -> str:
-    """One provider."""
+    """Return the section of one provider."""
     lines = "\n".join(f"- {name}: {text}" for name, text in _said(provider) if text)
     return f"## {provider.title} (`{provider.name}`)\n{lines}"
 

@@ -1,4 +1,4 @@
-"""Writes docs/reference/settings.md: what each setting is, and what it may do to a run that has begun."""
+"""Writes docs/reference/settings.md: each setting, and whether it may change after a run has begun."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ environment as the variable below its name."""
 
 
 class Change(Enum):
-    """What a changed setting means to a run that has begun."""
+    """The effect of a changed setting on a run that has begun."""
 
     FREE = "may change at any time"
     RUN = "names another run"
@@ -69,7 +69,7 @@ CLASSES: dict[str, tuple[Change, str]] = {
     "data_dir": (Change.FREE, "the same data at another place"),
     "sync_dir": (Change.FREE, "what waits in the old one is not seen from the new one"),
 }
-"""Every setting of the relay. A workload's settings are pinned, all of them."""
+"""Every setting of the relay. All settings of a workload are pinned."""
 NOTES = {
     "task": "another task is another data set and seldom fits",
     "seed": "of data of one's own it draws other rows: then *all but the carry*, as with other data",
@@ -84,7 +84,7 @@ ARCH = "only where all shapes stay the same; another network is a new run"
 
 
 def page(plugin: TaskPlugin) -> str:
-    """The whole page, Markdown."""
+    """Return the whole page, Markdown."""
     head = ["| setting | what it is | default | a run that has begun |", "|---|---|---|---|"]
     task = plugin.default_task
     found = resolve(
@@ -99,13 +99,13 @@ def page(plugin: TaskPlugin) -> str:
 
 
 def _told(values: BaseModel) -> list[tuple[str, str, object]]:
-    """(dotted key, what it is, value) of each setting."""
+    """Return (dotted key, description, value) of each setting."""
     meaning, value = meanings(type(values)), dict(flat(values.model_dump(mode="json")))
     return [(key, meaning[key], value[key]) for key in leaves(type(values))]
 
 
 def meanings(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
-    """The sentence behind each plain field of a model, by dotted key; a field without one is absent."""
+    """Return {dotted key: docstring} of each plain field of a model; fields without a docstring are absent."""
     (definition,) = ast.parse(inspect.getsource(model)).body
     assert isinstance(definition, ast.ClassDef)
     found = {}
@@ -120,7 +120,7 @@ def meanings(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
 
 
 def changed(plugin: TaskPlugin, key: str) -> Change:
-    """What a change of a workload's setting means."""
+    """Return the effect of a changed setting of a workload."""
     return Change.FRESH if plugin.refit({key: None}, {}) else Change.CARRIED
 
 

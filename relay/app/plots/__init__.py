@@ -1,1 +1,1 @@
-"""A run as pictures in files: curves and a timeline, and the paper that all pictures are drawn on."""
+"""Pictures of a run as files: curves and a timeline, with their common style."""

@@ -1,4 +1,4 @@
-"""Draws loss, accuracy and learning rate through everybody's sessions, out of relay.dashboard/1; knows no store."""
+"""Draws loss, accuracy and learning rate over all sessions, from relay.dashboard/1."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ DASHES: tuple[Any, ...] = (
     (0, (1, 3)),
     (0, (2, 1)),
 )
-"""As many as there are series at most."""
+"""As many as MOST_SERIES."""
 SIGNS, SIGNED = ("", "s", "^", "v", "P", "X", "D", "p"), 9
-"""Where sessions are short dashes cannot be told apart: lines but the first also carry a few signs."""
+"""Markers of each line but the first, and their number: in short sessions dashes are indistinguishable."""
 HIGH = {"loss": 1.8, "accuracy": 1.8, "rate": 0.8, "other": 1.3}
 STRIP, HEAD, FOOT = 0.17, 0.5, 1.2
-"""Inches: of the strip of accounts, above each panel, and of title and foot together."""
+"""Inches: the strip of accounts, the space above each panel, title and foot together."""
 LABEL = 1.9
-"""Inches of an account's label: two fit next to each other."""
+"""Inches of an account's label; two fit side by side."""
 FEW, MANY = 40, 60
-"""Points of which each is marked; hand-offs of which each is seen well."""
+"""Most points that are all marked; most hand-off lines at full opacity."""
 REDONE = "Hollow points were lost to damage and done again; the lines leave them out."
 
 
 @dataclass(frozen=True)
 class Owners:
-    """Whose each session was: by color, and as far as there are colors by number."""
+    """The account of each session, as a color and, while colors last, a number."""
 
     accounts: Mapping[int, str]
     numbers: Mapping[str, int]
     colors: Palette
 
     def number(self, epoch: int) -> str:
-        """Empty for an account that has no color, and for a session that is no longer listed."""
+        """Return the account's number; empty if the account has no color or the session is no longer listed."""
         place = self.numbers.get(self.accounts.get(epoch, ""))
         return "" if place is None else str(place + 1)
 
     def color(self, epoch: int) -> str:
-        """As its account's."""
+        """Return the account's color."""
         place = self.numbers.get(self.accounts.get(epoch, ""))
         return self.colors.others if place is None else self.colors.people[place]
 
 
 def draw_curves(document: Mapping[str, Any], x: str, colors: Palette) -> Figure:
-    """The picture; within `drawing`. x: a key of AXES."""
+    """Draw the picture; call within `drawing`. `x`: a key of AXES."""
     series = series_of(document["curves"], x)
     groups = [group for group in GROUPS if group in series]
     numbered = longest(document["sessions"], len(colors.people))
@@ -91,7 +91,7 @@ def _about(document: Mapping[str, Any], accounts: int) -> str:
 
 
 def _people(document: Mapping[str, Any], numbered: Sequence[str], colors: Palette) -> list[Any]:
-    """A legend's handles: each account that has a color, and one for all others."""
+    """Return legend handles: each account with a color, and one for all others."""
     from matplotlib.patches import Patch
 
     called = labels(document)
@@ -102,7 +102,7 @@ def _people(document: Mapping[str, Any], numbered: Sequence[str], colors: Palett
 
 
 def _keys(series: Sequence[Series], title: str, colors: Palette) -> list[Any]:
-    """A legend's handles, one a line; none for a single line that has the panel's own name."""
+    """Return legend handles, one for each line; none for a single line named like the panel."""
     from matplotlib.lines import Line2D
 
     if [one.title for one in series] == [title.lower()]:
@@ -127,7 +127,7 @@ def _sign(one: Series, number: int) -> str:
 
 
 def _panel(axes: Axes, series: Sequence[Series], group: str, owners: Owners, finished: bool) -> str:
-    """One group of numbers; returns what its marks stand for."""
+    """Draw one group of metrics; returns the key to its marks."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     for number, one in enumerate(series):
@@ -154,7 +154,7 @@ def _panel(axes: Axes, series: Sequence[Series], group: str, owners: Owners, fin
 
 
 def _line(axes: Axes, one: Series, number: int, owners: Owners) -> None:
-    """Through everybody's sessions, each in its account's color; with points where they are few or signs."""
+    """Draw one series over all sessions in their accounts' colors, with markers if it has few points or a sign."""
     from matplotlib.collections import LineCollection
 
     strokes = [stroke.points for stroke in one.line]
@@ -187,7 +187,7 @@ def _columns(points: Sequence[tuple[int, Point]]) -> tuple[list[float], list[flo
 
 
 def _axis(axes: Axes, x: str) -> None:
-    """The x axis that all share, with its limits by the points alone."""
+    """Set up the shared x axis; only the points set its limits."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.set_xlim(axes.get_xlim())
@@ -200,7 +200,7 @@ def _axis(axes: Axes, x: str) -> None:
 
 
 def _strip(axes: Axes, found: Sequence[tuple[int, float, float]], owners: Owners) -> None:
-    """Whose each stretch of the line is, as colors and, where there is room, as numbers."""
+    """Draw the account of each part of the line, as a color and, if it fits, a number."""
     axes.broken_barh(
         [(begin, long) for _, begin, long in found], (0.0, 1.0), facecolors=[owners.color(one[0]) for one in found]
     )
@@ -214,7 +214,7 @@ def _strip(axes: Axes, found: Sequence[tuple[int, float, float]], owners: Owners
 
 
 def told(group: str, value: float) -> str:
-    """A number as people read it: an accuracy as a share of the whole, a small one as 5e-5."""
+    """Return a number for people: an accuracy in percent, a small number as 5e-5."""
     if group == "accuracy":
         return f"{100 * value:.4g} %"
     if value and abs(value) < 0.001:

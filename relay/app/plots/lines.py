@@ -1,4 +1,4 @@
-"""Curves of relay.dashboard/1 as lines to draw: which points hang together, and whose they are; draws nothing."""
+"""Converts curves of relay.dashboard/1 into lines, split by session."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from relay.app.dashboard.curves import VALIDATION
 Point = tuple[float, float]
 DAY = 86_400.0
 MOST = 1e100
-"""A larger number is drawn as this one: the differences and squares that a picture needs have no room beyond 1e308."""
+"""Larger numbers are drawn as this one, because matplotlib's differences and squares overflow beyond 1e308."""
 
 
 @dataclass(frozen=True)
 class Stroke:
-    """Points of one session that follow each other; in a line it begins where the one before it ended."""
+    """Consecutive points of one session; within a line it begins at the last point of the previous stroke."""
 
     epoch: int
     points: tuple[Point, ...]
@@ -25,28 +25,28 @@ class Stroke:
 
 @dataclass(frozen=True)
 class Series:
-    """One number through everybody's sessions."""
+    """One metric over all sessions."""
 
     name: str
     title: str
     line: tuple[Stroke, ...]
     redone: tuple[Stroke, ...]
-    """Apart: points that were trained again after damage."""
+    """Points that were lost to damage and trained again."""
     lower: bool = False
     """Whether lower is better."""
     form: str = ""
-    """How a number of it is written; '': as its group's are."""
+    """Number format; '': the group's format."""
 
     @property
     def points(self) -> list[tuple[int, Point]]:
-        """(epoch, point) along the line, each once."""
+        """(epoch, point) along the line, each point once."""
         return [
             (one.epoch, point) for number, one in enumerate(self.line) for point in one.points[1 if number else 0 :]
         ]
 
     @property
     def best(self) -> Point | None:
-        """The first of the best points, if this is the series that checkpoints are chosen by."""
+        """The first best point of the validation, by which checkpoints are chosen; None for other series."""
         points = [point for _, point in self.points]
         if self.name != VALIDATION or not points:
             return None
@@ -54,7 +54,7 @@ class Series:
 
 
 def series_of(curves: Mapping[str, Any], x: str) -> dict[str, list[Series]]:
-    """By group, over 'step', 'time' (days since 1970) or 'hours'; series without any point are left out."""
+    """Return {group: series} over 'step', 'time' (days since 1970) or 'hours'; omits series without points."""
     found: dict[str, list[Series]] = {}
     for number, one in enumerate(curves["series"]):
         line, redone = (strokes(curves[side], number, x, side == "line") for side in ("line", "redone"))
@@ -65,7 +65,7 @@ def series_of(curves: Mapping[str, Any], x: str) -> dict[str, list[Series]]:
 
 
 def strokes(side: Mapping[str, Any], number: int, x: str, joined: bool) -> tuple[Stroke, ...]:
-    """Of one column. joined: each stroke begins with the point that the one before it ended with."""
+    """Return the strokes of one column. `joined`: each begins with the last point of the one before."""
     known = [
         (epoch, (across(at, x), max(-MOST, min(MOST, float(value)))))
         for epoch, at, value in zip(side["epoch"], side[x], side["values"][number], strict=True)
@@ -79,12 +79,12 @@ def strokes(side: Mapping[str, Any], number: int, x: str, joined: bool) -> tuple
 
 
 def across(at: float, x: str) -> float:
-    """A point's place on that axis; matplotlib counts time in days."""
+    """Return the coordinate on axis `x`; matplotlib counts time in days."""
     return at / DAY if x == "time" else float(at)
 
 
 def spans(document: Mapping[str, Any], x: str) -> list[tuple[int, float, float]]:
-    """(epoch, from, length) of each session's part of the line; over time, of the session itself, so that gaps show."""
+    """Return (epoch, start, length) of each session's part of the line; over time, of the session, to show gaps."""
     if x == "time":
         return [(one["epoch"], one["started"] / DAY, one["seconds"] / DAY) for one in document["sessions"]]
     line = document["curves"]["line"]
@@ -96,13 +96,13 @@ def spans(document: Mapping[str, Any], x: str) -> list[tuple[int, float, float]]
 
 
 def handoffs(sessions: Sequence[Mapping[str, Any]], x: str) -> list[float]:
-    """Where each session but the first began: the thin lines."""
+    """Return the coordinates of the thin lines: the start of each session but the first."""
     key = {"step": "from_step", "time": "started", "hours": "hours"}[x]
     return [across(later[key], x) for _, later in pairwise(sessions)]
 
 
 def longest(sessions: Sequence[Mapping[str, Any]], most: int) -> list[str]:
-    """Accounts in the order they came; of more than `most`, those that trained longest."""
+    """Return the accounts in order of their first session; of more than `most`, those that trained longest."""
     given: dict[str, float] = {}
     for row in sessions:
         given[row["account"]] = given.get(row["account"], 0.0) + row["seconds"]
@@ -111,5 +111,5 @@ def longest(sessions: Sequence[Mapping[str, Any]], most: int) -> list[str]:
 
 
 def labels(document: Mapping[str, Any]) -> dict[str, str]:
-    """The listed accounts' labels."""
+    """Return {account id: label} of the listed accounts."""
     return {row["id"]: row["label"] for row in document["accounts"]}

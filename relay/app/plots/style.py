@@ -1,7 +1,4 @@
-"""The style sheet of every picture, in light and dark, and how a picture becomes a file. Knows no run.
-
-matplotlib is an extra: it is imported within the functions that draw, so that no other command needs it.
-"""
+"""Defines the style of every picture, in light and dark, and writes pictures to files."""
 
 from __future__ import annotations
 
@@ -23,16 +20,16 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".svg")
 FONT = "DejaVu Sans"
-"""Comes with matplotlib: the same on every machine."""
+"""Part of matplotlib, so it is the same on every machine."""
 WIDTH = 6.0
-"""Inches. With these dots per inch and letters of 9 points a picture can be read at the width of a phone."""
+"""Inches. At this dpi and 9-point text a picture is readable on the width of a phone."""
 ROW = 0.2
-"""Inches that one row of a legend takes."""
+"""Inches of one row of a legend."""
 
 
 @dataclass(frozen=True)
 class Palette:
-    """Colors by what they are for. Those of `people` differ for color-blind readers too (Okabe and Ito, 2008)."""
+    """Colors by purpose. Those of `people` differ for color-blind readers too (Okabe and Ito, 2008)."""
 
     paper: str
     ink: str
@@ -41,10 +38,10 @@ class Palette:
     handoff: str
     people: tuple[str, ...]
     others: str
-    """Of all accounts for which there is no color left."""
+    """Accounts without a color of their own."""
     right: str
     wrong: str
-    """Of what a model answered right and wrong."""
+    """Right and wrong answers of a model."""
 
 
 LIGHT = Palette(
@@ -72,7 +69,7 @@ DARK = Palette(
 
 
 def sheet(colors: Palette) -> dict[str, Any]:
-    """The style sheet. Text is never read as a formula, and equal pictures become equal files."""
+    """Return the style sheet. Text is never parsed as a formula, and equal pictures give equal files."""
     return {
         "text.parse_math": False,
         "svg.hashsalt": "trm-relay",
@@ -116,13 +113,13 @@ def sheet(colors: Palette) -> dict[str, Any]:
 
 
 def palette(dark: bool) -> Palette:
-    """The colors for dark or light surroundings."""
+    """Return the colors for a dark or light background."""
     return DARK if dark else LIGHT
 
 
 @contextmanager
 def drawing(colors: Palette) -> Iterator[None]:
-    """Applies our style sheet to matplotlib's own defaults, whatever a person's style file says."""
+    """Apply the style sheet on matplotlib's defaults; the user's style file has no effect."""
     import matplotlib.style
 
     with matplotlib.style.context(sheet(colors), after_reset=True):
@@ -130,14 +127,17 @@ def drawing(colors: Palette) -> Iterator[None]:
 
 
 def check(path: Path) -> None:
-    """Raises UsageError (2) for a file name with an ending that we cannot write."""
+    """Raises UsageError (2) if the file name has an unsupported ending."""
     if path.suffix.lower() not in FORMATS:
         said = f"ends in {path.suffix}" if path.suffix else "has no ending"
         raise UsageError(f"{path.name!r} {said}. Pictures are written as {' or '.join(FORMATS)}: {path.stem}.png")
 
 
 def require_matplotlib() -> None:
-    """Raises BadConfig (78) with the package to install."""
+    """Raises BadConfig (78) with the package to install if matplotlib is missing.
+
+    matplotlib is an optional dependency, so only functions that draw import it.
+    """
     try:
         import matplotlib
     except ModuleNotFoundError as missing:
@@ -146,9 +146,9 @@ def require_matplotlib() -> None:
 
 
 def page(title: str, height: float, note: str = "", **style: Any) -> Figure:
-    """An empty picture of that many inches between a title, with its `style`, and a note.
+    """Return an empty picture of `height` inches with a title in `style` and a note.
 
-    Call it and everything that draws within `drawing`.
+    Call this and all drawing functions within `drawing`.
     """
     from matplotlib.figure import Figure
 
@@ -160,7 +160,7 @@ def page(title: str, height: float, note: str = "", **style: Any) -> Figure:
 
 
 def head(axes: Axes, title: str, handles: Sequence[Any], right: str = "", weight: str = "bold") -> None:
-    """A title, quiet words at its right, and between it and the axes a legend in two columns."""
+    """Add a title, muted text at its right, and below both a legend in two columns."""
     from matplotlib.legend_handler import HandlerTuple
 
     if handles:
@@ -173,12 +173,12 @@ def head(axes: Axes, title: str, handles: Sequence[Any], right: str = "", weight
 
 
 def rows(handles: Sequence[Any]) -> float:
-    """Inches of a legend in two columns."""
+    """Return the height in inches of a legend in two columns."""
     return ROW * -(-len(handles) // 2)
 
 
 def dates(axes: Axes, year: bool = True) -> None:
-    """Ticks of an x axis in days since 1970, UTC; `year`: the part of the date that they leave out is added below."""
+    """Set date ticks on an x axis in days since 1970, UTC. `year`: print the omitted part of the date below."""
     import matplotlib.dates
 
     calendar: Any = matplotlib.dates
@@ -192,7 +192,7 @@ def dates(axes: Axes, year: bool = True) -> None:
 
 
 def shown(text: str, otherwise: str, inches: float, size: float = 9.0) -> str:
-    """A text that a stranger wrote, or `otherwise` if the font lacks a letter of it; cut where it is too wide."""
+    """Return a user's text, or `otherwise` if the font lacks a letter of it; cut to `inches`."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
     from matplotlib.textpath import text_to_path
 
@@ -202,7 +202,7 @@ def shown(text: str, otherwise: str, inches: float, size: float = 9.0) -> str:
 
     def wide(text: str) -> float:
         width = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
-        return float(width) / 72 * 1.05  # letters are rounded to whole points of a screen
+        return float(width) / 72 * 1.05  # letters are rounded to whole pixels
 
     if wide(told) <= inches:
         return told
@@ -211,9 +211,9 @@ def shown(text: str, otherwise: str, inches: float, size: float = 9.0) -> str:
 
 
 def encoded(figure: Figure, suffix: str, title: str) -> bytes:
-    """The file's bytes: the same for the same picture, whenever it is drawn.
+    """Return the bytes of the file; equal for equal pictures.
 
-    Places are rounded, because the solver of the layout leaves other last digits each time.
+    Positions are rounded, because the layout solver returns different last digits each time.
     """
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -227,5 +227,5 @@ def encoded(figure: Figure, suffix: str, title: str) -> bytes:
 
 
 def save(figure: Figure, path: Path, title: str) -> dict[str, Any]:
-    """Replace the file at once; returns its entry in relay.plot/1. Raises BadConfig (78) where it cannot be written."""
+    """Replace the file atomically; returns its entry in relay.plot/1. Raises BadConfig (78) if it cannot be written."""
     return hand_out(path, encoded(figure, path.suffix.lower(), title), "Give another file.")

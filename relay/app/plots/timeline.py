@@ -1,4 +1,4 @@
-"""Draws who trained when: a lane an account, a bar a session by how it ended, out of relay.dashboard/1; no store."""
+"""Draws a timeline from relay.dashboard/1: one lane for each account, one bar for each session."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LANE, FOOT = 0.44, 1.4
-"""Inches: of a lane, and of title and foot together."""
+"""Inches: one lane; title and foot together."""
 BAR, HIGH = 0.5, 0.36
 """Top and height of a bar within its lane, in lanes."""
 MOST_LANES = 40
 LEAST = 0.006
-"""Of the picture's width: a shorter session is drawn this wide, so that it can be seen."""
+"""Least width of a bar as a share of the picture, so that short sessions are visible."""
 
 
 @dataclass(frozen=True)
 class End:
-    """How one kind of end is drawn: by color, by pattern, and by a mark; half as high where training broke off."""
+    """Style of one kind of end: color, pattern and mark; `broken` bars are half as high."""
 
     words: str
     color: int | None
-    """Of the palette's `people`."""
+    """Index into the palette's `people`; None: its `others`."""
     hatch: str = ""
     mark: str = ""
     broken: bool = False
 
     def style(self, colors: Palette) -> dict[str, Any]:
-        """Of its bars."""
+        """Return Matplotlib properties of the bars."""
         fill = colors.others if self.color is None else colors.people[self.color]
         return {"facecolor": fill, "edgecolor": colors.paper, "linewidth": 0.4, "hatch": self.hatch}
 
@@ -49,11 +49,11 @@ ENDS = {
     "fenced": End("lost its lease", 3, hatch="\\\\\\\\", mark="d", broken=True),
     "failed": End("failed", None, mark="v", broken=True),
 }
-"""By `kind` of a session's row."""
+"""By `kind` in a session's row."""
 
 
 def draw_timeline(document: Mapping[str, Any], colors: Palette) -> Figure:
-    """The picture; within `drawing`. The store's clock, in UTC."""
+    """Draw the picture; call within `drawing`. Times are the store's clock, in UTC."""
     sessions = document["sessions"]
     lanes = longest(sessions, MOST_LANES)
     keys = [_key(end, colors) for kind, end in ENDS.items() if any(row["kind"] == kind for row in sessions)]
@@ -83,7 +83,7 @@ def _unshown(document: Mapping[str, Any], lanes: Sequence[str]) -> str:
 
 
 def _key(end: End, colors: Palette) -> Any:
-    """A legend's handle: a bar, and its mark."""
+    """Return a legend handle: a bar and its mark."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -93,7 +93,7 @@ def _key(end: End, colors: Palette) -> Any:
 
 
 def _bars(axes: Axes, sessions: Sequence[Mapping[str, Any]], lanes: Sequence[str], colors: Palette) -> None:
-    """Each session where it was; as long as it took, unless that could not be seen."""
+    """Draw the sessions at their times; short ones are drawn at the least visible width."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -113,7 +113,7 @@ def _bars(axes: Axes, sessions: Sequence[Mapping[str, Any]], lanes: Sequence[str
             if row["kind"] == kind and row["account"] in lanes
         ]
         axes.add_collection(PatchCollection(bars, gid=f"end:{kind}", **end.style(colors)))
-        if end.mark:  # above a bar that is half as high, within any other
+        if end.mark:  # above a half-height bar, inside any other
             at = (
                 [bar.get_center()[0] for bar in bars],
                 [bar.get_y() - foot + HIGH * (0.25 if foot else 0.5) for bar in bars],

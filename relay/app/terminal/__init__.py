@@ -1,1 +1,1 @@
-"""What a person watches while something happens, and the streams it goes to; decides nothing."""
+"""Live output on the terminal: progress, transfers, waiting, and the streams under it."""

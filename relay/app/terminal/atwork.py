@@ -1,4 +1,4 @@
-"""What a session does at this moment, and how that reads on one line or two; knows no terminal."""
+"""Describes a session's current activity on one line or two."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from relay.app.terminal.cells import cut, in_ascii
 from relay.core.workload import Progress as Step
 
 SHORTEST_BAR, LONGEST_BAR, FEW = 8, 40, 2
-"""Columns; a bar goes before so many numbers do."""
+"""Least and most columns of the bar; number of metrics that take precedence over the bar."""
 IDLE_S = 3.0
-"""Without a step for so long the line shows the transfer that everybody waits for."""
+"""Seconds without a step after which the line shows the transfer."""
 
 
 class AtWork:
-    """Told from any thread by single assignments, read by whoever draws. Times are monotonic seconds."""
+    """Written from any thread by single assignments, read by the display. Times are monotonic seconds."""
 
     def __init__(
         self, target: int, monotonic: Callable[[], float], short: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """`short`: the metrics to show, and what they are called (`Measures.short`)."""
+        """`short`: {metric to show: short name} (`Measures.short`)."""
         self.target, self.now, self.short = target, monotonic, short
         self.made, self.rate = 0, 0.0
         """The newest step, and steps a second since the session's first; a rate of 0 until two steps were seen."""
@@ -39,17 +39,17 @@ class AtWork:
         """The session is over by then."""
 
     def step(self, progress: Step) -> None:
-        """A training step is done."""
+        """Record a training step."""
         self.stepped_at, self.metrics = self._add(progress.step), progress.metrics
 
     def phase(self, text: str) -> None:
-        """Another thing is done from now on; one with the same words before a colon goes on, further along."""
+        """Begin an activity. The same words before the colon continue the current one and keep its start."""
         now, (before, since) = self.now(), self.doing
         goes_on = text.partition(":")[0] == before.partition(":")[0]
         self.doing = text, since if goes_on else now
 
     def committed(self, step: int) -> None:
-        """A step is durable, so it was made: not every step is told when it is."""
+        """Record that a step is durable. Not every step is reported, so a newer step than known counts as trained."""
         if self._first and step > self.made:
             self._add(step)
         self.safe = step, self.now()
@@ -62,14 +62,14 @@ class AtWork:
         return now
 
     def plain(self) -> str:
-        """All of it in one line without a bar, for where nothing moves."""
+        """Return everything on one line without a bar, for plain output."""
         pace = f"  {self._speed}  {self._left}" if self.rate else ""
         training = f"{self._head}{pace}{numbers(self.metrics, self.short)}" if self._first else ""
         return "; ".join(filter(None, [self._activity or training, self.transfer or self._safety, self._session]))
 
     def lines(self, width: int, ascii_only: bool = False) -> list[str]:
-        """What is done, and below it pace, the session's time and what is safe; no line wider than `width`."""
-        waits = self.now() - self.stepped_at >= IDLE_S or self.doing[0]  # and tells less than how far the transfer is
+        """Return the activity, and below it pace, time left and the newest durable step; no line wider than `width`."""
+        waits = self.now() - self.stepped_at >= IDLE_S or self.doing[0]  # less useful than the transfer
         waited_for = self.transfer if waits and "%" not in self.doing[0] else ""
         above = waited_for or self._activity or (self.bar_line(width, ascii_only) if self._first else "")
         moved = [] if waited_for or not self.transfer else [self.transfer]
@@ -80,7 +80,7 @@ class AtWork:
         return [in_ascii(line) if ascii_only else line for line in shown if line]
 
     def bar_line(self, width: int, ascii_only: bool = False) -> str:
-        """Step, percent and time left, whatever the width; a bar, and as many numbers as there is room for."""
+        """Return step, percent and time left at any width; a bar, and as many metrics as fit."""
         share = min(1.0, self.made / self.target) if self.target else 0.0
         middle = f"  {int(100 * share)}%  {self._left}"
         told = numbers(self.metrics, self.short, 3)
@@ -121,14 +121,14 @@ class AtWork:
 
 
 def bar(share: float, length: int, ascii_only: bool) -> str:
-    """The share that is done, behind two blanks; nothing where it would be too short to be read."""
+    """Return a bar of the completed share after two blanks; empty if it would be too short to read."""
     filled = int(share * length)
     full, rest = "#-" if ascii_only else "━╌"
     return f"  {full * filled}{rest * (length - filled)}" if length >= SHORTEST_BAR else ""
 
 
 def _within(text: str, width: int, *marks: str) -> str:
-    """With fewer clauses at its end, if need be with fewer words."""
+    """Return the text without its last clauses, or its last words, so that it fits."""
     for mark in (*marks, "; ", ", ", " "):
         while len(text) > width and mark in text.strip():
             text = text.rpartition(mark)[0]

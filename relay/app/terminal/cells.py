@@ -1,4 +1,4 @@
-"""Text in the columns of a terminal: cut, folded, in ASCII, or drawn by rich; knows nothing of what it says."""
+"""Fits text into terminal columns: cut, folded, in ASCII, or as a table drawn by rich."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from rich.table import Table
 from rich.text import Text
 
 GAP = 3
-"""Blanks and a line between two columns of a table."""
+"""Width of the blanks and the line between two columns of a table."""
 LEAST = 10
-"""Columns of a terminal that are left for what people copy."""
+"""Least width of a column that users copy from."""
 PIPE = 10_000
-"""Columns where nobody looks at a terminal."""
+"""Width of output that is not a terminal."""
 
 
 def cut(text: str, size: int) -> str:
-    """At most `size` columns; a ~ stands for what is cut off."""
+    """Return the text cut to at most `size` columns; a ~ marks the cut."""
     return text if cell_len(text) <= size else f"{set_cell_size(text, size - 1).rstrip()}~"
 
 
 def in_ascii(text: str) -> str:
-    """A question mark for each column of what is no ASCII."""
+    """Return the text with a question mark for each column of a non-ASCII character."""
     return "".join(c if c.isascii() else "?" * cell_len(c) for c in text)
 
 
 def fold(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns; words go to the next line, a word too long for one is broken."""
+    """Return the text in lines of at most `width` columns, folded between words; a longer word is broken."""
     if cell_len(text) <= width:
         return [text]
     lines = [""]
@@ -52,28 +52,28 @@ class Column:
     title: str
     cells: Sequence[str]
     rank: int = 0
-    """0 is always shown; of the others those with a low rank are tried first, and left out if they do not fit."""
+    """0 is always shown. Others are added by ascending rank, if they fit."""
     right: bool = False
-    """Aligned to the right, as numbers are."""
+    """Aligned to the right, for numbers."""
     widest: int = 200
-    """Longer cells go on in the next line."""
+    """Largest width; longer cells are folded."""
     whole: bool = False
-    """Not folded before all others are: people copy it."""
+    """Folded last, because users copy it."""
 
     @property
     def least(self) -> int:
-        """Columns of a terminal in which no word and no number is broken."""
+        """Smallest width that breaks no word and no number."""
         words = (word for text in (self.title, *self.cells) for word in text.split())
         return self.wanted if self.right else min(self.widest, max(map(cell_len, words), default=0))
 
     @property
     def wanted(self) -> int:
-        """Columns of a terminal in which no cell is folded."""
+        """Smallest width that folds no cell."""
         return min(self.widest, max(map(cell_len, (self.title, *self.cells))))
 
 
 def table(columns: Sequence[Column], width: int | None, utf8: bool = True) -> str:
-    """A table no wider than `width`; without a width, as in a file or a pipe, one without lines and without folds."""
+    """Return a table no wider than `width`. With None (a file, a pipe) it has no lines and no folds."""
     if width is None:
         shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
         kept = list(columns)
@@ -97,7 +97,7 @@ def table(columns: Sequence[Column], width: int | None, utf8: bool = True) -> st
 
 
 def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """Those that have room, in their order."""
+    """Return the columns that fit, in their order."""
     kept, room = [column for column in columns if column.rank == 0], width + 1
     room -= sum(column.least + GAP for column in kept)
     for column in sorted((column for column in columns if column.rank), key=lambda column: column.rank):
@@ -108,7 +108,7 @@ def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def drawn(content: RenderableType, width: int, utf8: bool = True) -> str:
-    """What rich makes of it, without a colour, a link or blanks at an end."""
+    """Return the text that rich renders, without colors, links and trailing blanks."""
     out = io.StringIO()
     console = Console(
         file=out,
@@ -124,13 +124,13 @@ def drawn(content: RenderableType, width: int, utf8: bool = True) -> str:
 
 
 def printed(lines: Iterator[Text], console: Console) -> None:
-    """In colours where the console has any."""
+    """Print styled lines, in color if the console has colors."""
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def plain(lines: Iterator[Text]) -> str:
-    """Without a colour."""
+    """Return the lines as text without colors."""
     out = io.StringIO()
     printed(lines, Console(file=out, color_system=None, force_terminal=False, width=1000))
     return out.getvalue().rstrip("\n")

@@ -1,4 +1,4 @@
-"""Shows something again and again while it changes: drawn over on a terminal, else appended; knows no run."""
+"""Shows a text that changes: redrawn in place on a terminal, otherwise appended."""
 
 from __future__ import annotations
 
@@ -19,66 +19,66 @@ from relay.core.errors import StorageUnreachable
 from storage.base import StoreError
 
 LEAST_S, USUAL_S = 2.0, 10.0
-"""Seconds between two looks."""
+"""Seconds between two reads: least and default."""
 PATIENCE = 6
-"""Looks are so many times rarer, at most, while the store does not answer."""
+"""Largest factor by which the interval grows while the store does not answer."""
 
 
 class Source(Protocol):
-    """What is followed."""
+    """A text that changes and is read repeatedly."""
 
     @property
     def key(self) -> object:
-        """Another one means that there is something new."""
+        """Changes if there is something new."""
         ...
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the text is final."""
         ...
 
     def look(self) -> None:
-        """Read what is new. Raises StoreError, RelayError."""
+        """Read new data. Raises StoreError, RelayError."""
         ...
 
     def text(self) -> str:
-        """As it is now."""
+        """Return the current text."""
         ...
 
 
 class Screen(Protocol):
-    """Where it is shown."""
+    """Shows the text."""
 
     def show(self, following: Following) -> None:
-        """After each look."""
+        """Show the state; called after each read."""
         ...
 
 
 @dataclass
 class Following:
-    """How the looks went so far; times are monotonic seconds."""
+    """The state of the reads; times are monotonic seconds."""
 
     source: Source
     runtime: Runtime
     every_s: float
     looked_at: float
-    """The newest look that was answered."""
+    """Time of the newest successful read."""
     trouble: str = ""
-    """Why the ones since were not."""
+    """Why later reads failed; empty if none did."""
     failures: int = 0
 
     @property
     def age_s(self) -> float:
-        """How old is what is shown."""
+        """Age of the text in seconds."""
         return self.runtime.monotonic() - self.looked_at
 
     @property
     def wait_s(self) -> float:
-        """Until the next look: a store that does not answer is not hammered."""
+        """Seconds until the next read; grows while the store does not answer."""
         return self.every_s * min(PATIENCE, 2.0 ** min(self.failures, PATIENCE))
 
     def look(self) -> None:
-        """Once. A store that does not answer leaves what is known; anything else is raised."""
+        """Read once. If the store does not answer, the text stays; other errors are raised."""
         try:
             self.source.look()
         except (StorageUnreachable, StoreError) as error:
@@ -87,14 +87,14 @@ class Following:
         self.looked_at, self.trouble, self.failures = self.runtime.monotonic(), "", 0
 
     def footer(self) -> str:
-        """How old it is, or why it is old."""
+        """Return the age of the text, or why it is old."""
         if self.trouble:
             return f"{duration(self.age_s)} old, the store does not answer: {self.trouble}"
         return f"looked {duration(self.age_s)} ago, every {duration(self.every_s)}; Ctrl-C ends this, not the run"
 
 
 def follow(source: Source, runtime: Runtime, every_s: float, screen: Screen) -> None:
-    """Until it is over. The first look must be answered: raises StoreError, RelayError."""
+    """Read and show until the source is over. Raises StoreError or RelayError if the first read fails."""
     source.look()
     following = Following(source, runtime, max(LEAST_S, every_s), runtime.monotonic())
     screen.show(following)
@@ -105,7 +105,7 @@ def follow(source: Source, runtime: Runtime, every_s: float, screen: Screen) -> 
 
 
 class Appended:
-    """Below what was shown before, only if it is something else."""
+    """Prints each new text below the old one; skips an unchanged one."""
 
     def __init__(self, write: Callable[[str], None], warn: Callable[[str], None]) -> None:
         self._write, self._warn = write, warn
@@ -114,7 +114,7 @@ class Appended:
         self._warned = False
 
     def show(self, following: Following) -> None:
-        """The whole text again where there is news; one line where a store falls silent, and where it is back."""
+        """Print the whole text if it changed; one line if the store stops answering, and one if it answers again."""
         if bool(following.trouble) != self._warned:
             self._warned = bool(following.trouble)
             self._warn(f"Shown is {following.footer()}" if self._warned else "The store answers again.")
@@ -125,7 +125,7 @@ class Appended:
 
 
 class Redrawn:
-    """In place, with how old it is below; the ages in it go on while nothing is read. `with` it."""
+    """Redraws the text in place, with its age below; ages advance between reads. A context manager."""
 
     def __init__(self, plain: bool, console: Console | None = None) -> None:
         self._plain, self._console = plain, console or Console(force_terminal=True, force_interactive=True)
@@ -134,12 +134,12 @@ class Redrawn:
             console=self._console,
             get_renderable=self.drawn,
             refresh_per_second=1,
-            redirect_stdout=False,  # what stands in for it would say that it is no terminal
+            redirect_stdout=False,  # the replacement would report that it is not a terminal
             redirect_stderr=False,
         )
 
     def show(self, following: Following) -> None:
-        """From now on."""
+        """Show this state from now on."""
         first = self._following is None
         self._following = following
         if first:
@@ -147,7 +147,7 @@ class Redrawn:
         self._live.refresh()
 
     def drawn(self) -> Text:
-        """No line wider and no more of them than the terminal has: else the last ones before the footer go."""
+        """Return the text cut to the terminal's width and height; the last lines before the footer are dropped."""
         if self._following is None:
             return Text("")
         footer = "" if self._following.source.over else self._following.footer()
@@ -163,7 +163,7 @@ class Redrawn:
 
 
 def shortened(rows: Sequence[str], footer: str, height: int) -> list[str]:
-    """At most `height - 1` rows: rich needs the last one for itself."""
+    """Return at most `height - 1` rows, footer included; rich needs the last row for itself."""
     room = height - 1 - bool(footer)
     kept = (
         list(rows) if len(rows) <= room else [*rows[: max(0, room - 1)], f"... {len(rows) - max(0, room - 1):,} more"]

@@ -1,4 +1,4 @@
-"""Turns what went wrong into an exit code and one paragraph, for people or as relay.error/1; recovers nothing."""
+"""Maps an error to an exit code and one paragraph, as text or relay.error/1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG_FOLDER = Path("sync") / "logs"
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """(exit code, one paragraph) of an error a person can act on; anything else is a bug (1)."""
+    """Return (exit code, one paragraph) of a RelayError or StoreError; any other error is a bug (1)."""
     if isinstance(error, RelayError):
         return int(error.exit_code), _one_line(paragraph(error))
     if isinstance(error, StoreError):
@@ -30,7 +30,7 @@ def explain(error: BaseException) -> tuple[int, str]:
 
 
 def log_bug(error: BaseException, cwd: Path, wall: float, secrets: Iterable[str]) -> Path | None:
-    """Write the traceback (never its locals) to a log file; the path, or None where none can be written."""
+    """Write the traceback (never its locals) to a log file; returns its path, None if it cannot be written."""
     path = open_log(cwd / LOG_FOLDER, "error", wall, secrets)
     logging.getLogger("relay.cli").error("unexpected", exc_info=error)
     close_log()
@@ -38,7 +38,7 @@ def log_bug(error: BaseException, cwd: Path, wall: float, secrets: Iterable[str]
 
 
 def tell(code: int, message: str, log: Path | None, as_json: bool, secrets: Iterable[str]) -> None:
-    """The paragraph on stderr; under --json also one relay.error/1 document on stdout."""
+    """Print the paragraph on stderr; with `as_json` also one relay.error/1 document on stdout."""
     message = printable(redact(message, secrets))
     shown = f"{message} Traceback: {log}" if log else message
     print(folded_for(sys.stderr, shown), file=sys.stderr, flush=True)

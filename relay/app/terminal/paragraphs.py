@@ -1,8 +1,4 @@
-"""Folds labelled paragraphs for a terminal; knows nothing of what they say.
-
-A command between backquotes, or of ours to the end of its line, is never broken, so that it can be copied; without a
-width nothing is folded.
-"""
+"""Folds labeled paragraphs for a terminal; never breaks a command, so that users can copy it."""
 
 from __future__ import annotations
 
@@ -16,23 +12,23 @@ from typing import TextIO
 NARROWEST, WIDEST = 40, 100
 _GLUE = "\x00"
 _COMMAND = re.compile(r"\s*(export |bash |python3? \S+\.py |[A-Z_]+=\S+ )")
-"""What a line that is to be copied begins with."""
+"""The beginning of a line that users copy."""
 _WHOLE = re.compile(r"`[^`]*`|python3? rotate_accounts\.py\b.*", re.MULTILINE)
 
 
 def columns() -> int | None:
-    """Width of the terminal on stdout, None if stdout is no terminal: then every paragraph stays one line."""
+    """Return the width of the terminal on stdout, within bounds; None without a terminal: then nothing is folded."""
     found = terminal_width()
     return None if found is None else max(NARROWEST, min(WIDEST, found))
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal on stdout, None if stdout is no terminal."""
+    """Return the columns of the terminal on stdout; None if stdout is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def folded_for(stream: TextIO, text: str) -> str:
-    """Each line folded at the width of the terminal that `stream` is; as it is where that is none."""
+    """Return the text folded at the width of the terminal `stream`; unchanged if `stream` is not a terminal."""
     if not stream.isatty():
         return text
     try:
@@ -43,19 +39,23 @@ def folded_for(stream: TextIO, text: str) -> str:
 
 
 def folded(text: str, width: int) -> str:
-    """Each line that is longer, folded between words at its own indentation."""
+    """Return the text with longer lines folded between words, at their own indentation."""
     return "\n".join(_within(line, width) for line in text.split("\n"))
 
 
 def _within(line: str, width: int) -> str:
-    """A command to copy stays one line, and so does a row of a table."""
+    """Fold one line; commands and rows of tables stay whole."""
     keep = len(line) <= width or _COMMAND.match(line) or line.startswith("|")
     text = line.lstrip(" ")
     return line if keep else paragraph("", text, width, indent=len(line) - len(text))
 
 
 def paragraph(label: str, text: str, width: int | None, indent: int = 5) -> str:
-    """The label, then the text, folded so that later lines begin where the first one's text does."""
+    """Return the label and the folded text; later lines are indented to the start of the text.
+
+    A command in backquotes, or one of this program up to the end of its line, is never broken. Without a width nothing
+    is folded.
+    """
     lead = f"{label:{indent - 1}} " if indent else ""
     if width is None:
         return lead + text

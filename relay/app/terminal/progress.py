@@ -1,4 +1,4 @@
-"""Shows a session while it trains, on stderr: two lines that move on a terminal, else a line now and then."""
+"""Shows a session's progress on stderr: two live lines on a terminal, otherwise a plain line at intervals."""
 
 from __future__ import annotations
 
@@ -25,49 +25,49 @@ COLOURS = {
     r"sending [^;\n]*|fetching [^\n]*": "cyan",
     r"\bdone\b": "bold green",
 }
-"""By what the text says, so that without a colour nothing is missing."""
+"""Color by pattern; the text is complete without colors."""
 
 
 class Display:
-    """What a session tells while it runs. Everything may come from any thread."""
+    """Receives a session's progress. Every method may be called from any thread."""
 
     def __init__(self, target: int, monotonic: Callable[[], float], short: Mapping[str, str]) -> None:
         self.work = AtWork(target, monotonic, short)
 
     def aim(self, target: int) -> None:
-        """The step that training goes to."""
+        """Set the target step."""
         self.work.target = target
 
     def ends(self, deadline: float) -> None:
-        """When the session has to be over, monotonic; infinite without a budget."""
+        """Set the end of the session, in monotonic seconds; infinite without a budget."""
         self.work.deadline = deadline
 
     def step(self, progress: Step) -> None:
-        """A training step, with metrics."""
+        """Record a training step with its metrics."""
         self.work.step(progress)
 
     def phase(self, text: str) -> None:
-        """What is done while no step is made; empty: training goes on."""
+        """Set the activity between steps; empty if training continues."""
         self.work.phase(text)
 
     def committed(self, step: int) -> None:
-        """That step is durable."""
+        """Record that a step is durable."""
         self.work.committed(step)
 
     def transfer(self, text: str) -> None:
-        """How far a long transfer is; empty once it is over."""
+        """Set the progress text of a long transfer; empty when it is over."""
         self.work.transfer = text
 
     def tell(self, line: str) -> None:
-        """One line for people."""
+        """Print one line for the user."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """The session is over."""
+        """End the display with the session."""
 
 
 class Lines(Display):
-    """Plain lines: everything told, and what is done at most every `every_s` seconds (keeps notebooks alive)."""
+    """Plain lines: each message, and progress at most every `every_s` seconds (keeps notebooks alive)."""
 
     def __init__(
         self,
@@ -77,25 +77,25 @@ class Lines(Display):
         over: Callable[[], None] = lambda: None,
         short: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`over` is called at the end; `short`: the metrics to show, and what they are called."""
+        """`over`: called at the end. `short`: {metric to show: short name}."""
         super().__init__(target, monotonic, short)
         self._every_s, self._monotonic, self._over = every_s, monotonic, over
         self._shown_at: float | None = None
 
     def step(self, progress: Step) -> None:
-        """A line if the last one is old enough, and at the target."""
+        """Print a line if the last one is old enough, and at the target."""
         super().step(progress)
         if self._rested() or progress.step == self.work.target:
             self._show()
 
     def transfer(self, text: str) -> None:
-        """A line if none came for a while."""
+        """Print a line if the last one is old enough."""
         super().transfer(text)
         if text and self._rested():
             self._show()
 
     def tick(self) -> None:
-        """Called now and then: what takes long is told of too."""
+        """Called regularly: prints a line during a long operation too."""
         if self._shown_at is None:
             self._shown_at = self._monotonic()
         elif self._rested():
@@ -106,7 +106,7 @@ class Lines(Display):
         print(folded_for(sys.stderr, harmless(redact(line))), file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Say nothing more by itself."""
+        """Stop printing progress."""
         self._over()
 
     def _rested(self) -> bool:
@@ -119,7 +119,7 @@ class Lines(Display):
 
 
 class Bar(Display):
-    """Two lines that move, with lines told above them; they appear with the first thing there is to show."""
+    """Two live lines, with messages above them. They appear with the first step, phase or transfer."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Bar(Display):
         console: Console | None = None,
         short: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`short`: the metrics to show, and what they are called."""
+        """`short`: {metric to show: short name}."""
         super().__init__(target, monotonic, short)
         self._console = console or Console(stderr=True, force_terminal=True, force_interactive=True)
         self._live: Live | None = None
@@ -140,23 +140,23 @@ class Bar(Display):
         self._start()
 
     def phase(self, text: str) -> None:
-        """Instead of the bar, until a step is made or it is over."""
+        """Replace the bar by this text until the phase ends."""
         super().phase(text)
         if text:
             self._start()
 
     def transfer(self, text: str) -> None:
-        """Below the bar; instead of it while nothing else is done."""
+        """Show the transfer under the bar, or in its place while no steps are made."""
         super().transfer(text)
         if text:
             self._start()
 
     def tell(self, line: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._console.print(harmless(redact(line)), markup=False, highlight=False)
 
     def close(self) -> None:
-        """Leave the bar as it stands, and what is safe."""
+        """Stop, and leave the last bar and the newest durable step on the screen."""
         self._closed = True
         self.work.phase("")
         self.work.transfer = ""
@@ -164,7 +164,7 @@ class Bar(Display):
             put_down(self._live, self._console)
 
     def drawn(self) -> Text:
-        """What the terminal shows now."""
+        """Return the current text of the live lines."""
         shown = self.work.lines(self._console.width, self._console.options.ascii_only)
         text = Text(harmless(redact("\n".join(shown))), no_wrap=True, overflow="crop")
         for pattern, colour in COLOURS.items():
@@ -172,7 +172,7 @@ class Bar(Display):
         return text
 
     def _start(self) -> None:
-        if self._live is None and not self._closed:  # one made earlier would first show what it was made with
+        if self._live is None and not self._closed:  # created late: an earlier one would show an empty first frame
             self._live = Live(console=self._console, get_renderable=self.drawn)
             self._live.start()
 
@@ -180,7 +180,7 @@ class Bar(Display):
 def display(
     runtime: Runtime, every_s: float, short: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> Display:
-    """Lines that move on a terminal; else plain ones, also while nothing is told for long. `short`: as `Bar`."""
+    """Return live lines on a terminal; otherwise plain lines, also during long silences. `short`: as in `Bar`."""
     if moves(environ, sys.stderr.isatty()):
         return Bar(0, runtime.monotonic, short=short)
     over = runtime.event()

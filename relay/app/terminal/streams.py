@@ -1,4 +1,4 @@
-"""Stands before stdout and stderr: a session goes on without whoever reads it, another command says so and ends."""
+"""Wraps stdout and stderr. If the reader goes away, a session continues; other commands exit with an error."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any, TextIO, cast
 from relay.core.errors import BadConfig
 
 LOG = logging.getLogger("relay.streams")
-LOG.addHandler(logging.NullHandler())  # without a session's log it is told nowhere else
+LOG.addHandler(logging.NullHandler())  # no output without a session's log
 STANDARD = (1, 2)
 
 
 class Unwritable(BadConfig):
-    """A command's output does not arrive, and the output is what the command is for."""
+    """The output of a command that exists to show it cannot be written."""
 
 
 class Stream:
-    """One stream. The first text that it cannot take is reported to `lost`; that and all that follows is dropped."""
+    """One stream. The first failed write is reported to `lost`; that text and all later ones are dropped."""
 
     def __init__(self, name: str, inner: TextIO, lost: Callable[[str, Exception], None]) -> None:
         self._name, self._inner, self._lost = name, inner, lost
@@ -31,18 +31,18 @@ class Stream:
         return getattr(self._inner, name)
 
     def write(self, text: str) -> int:
-        """As a stream's own."""
+        """Write `text`; returns its length, also if it was dropped."""
         self._try(lambda: self._put(text))
         return len(text)
 
     def flush(self) -> None:
-        """As a stream's own."""
+        """Flush the wrapped stream."""
         self._try(self._inner.flush)
 
     def _put(self, text: str) -> None:
         try:
             self._inner.write(text)
-        except UnicodeEncodeError as error:  # a letter that it does not have is no reason to write nothing more
+        except UnicodeEncodeError as error:  # a missing letter is escaped, so that the stream stays usable
             self._inner.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
 
     def _try(self, act: Callable[[], object]) -> None:
@@ -57,7 +57,7 @@ class Stream:
 
 
 class Streams:
-    """Both, while a command runs, and what becomes of a text that cannot be written."""
+    """Wraps both streams while a command runs, and handles failed writes."""
 
     def __init__(self) -> None:
         self.advisory = True
@@ -66,7 +66,7 @@ class Streams:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Everything that this process writes goes by here."""
+        """Wrap stdout and stderr of this process for the length of the block."""
         before = sys.stdout, sys.stderr
         mine = tuple(cast(TextIO, Stream(n, s, self._lost)) for n, s in zip(("stdout", "stderr"), before, strict=True))
         sys.stdout, sys.stderr = mine
@@ -80,8 +80,8 @@ class Streams:
 
     @contextmanager
     def needed(self) -> Iterator[None]:
-        """A command that shows something ends where it cannot: raises Unwritable (78), or BrokenPipeError where the
-        reader has seen enough. A session sets `advisory` again."""
+        """For a command that shows something: a failed write raises Unwritable (78), or BrokenPipeError if the reader
+        closed the pipe. A session sets `advisory` again."""
         self.advisory = False
         try:
             yield
@@ -91,7 +91,7 @@ class Streams:
             self.advisory = True
 
     def record(self) -> None:
-        """A session's log is open: what was lost before that belongs there too."""
+        """Write earlier failures to the session's log, which is now open."""
         for note in self._notes:
             LOG.warning(note)
 
@@ -101,7 +101,7 @@ class Streams:
             note = f"Nothing more can be written to {name} ({reason}); all else goes on."
             self._notes.append(note)
             LOG.warning(note)
-            if name == "stdout":  # not the other way round: a program reads the document there
+            if name == "stdout":  # never from stderr to stdout, where a program reads the document
                 print(note, file=sys.stderr, flush=True)
             return
         if _ends_already(error):
@@ -115,7 +115,7 @@ class Streams:
 
 
 def _ends_already(error: BaseException) -> bool:
-    """Whether a signal's end was under way, and this was to put the terminal right: the end keeps its code."""
+    """Return whether a signal was ending the process while this write restored the terminal. It keeps its exit code."""
     while (cause := error.__context__) is not None:
         if isinstance(cause, SystemExit | KeyboardInterrupt):
             return True
@@ -124,7 +124,7 @@ def _ends_already(error: BaseException) -> bool:
 
 
 def _divert(stream: TextIO) -> None:
-    """What is still held back goes nowhere, else the interpreter fails over it at its end and exits with 120."""
+    """Send buffered output to /dev/null; otherwise the interpreter fails to flush it at exit and returns 120."""
     with suppress(OSError, ValueError):
         number = stream.fileno()
         if number in STANDARD:

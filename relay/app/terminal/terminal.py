@@ -1,7 +1,4 @@
-"""Whether what is shown may move (a file, a pipe or a notebook keeps every frame), and in which letters; shows nothing.
-
-NO_COLOR and FORCE_COLOR decide about colour alone, and rich reads them itself.
-"""
+"""Detects whether output may be redrawn, and its character set."""
 
 from __future__ import annotations
 
@@ -14,23 +11,27 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 NOTEBOOKS = ("JPY_PARENT_PID", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE")
-"""Set in what a notebook's cell starts: by Jupyter in every kernel, by Colab, by Kaggle."""
+"""Variables in the processes of a notebook's cell: set by Jupyter in every kernel, by Colab, by Kaggle."""
 STILL = ("dumb", "unknown")
-"""Kinds of terminal that cannot go back in a line."""
+"""Terminals that cannot move the cursor back."""
 
 
 def in_notebook(environ: Mapping[str, str]) -> bool:
-    """Whether a notebook keeps what is printed: a cell's commands have a terminal there, of which all is saved."""
+    """Return whether a notebook keeps the output: its cells give commands a terminal and save everything printed."""
     return any(environ.get(name) for name in NOTEBOOKS)
 
 
 def utf8(encoding: str | None) -> bool:
-    """Whether a stream of that encoding carries every character; None: nobody knows."""
+    """Return whether that encoding has every character; None (unknown) counts as no."""
     return (encoding or "ascii").lower().replace("-", "") in ("utf8", "utf16", "utf32")
 
 
 def moves(environ: Mapping[str, str], is_terminal: bool) -> bool:
-    """Whether lines may be drawn over: TTY_INTERACTIVE (0, 1) decides, then TTY_COMPATIBLE=0, then what is known."""
+    """Return whether lines may be redrawn; a file, a pipe or a notebook keeps every frame.
+
+    TTY_INTERACTIVE (0, 1) decides, then TTY_COMPATIBLE=0, then the rest of the environment. NO_COLOR and FORCE_COLOR
+    affect only color; rich reads them itself.
+    """
     asked = environ.get("TTY_INTERACTIVE")
     if asked in ("0", "1"):
         return asked == "1"
@@ -43,8 +44,8 @@ SHOW_CURSOR = "\x1b[?25h"
 
 
 def put_down(live: Live, console: Console) -> None:
-    """Stop it, and show the cursor past rich, which may still hold back what it was interrupted at."""
-    with suppress(IndexError):  # between the halves of its start: rich undoes what it had not done
+    """Stop it and show the cursor. Writes past rich, which may hold back its output after an interrupt."""
+    with suppress(IndexError):  # interrupted during start: rich undoes more than it did
         live.stop()
     if console.is_terminal:
         console.file.write(SHOW_CURSOR)

@@ -1,7 +1,4 @@
-"""Shows how far a long transfer is and how fast: a line that moves on a terminal, else a line now and then.
-
-Knows nothing of stores; the bytes are told to it.
-"""
+"""Shows the progress and speed of a long transfer: bars on a terminal, otherwise plain lines at intervals."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from relay.core.clock import Runtime
 from relay.core.events import Transfer
 
 LONG_S = 3.0
-"""A transfer that takes no longer is not worth a line."""
+"""Seconds; a shorter transfer gets no line."""
 EVERY_S = 15.0
 """Seconds between plain lines."""
 
@@ -37,12 +34,12 @@ Doing = Literal["sending", "fetching"]
 
 
 def titled(doing: Doing, step: int) -> str:
-    """What a transfer is called."""
+    """Return the title of a transfer."""
     return f"{doing} step {step:,}"
 
 
 class Meter:
-    """Bytes done and the time since the first look."""
+    """Counts transferred bytes and the time since the start."""
 
     def __init__(self, what: str, total: int, runtime: Runtime) -> None:
         self._what, self._total, self._runtime = what, total, runtime
@@ -50,17 +47,17 @@ class Meter:
         self._done = 0
 
     def add(self, count: int) -> float:
-        """Seconds since it began. What is sent again counts once more, but never beyond the whole."""
+        """Add bytes; returns seconds since the start. Bytes that are sent again count again, up to the total."""
         self._done = min(self._total, self._done + count)
         return self._runtime.monotonic() - self._began
 
     @property
     def over(self) -> bool:
-        """Whether every byte has gone."""
+        """Whether all bytes are transferred."""
         return self._done >= self._total
 
     def text(self) -> str:
-        """`sending step 500: 45% of 85.0 MB, 1.2 MB/s, 40 s left`."""
+        """Return `sending step 500: 45% of 85.0 MB, 1.2 MB/s, 40 s left`."""
         spent = max(self._runtime.monotonic() - self._began, 1e-6)
         pace = self._done / spent
         left = f", {duration((self._total - self._done) / pace)} left" if 0 < self._done < self._total else ""
@@ -69,7 +66,7 @@ class Meter:
 
 
 def lines(tell: Callable[[str], None], runtime: Runtime) -> Transfer:
-    """Plain lines, the first after `LONG_S` at the earliest, so that a short transfer shows nothing."""
+    """Return a Transfer that prints plain lines; none before `LONG_S`, so a short transfer prints nothing."""
 
     def show(doing: Doing, step: int, total: int) -> Count:
         meter, told = Meter(titled(doing, step), total, runtime), [-EVERY_S]
@@ -86,7 +83,7 @@ def lines(tell: Callable[[str], None], runtime: Runtime) -> Transfer:
 
 
 def through(transfer: Callable[[str], None], runtime: Runtime) -> Transfer:
-    """Into a session's display, which decides when there is room for it; an empty text at the end."""
+    """Return a Transfer into a session's display, which decides when to show it; sends an empty text at the end."""
 
     def show(doing: Doing, step: int, total: int) -> Count:
         meter = Meter(titled(doing, step), total, runtime)
@@ -101,7 +98,7 @@ def through(transfer: Callable[[str], None], runtime: Runtime) -> Transfer:
 
 
 class Moving:
-    """Bars at the bottom of a terminal, one a transfer, which leave nothing behind. `with` it."""
+    """Bars at the bottom of a terminal, one for each transfer, removed at the end. A context manager."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._bars = Progress(
@@ -117,7 +114,7 @@ class Moving:
         self._shown = False
 
     def __call__(self, doing: Doing, step: int, total: int) -> Count:
-        """As `Transfer`."""
+        """Begin a transfer, as `Transfer`."""
         task = self._bars.add_task(titled(doing, step), total=total)
         if not self._shown:
             self._shown = True
@@ -138,7 +135,7 @@ class Moving:
 
 @contextmanager
 def showing(tell: Callable[[str], None], runtime: Runtime) -> Iterator[Transfer]:
-    """Bars on a terminal, else lines."""
+    """Yield bars on a terminal, otherwise plain lines."""
     if moves(os.environ, sys.stderr.isatty()):
         with Moving() as bars:
             yield bars

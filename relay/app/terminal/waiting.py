@@ -1,4 +1,4 @@
-"""Says for whom a session waits, and counts down: all the time where a line can move; decides nothing."""
+"""Shows which account a session waits for, with a live countdown on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay.core.lease.blockers import Held
 
 TICK_S = 1.0
 BAR = 20
-"""Columns."""
+"""Columns of the bar."""
 
 
 @dataclass
@@ -23,14 +23,14 @@ class Countdown:
 
     runtime: Runtime
     wait_s: float
-    """How long whoever started the session is ready to wait."""
+    """Longest wait, as requested for this session."""
     show: Callable[[str], None]
-    """A line that may move; empty once it is over."""
+    """Shows a live line; empty when the wait is over."""
     tell: Callable[[str], None]
     name: Callable[[str], str]
-    """What people call an account."""
+    """Returns the label of an account."""
     bar: Callable[[float], str] = lambda share: ""
-    """Draws which share of the wait is gone."""
+    """Draws a bar of the elapsed share."""
     _held: Held | None = None
     _who: str = ""
     _since: float = 0.0
@@ -38,7 +38,7 @@ class Countdown:
     _shown_at: float = 0.0
 
     def held(self, held: Held) -> None:
-        """Somebody was found in the way."""
+        """Record that another session holds the lease; a new holder is announced."""
         now = self.runtime.monotonic()
         if self._held is None:
             self._since, self._shown_at = now, now - TICK_S
@@ -48,20 +48,20 @@ class Countdown:
         self._held, self._at = held, now
 
     def tick(self) -> None:
-        """Asked all the time while a session waits."""
+        """Update the countdown; called regularly while a session waits."""
         now = self.runtime.monotonic()
         if self._held is not None and now - self._shown_at >= TICK_S:
             self._shown_at = now
             self.show(self.text(now))
 
     def over(self) -> None:
-        """The session has the lease, or gave up."""
+        """End the countdown: the session has the lease, or stopped waiting."""
         if self._held is not None:
             self._held = None
             self.show("")
 
     def text(self, now: float) -> str:
-        """`waiting for Ana (account_2)  ###-----  4 min left; ...`."""
+        """Return `waiting for Ana (account_2)  ###-----  4 min left; ...`."""
         assert self._held is not None
         silent = f"last sign of life {duration(self._held.silent_s + now - self._at)} ago"
         left = max(0.0, self.wait_s - (now - self._since))
@@ -79,12 +79,12 @@ class Countdown:
 
 
 def bar_of(terminal: bool, encoding: str | None) -> Callable[[float], str]:
-    """What draws bars there; nothing where no line moves."""
+    """Return a function that draws bars; it returns an empty text if `terminal` is false."""
     return partial(bar, length=BAR, ascii_only=not utf8(encoding)) if terminal else lambda share: ""
 
 
 def clock(seconds: float) -> str:
-    """`4:07`, `1:04:07`: what can be seen to move."""
+    """Return `4:07`, `1:04:07`: with seconds, so that the countdown visibly moves."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,1 +1,1 @@
-"""Trackers that people know, fed from the run's ledger (docs/decisions/0012-metrics-and-sinks.md)."""
+"""Third-party trackers, fed from the run's ledger (docs/decisions/0012-metrics-and-sinks.md)."""

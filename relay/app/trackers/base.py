@@ -1,4 +1,4 @@
-"""What the relay needs of any tracker, and how a tracker says no; knows none of them."""
+"""The interface of every tracker, its errors and its mark file."""
 
 from __future__ import annotations
 
@@ -22,73 +22,73 @@ from relay.core.workload import Step
 from storage.packages import install
 
 NOTHING = -1
-"""The slot up to which an empty tracker was fed."""
+"""The slot of an empty tracker."""
 MAX_BYTES = 10_000
 _HIDDEN = re.compile(r"(?i).*(dir|path|file|folder|url|token|key|secret|password).*")
 
 
 FOREIGN = (Exception, SystemExit, KeyboardInterrupt, CancelledError)
-"""What a tracker's library may raise in a thread of ours: some leave by an exit where they fail."""
+"""Errors that a tracker's library may raise in our thread; some libraries exit on failure."""
 
 
 class SinkOff(Exception):
-    """This tracker cannot be had here; `str(e)` is one line that says why and what to do."""
+    """This tracker cannot be used here; `str(e)` is one line with the reason and the fix."""
 
 
 def installed(package: str) -> bool:
-    """Whether Python has it. A folder of that name, as trackers leave where they write, is no package."""
+    """Return whether the package is installed. A folder of that name, as trackers create for output, does not count."""
     spec = find_spec(package)
     return spec is not None and spec.origin is not None
 
 
 def require(package: str) -> None:
-    """Raises SinkOff where it is not installed."""
+    """Raises SinkOff if the package is not installed."""
     if not installed(package):
         raise SinkOff(f"it is not installed: `{install(package)}`.")
 
 
 def in_a_line(error: BaseException, secrets: Iterable[str] = ()) -> str:
-    """What a library raised, for people; masked before it is cut, so that no half of a secret is left."""
+    """Return an error on one line. Secrets are masked before it is cut, so that no half of a secret remains."""
     return redact(" ".join(f"{type(error).__name__}: {error}".split()), secrets)[:200]
 
 
 class Sink(Protocol):
-    """A tracker. Anything it raises is told once and stops nothing; it is used by one thread."""
+    """A tracker, used by one thread. Its errors are reported once and stop nothing."""
 
     def begin(self, line: Line) -> int:
-        """Open the tracker's run for this line: the ledger's slot up to which it was fed, NOTHING for an empty one.
+        """Open the tracker's run for this line; returns the ledger slot up to which it was fed, NOTHING if it is empty.
 
-        Points of later slots follow; whatever it holds of them already (a kill, a half-sent message) must not show.
-        Raises SinkOff.
+        Points of later slots follow. Points that it already has of them (after a kill or a half-sent message) must not
+        show twice. Raises SinkOff.
         """
         ...
 
     def write(self, points: Sequence[Point], slot: int) -> None:
-        """The next points in order; the tracker has now been fed up to `slot`."""
+        """Write the next points in order; afterwards the tracker has everything up to `slot`."""
         ...
 
     def close(self) -> None:
-        """Everything has been written; may take as long as the tracker's upload."""
+        """Finish after the last write; may take as long as the tracker's upload."""
         ...
 
     def where(self) -> str:
-        """Where people can look, in a few words."""
+        """Return where to view the tracker, in a few words."""
         ...
 
 
 class Mark(Strict):
-    """How far one line has been fed, kept where a tracker cannot be asked."""
+    """How far one line was fed, for a tracker that cannot be queried."""
 
     format: int = Field(default=1, ge=1, le=1)
     run_id: Id
     rewinds: Annotated[int, Field(ge=0)]
     slot: Annotated[int, Field(ge=-1, lt=2**53)]
     step: Step
-    """Of the newest point."""
+    """Step of the newest point."""
 
 
 def read_mark(path: Path) -> Mark | None:
-    """None without one, or with one that nobody can read."""
+    """Return the mark; None if it is missing or unreadable."""
     try:
         data = path.read_bytes()
         return Mark.model_validate_json(data) if len(data) <= MAX_BYTES else None
@@ -97,19 +97,19 @@ def read_mark(path: Path) -> Mark | None:
 
 
 def write_mark(path: Path, mark: Mark) -> None:
-    """Whole or not at all. Raises OSError."""
+    """Write the mark atomically. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, f"{json.dumps(mark.model_dump(mode='json'))}\n".encode())
 
 
 def keep_mark(path: Path, mark: Mark) -> None:
-    """As `write_mark`, where a mark that cannot be written only costs time."""
+    """Like `write_mark`, but ignores failure: a missing mark only costs time."""
     with suppress(OSError):
         write_mark(path, mark)
 
 
 def public(config: object, name: str = "") -> object:
-    """A configuration as a stranger may read it: numbers, switches and plain words; no path, no address, no key."""
+    """Return a configuration for public view: numbers, booleans and plain words, without paths, addresses and keys."""
     if isinstance(config, dict):
         return {str(key): public(value, str(key)) for key, value in config.items()}
     if isinstance(config, str) and (_HIDDEN.fullmatch(name) or not re.fullmatch(r"[\w:.+-]{0,80}", config)):
@@ -118,13 +118,13 @@ def public(config: object, name: str = "") -> object:
 
 
 class Alone:
-    """One lock file at a time, held until the process ends at the latest."""
+    """Holds one lock file at a time, at most until the process ends."""
 
     def __init__(self) -> None:
         self._lock: FileLock | None = None
 
     def take(self, path: Path) -> None:
-        """Let go of what was held, and hold this; where a disk knows no locks, without. Raises SinkOff where another
+        """Release the held lock and take this one; does nothing on a disk without locks. Raises SinkOff if another
         process holds it."""
         self.leave()
         lock = FileLock(path)
@@ -138,7 +138,7 @@ class Alone:
         self._lock = lock
 
     def leave(self) -> None:
-        """Others may."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
         self._lock = None

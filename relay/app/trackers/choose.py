@@ -1,4 +1,4 @@
-"""Which trackers settings ask for, and where each keeps what it must remember; starts none of them."""
+"""Creates the trackers that the settings name, each with its place on this machine."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ TITLES = {"wandb": "W&B", "tensorboard": "TensorBoard", "trackio": "trackio"}
 
 @dataclass(frozen=True)
 class Places:
-    """Of one run on this machine."""
+    """Folders and environment of one run on this machine."""
 
     memory: Path
-    """Folder for what must be remembered."""
+    """Folder for marks."""
     tensorboard: Path
     environ: Mapping[str, str]
 
     def sink(self, key: str, own: int | None) -> Sink:
-        """The tracker itself; its library is imported here. Raises SinkOff."""
+        """Create the tracker; imports its library. Raises SinkOff."""
         marks = self.memory / f"{key}.mark.json"
         if key == "tensorboard":
             from relay.app.trackers.tensorboard import TensorBoard
@@ -42,7 +42,7 @@ class Places:
         return Wandb(self.environ, marks, own)
 
     def wanted(self, keys: Sequence[str], ledger: Callable[[], RunLedger], measures: Measures) -> list[Wanted]:
-        """One for each key, in their order; `ledger` makes a reader for each thread."""
+        """Return one tracker for each key, in order; `ledger` creates a reader for each thread."""
 
         def feed(key: str, go_on: Callable[[], bool]) -> Feed:
             return Feed(ledger(), self.memory / f"{key}.json", measures, go_on)
@@ -51,7 +51,7 @@ class Places:
 
 
 def described(keys: Sequence[str], places: Places) -> Iterator[tuple[str, str, str]]:
-    """(title, where it writes, what stands in the way) of each, without starting any."""
+    """Yield (title, where it writes, why it cannot or "") for each tracker; starts none."""
     for key in dict.fromkeys(keys):
         yield TITLES[key], _where(key, places), _trouble(key, places.environ)
 

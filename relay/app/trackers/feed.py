@@ -1,4 +1,4 @@
-"""Brings a tracker up to date with a run's ledger: what stands, each step once; knows no tracker, starts no thread."""
+"""Brings a tracker up to date with a run's ledger: each step of the current line once; starts no thread."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from relay.core.ledger.ledger import RunLedger, View
 from relay.core.workload import Measures
 
 BATCH = 2_000
-"""Points that are handed over at once."""
+"""Points per write."""
 
 
 @dataclass
 class Feed:
-    """What one tracker was told of one run; not to be shared by threads."""
+    """Feeds one run to one tracker; not thread-safe."""
 
     ledger: RunLedger
     memory: Path
-    """A file of this machine that says how many rewinds there were up to which slot, so that a session's start need
-    not read the whole ledger again."""
+    """A file on this machine with the number of rewinds up to a slot. With it a session does not read the whole ledger
+    again at its start."""
     measures: Measures
     go_on: Callable[[], bool] = lambda: True
     told: int = 0
-    """Points handed over."""
+    """Points written."""
     _commits: Commits = field(init=False)
     _base: Mark | None = field(init=False, default=None)
     _line: Line | None = field(init=False, default=None)
@@ -39,8 +39,8 @@ class Feed:
         self._commits = Commits(self.ledger)
 
     def update(self, sink: Sink) -> None:
-        """Hand over what the ledger says and the tracker lacks. Raises RelayError, StoreError, whatever the tracker
-        raises; the next call goes on where that leaves it."""
+        """Write the points of the ledger that the tracker lacks. Raises RelayError, StoreError and the tracker's own
+        errors; the next call continues from there."""
         view = self.ledger.read()
         if self._line is None:
             self._start_from(view)
@@ -61,7 +61,7 @@ class Feed:
 
     @property
     def _known_to(self) -> int:
-        """Slot up to which the ledger has not been read, because the tracker should know it."""
+        """Slot up to which the ledger is not read, because the tracker should have it."""
         return self._base.slot if self._base else NOTHING
 
     def _start_from(self, view: View) -> None:
@@ -74,11 +74,11 @@ class Feed:
         return (self._base.rewinds if self._base else 0) + len(self._went_back())
 
     def _went_back(self) -> list[int]:
-        """Slots of the rewinds that were read."""
+        """Return the slots of the rewinds read so far."""
         return [event.slot for event in self._commits.events if isinstance(event, WentBack)]
 
     def _came_back(self) -> bool:
-        """Whether what a copy brought back may have been told by entries that were not read."""
+        """Return whether a copy restored commits whose points may be in entries that were not read."""
         return self._base is not None and any(isinstance(one, Committed) and one.again for one in self._commits.events)
 
     def _begin(self, sink: Sink, view: View, rewinds: int) -> None:
@@ -91,7 +91,7 @@ class Feed:
         self._line = line
 
     def _read_all(self, view: View) -> None:
-        """The tracker knows less than this machine remembers, or has begun another line: from the first entry."""
+        """Read from the first entry: the tracker has less than this machine remembers, or it begins another line."""
         self._base, self._commits = None, Commits(self.ledger)
         self._commits.read(view, self.go_on)
 

@@ -1,4 +1,4 @@
-"""The threads that feed trackers while a session trains: they can delay it by nothing and end it by nothing."""
+"""Feeds trackers in threads while a session trains; they can neither delay nor end the session."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from storage.base import StoreError
 
 LOG = logging.getLogger("relay.sinks")
 TRIES = 3
-"""After so many failures in a row the tracker is left alone until the next session."""
+"""Consecutive failures after which the tracker is skipped until the next session."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A tracker that was asked for."""
+    """A tracker named in the settings."""
 
     title: str
     key: str
-    """As settings and `track --to` name it."""
+    """Its name in the settings and in `track --to`."""
     make: Callable[[int | None], Sink]
-    """Given the slot of this session's lease. Raises SinkOff, and whatever its library raises."""
+    """Creates the sink, from the slot of this session's lease. Raises SinkOff and the library's own errors."""
     feed: Callable[[Callable[[], bool]], Feed]
-    """Given whether to go on reading."""
+    """Creates the feed, from a function that returns whether to continue reading."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Follower:
     own: int
     tell: Callable[[str], None]
     note: Callable[[str], None]
-    """Records for everybody that this session could not feed a tracker; raises nothing."""
+    """Records in the ledger that this session could not feed a tracker; raises nothing."""
     _wake: Event = field(init=False)
     _task: Task | None = field(init=False, default=None)
     _over: bool = field(init=False, default=False)
@@ -50,20 +50,20 @@ class Follower:
         self._wake = self.runtime.event()
 
     def start(self) -> None:
-        """Bring the tracker up to date, then wait for notices."""
+        """Start the thread: bring the tracker up to date, then wait for notices."""
         self._task = self.runtime.spawn(f"tracker {self.wanted.key}", self._run)
 
     def notice(self) -> None:
-        """Something was committed. However often this is said, it is looked at once."""
+        """Wake the thread after a commit. Several notices cause one read."""
         self._wake.set()
 
     def end(self) -> None:
-        """Read what is there, and finish."""
+        """Read the remaining entries and finish."""
         self._over = True
         self._wake.set()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has finished within that time; else it is left to itself."""
+        """Return whether the thread finished within that time; otherwise it keeps running."""
         if self._task is not None:
             self._task.join(max(0.0, seconds))
         return self._task is None or not self._task.is_alive()
@@ -88,7 +88,7 @@ class Follower:
                 LOG.info("%s: the ledger could not be read: %s", self.wanted.key, error)
                 if last:
                     self._drop(sink)
-            except FOREIGN as error:  # somebody else's library: training goes on whatever it raises
+            except FOREIGN as error:  # a foreign library: training continues after any error
                 self._tell(error)
                 self._drop(sink)
                 sink = None
@@ -98,13 +98,13 @@ class Follower:
             self._wake.clear()
 
     def _greet(self, sink: Sink) -> None:
-        """Once, when the tracker has all that the ledger said."""
+        """Report once that the tracker has everything in the ledger."""
         if not self._greeted:
             self._greeted = True
             self.tell(f"{self.wanted.title} is up to date with the ledger: {sink.where()}")
 
     def _drop(self, sink: Sink | None) -> None:
-        """What failed is let go before another is made; what it holds is not trusted, its marks are."""
+        """Close a failed sink before the next one is created. Only its marks are trusted, not its state in memory."""
         try:
             if sink is not None:
                 sink.close()
@@ -112,7 +112,7 @@ class Follower:
             LOG.info("%s could not be closed", self.wanted.key, exc_info=error)
 
     def _tell(self, error: BaseException) -> None:
-        """Once to people and once to the ledger, which is told of no text that a library made."""
+        """Report once to the user and once to the ledger; the ledger gets no text from a library."""
         LOG.info("%s failed", self.wanted.key, exc_info=error)
         self._failed += 1
         if self._failed == 1:
@@ -123,28 +123,28 @@ class Follower:
 
 @dataclass
 class Trackers:
-    """All trackers of a session; without any, nothing happens."""
+    """All trackers of a session; does nothing without any."""
 
     runtime: Runtime
     wanted: Sequence[Wanted] = ()
     tell: Callable[[str], None] = lambda line: None
     left: bool = False
-    """Whether one was left behind: its library may make the interpreter's end wait for it."""
+    """Whether a thread was left running: its library may delay the interpreter's exit."""
     _followers: list[Follower] = field(default_factory=list)
 
     def started(self, seq: int, note: Callable[[str], None]) -> None:
-        """`seq`: the slot of this session's lease."""
+        """Start the threads. `seq`: the slot of this session's lease."""
         self._followers = [Follower(self.runtime, one, seq, self.tell, note) for one in self.wanted]
         for follower in self._followers:
             follower.start()
 
     def committed(self) -> None:
-        """A commit has landed."""
+        """Wake all threads after a commit."""
         for follower in self._followers:
             follower.notice()
 
     def closed(self, longest_s: float) -> None:
-        """Let them finish, at most so long together; a daemon thread that hangs is left behind."""
+        """Let all threads finish within `longest_s` seconds together; a daemon thread that hangs is left running."""
         for follower in self._followers:
             follower.end()
         until = self.runtime.monotonic() + longest_s

@@ -1,4 +1,4 @@
-"""One line of a run's history and its points, as every tracker is told them; pure, knows no tracker."""
+"""One line of a run's history and its points, the same for every tracker; does no I/O."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from relay.core.ledger.sessionreport import about_itself
 from relay.core.workload import Measures
 
 STEP = "trainer/step"
-"""What curves are drawn over."""
+"""The x axis of curves."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A run's history up to the next rewind. Line n is what stands after n rewinds, from the first step on."""
+    """A run's history up to the next rewind. Line n is the current history after n rewinds, from the first step on."""
 
     project: str
     run: str
     run_id: str
-    """32 hexadecimal digits: runs of one name in different stores are different ones."""
+    """32 hexadecimal digits; differs between runs of the same name in different stores."""
     rewinds: int
     config: Mapping[str, Any]
-    """The pinned configuration as a stranger may read it."""
+    """The pinned configuration without private values (`public`)."""
     created: float
     """Unix seconds by the store's clock."""
     began: int = -1
-    """The ledger's slot of the rewind that began it, as far as that was read."""
+    """Slot of the rewind that began the line; -1 if there is none or it was not read."""
 
     @property
     def name(self) -> str:
-        """Of the tracker's run."""
+        """Name of the tracker's run."""
         return f"{self.run}-rewind-{self.rewinds}" if self.rewinds else self.run
 
     @property
     def key(self) -> str:
-        """The same for everybody who trains this run, and for no other run."""
+        """Unique to this run and line; every session of the run has the same."""
         return f"{self.run}-{self.run_id[:12]}{f'-rewind-{self.rewinds}' if self.rewinds else ''}"
 
 
 @dataclass(frozen=True)
 class Point:
-    """What is known of one step. `at` is unix seconds by the store's clock."""
+    """The numbers of one step. `at`: unix seconds by the store's clock."""
 
     slot: int
-    """Of the commit in the ledger that told it."""
+    """Slot of its commit in the ledger."""
     step: int
     at: float
     values: Mapping[str, float]
 
 
 def points_of(commit: Committed, measures: Measures) -> Iterator[Point]:
-    """What training told up to a commit, the last with all that the commit tells of its own step; steps grow."""
+    """Yield the points up to a commit, by step. The last one is the commit's own step, with its validation."""
     *before, own = commit.rows()
     for told in before:
         yield Point(commit.slot, told.step, told.at, _named(told.metrics, measures))
@@ -63,7 +63,7 @@ def points_of(commit: Committed, measures: Measures) -> Iterator[Point]:
 
 
 def _named(metrics: Mapping[str, float], measures: Measures) -> dict[str, float]:
-    """Behind the name of the split for what was evaluated, else behind train/ or relay/."""
+    """Return the metrics under their full names: by split if evaluated, otherwise under train/ or relay/."""
     return {_full(name, measures): value for name, value in metrics.items()}
 
 

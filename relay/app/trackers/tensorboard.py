@@ -1,7 +1,4 @@
-"""TensorBoard: event files in a folder of this machine, one subfolder for each line; knows no ledger.
-
-Files are written with TensorBoard's own writer of records: its writer of files would put the host's name into theirs.
-"""
+"""TensorBoard: writes event files into a folder of this machine, one subfolder for each line."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ FILES = "events.out.tfevents.*"
 
 
 class TensorBoard:
-    """The folder PROJECT/RUN below `root`."""
+    """Sink for the folder PROJECT/RUN below `root`."""
 
     def __init__(self, root: Path) -> None:
         require("tensorboard")
@@ -28,7 +25,7 @@ class TensorBoard:
         self._path: Path | None = None
 
     def begin(self, line: Line) -> int:
-        """Asks the mark beside the files."""
+        """Return the slot of the mark next to the files."""
         self._folder, self._line, self._path = self._root / line.project / line.name, line, None
         self._alone.take(self._folder / LOCK)
         mark = read_mark(self._folder / MARK)
@@ -38,7 +35,7 @@ class TensorBoard:
         return mark.slot if mark else NOTHING
 
     def write(self, points: Sequence[Point], slot: int) -> None:
-        """One event for each point, at the store's time; a file is closed after each write, so nothing is left open."""
+        """Write one event for each point, at the store's time. Close the file after each write, so none stays open."""
         assert self._line is not None, "begin comes first"
         if points:
             path, first = self._file(points[0].at)
@@ -49,17 +46,17 @@ class TensorBoard:
         write_mark(self._folder / MARK, mark)
 
     def close(self) -> None:
-        """Nothing is uploaded, so nothing is waited for."""
+        """Release the lock; there is no upload to wait for."""
         self._alone.leave()
 
     def where(self) -> str:
-        """The command that shows it."""
+        """Return the command that opens TensorBoard."""
         return f"`tensorboard --logdir {self._root}`"
 
     def _file(self, at: float) -> tuple[Path, list[bytes]]:
-        """This session's file, behind the others by name, which is the order they are read in; and how it begins.
+        """Return this session's file and its first records. Its name sorts last: TensorBoard reads files by name.
 
-        What older files hold beyond the mark (a kill came before it was written) is told to be dropped.
+        A START record drops points of older files beyond the mark, which exist if a kill came before the mark.
         """
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
@@ -74,7 +71,10 @@ class TensorBoard:
 
 
 def framed(records: Sequence[bytes]) -> bytes:
-    """The records as an event file holds them, in one piece: a write that fails halfway leaves one torn record."""
+    """Return the bytes of an event file's records in one piece: a write that fails halfway leaves one torn record.
+
+    Only TensorBoard's RecordWriter is used; its file writer would put the host name into file names.
+    """
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     whole = io.BytesIO()

@@ -1,7 +1,4 @@
-"""trackio: rows in its SQLite file on this machine (TRACKIO_DIR), without its server; knows no ledger.
-
-Each row carries an id made of run, slot and step, which trackio keeps unique: what is written twice is there once.
-"""
+"""trackio: writes rows into its SQLite file on this machine (TRACKIO_DIR), without its server."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Trackio:
-    """The trackio project of the run's project; one of its runs for each line."""
+    """Sink for the trackio project of the same name, with one trackio run for each line."""
 
     def __init__(self, marks: Path) -> None:
-        """`marks`: a file of this machine that says what was written, so that a long run is not written anew."""
+        """`marks`: the mark file of this machine, so that a long run is not written again."""
         require("trackio")
         from trackio.sqlite_storage import SQLiteStorage
 
@@ -31,7 +28,7 @@ class Trackio:
         self._step = 0
 
     def begin(self, line: Line) -> int:
-        """The mark counts if trackio's newest step is the mark's: the file may have been emptied since."""
+        """Return the mark's slot, only if its step is trackio's newest: the file may have been emptied since."""
         self._line, self._step = line, 0
         mark = read_mark(self._marks)
         if mark is None or (mark.run_id, mark.rewinds) != (line.run_id, line.rewinds):
@@ -42,7 +39,11 @@ class Trackio:
         return mark.slot
 
     def write(self, points: Sequence[Point], slot: int) -> None:
-        """In one transaction of its database."""
+        """Write the points in one database transaction.
+
+        Each row has an id of run, slot and step, which trackio keeps unique, so a row that is written twice exists
+        once.
+        """
         line = self._line
         assert line is not None, "begin comes first"
         self._storage.bulk_log(
@@ -63,8 +64,8 @@ class Trackio:
         keep_mark(self._marks, Mark(run_id=line.run_id, rewinds=line.rewinds, slot=slot, step=self._step))
 
     def close(self) -> None:
-        """Each write was complete."""
+        """Nothing to do: each write is complete."""
 
     def where(self) -> str:
-        """The command that shows it."""
+        """Return the command that opens trackio."""
         return f"trackio show --project {self._line.project}" if self._line else "trackio show"

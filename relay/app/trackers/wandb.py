@@ -1,8 +1,4 @@
-"""Weights & Biases: one of its runs for each line, the same for everybody who trains; knows no ledger.
-
-Rows are logged without a step of W&B's own, over `trainer/step`: nothing is dropped where a step comes late. The newest
-slot lies in the run's summary, so the next session, on whatever machine, asks the run how far it was fed.
-"""
+"""Weights & Biases: one W&B run for each line, shared by all sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ OFFLINE = ("offline", "dryrun")
 
 
 def _goes_on() -> None:
-    """What the stop button on a run's page does: W&B would send this process a SIGINT, and training would end."""
+    """Ignore the stop button on a run's page: W&B would send this process a SIGINT, which ends training."""
 
 
 SILENT: Mapping[str, Any] = {
@@ -55,17 +51,21 @@ SILENT: Mapping[str, Any] = {
     "finish_timeout_raises": True,
     "x_transaction_log_flush_interval": 1.0,
 }
-"""W&B by itself sends console, code, repository, host, user, packages and hardware: none of that."""
+"""W&B's defaults send console, code, repository, host, user, packages and hardware; these settings disable that."""
 UNASKED = {"WANDB_ERROR_REPORTING": "false"}
-"""Variables of W&B's own that are set unless somebody has: its client would tell its maker of its own failures."""
+"""W&B's own variables, set unless the user has set them: its client would report its failures to its maker."""
 
 
 class Wandb:
-    """The W&B project of the run's project, unless WANDB_PROJECT names another."""
+    """Sink for the W&B project of the same name, unless WANDB_PROJECT names another.
+
+    Rows are logged over `trainer/step` and not W&B's own step, which would drop late steps. The run's summary holds the
+    newest slot, so the next session on any machine can read how far the run was fed.
+    """
 
     def __init__(self, environ: Mapping[str, str], marks: Path, own: int | None) -> None:
-        """`marks`: as with trackio, for what has no network; `own`: the slot of this session's lease, None for
-        whoever brings all there is. Raises SinkOff."""
+        """`marks`: the mark file of this machine, for offline mode. `own`: the slot of this session's lease; None to
+        write all points. Raises SinkOff."""
         refuse(environ)
         require("wandb")
         for name, value in UNASKED.items():
@@ -81,13 +81,16 @@ class Wandb:
         self._alone = Alone()
 
     def begin(self, line: Line) -> int:
-        """A run that has no network cannot be asked: then what this machine remembers counts, else only what this
-        session itself commits, so that no two machines tell W&B the same later."""
+        """Return the slot of the W&B run; offline, of this machine's mark.
+
+        Offline and without a mark a session writes only its own commits, so that no two machines sync the same points
+        later.
+        """
         self.close()
         self._alone.take(self._marks.with_suffix(".lock"))
         self._line, self._step = line, 0
-        patient = {} if self._own is not None else {"finish_timeout": 0.0}  # only a session's end is in a hurry
-        self._wandb.setup(self._wandb.Settings(silent=True))  # its login speaks before the run's own settings count
+        patient = {} if self._own is not None else {"finish_timeout": 0.0}  # only a session must end quickly
+        self._wandb.setup(self._wandb.Settings(silent=True))  # login prints before the run's own settings apply
         self._run = self._wandb.init(
             entity=self._environ.get("WANDB_ENTITY") or None,
             project=self._environ.get("WANDB_PROJECT") or line.project,
@@ -105,7 +108,7 @@ class Wandb:
         return self._remembered(line) if self._offline else self._asked()
 
     def write(self, points: Sequence[Point], slot: int) -> None:
-        """Queued for its own process; what has no network waits in its folder."""
+        """Queue the points for W&B's own process; offline, they stay in its folder."""
         assert self._run is not None and self._line is not None, "begin comes first"
         for point in points:
             self._run.log({STEP: point.step, **point.values})
@@ -115,7 +118,7 @@ class Wandb:
         keep_mark(self._marks, mark)
 
     def close(self) -> None:
-        """In a session W&B gives up on its upload after FINISH_S, which raises; the next session goes on."""
+        """Finish the upload. In a session this raises after FINISH_S; the next session continues."""
         run, self._run = self._run, None
         try:
             if run is not None:
@@ -124,7 +127,7 @@ class Wandb:
             self._alone.leave()
 
     def where(self) -> str:
-        """The run's page, or the folder to be synced."""
+        """Return the run's page; offline, the command that syncs the folder."""
         if self._run is None:
             return "W&B"
         return f"wandb sync {Path(self._run.dir).parent}" if self._offline else str(self._run.url)
@@ -143,7 +146,7 @@ class Wandb:
 
 
 def _require_silence(library: ModuleType) -> None:
-    """Raises SinkOff for a version that cannot be told to send nothing else, or to leave this process alone."""
+    """Raises SinkOff if this W&B lacks a setting of SILENT: it could send more data, or interrupt training."""
     unknown = sorted(set(SILENT) - set(getattr(library.Settings, "model_fields", ())))
     if unknown:
         raise SinkOff(
@@ -153,7 +156,7 @@ def _require_silence(library: ModuleType) -> None:
 
 
 def refuse(environ: Mapping[str, str]) -> None:
-    """Raises SinkOff where W&B is turned off, or would stop to ask for a key."""
+    """Raises SinkOff if W&B is turned off, or would prompt for a key."""
     if environ.get("WANDB_DISABLED"):
         raise SinkOff("WANDB_DISABLED turns W&B off, whatever its value. Unset it.")
     if environ.get("WANDB_MODE") == "disabled":
@@ -163,7 +166,7 @@ def refuse(environ: Mapping[str, str]) -> None:
 
 
 def _has_key(environ: Mapping[str, str]) -> bool:
-    """Whether W&B can log in without asking anybody."""
+    """Return whether W&B can log in without a prompt."""
     if environ.get("WANDB_API_KEY") or environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
     home = Path(environ.get("HOME", "~")).expanduser()

@@ -1,11 +1,11 @@
-// Draws the page, keeps it new, and obeys its controls. Nothing is told to anybody: no store, no other address.
+// Draws the page, updates it and handles its controls. Sends nothing: no requests to a store or another address.
 "use strict";
 Relay.panelNames = ["overview", "timeline", "pace", "people", "storage", "handoffs", "incidents"];
 
 Relay.theme = () => document.documentElement.dataset.theme
   ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 
-// A panel that cannot be drawn says so and leaves the others alone.
+// A panel that cannot be drawn shows an error; the other panels still work.
 Relay.drawPanel = (name, draw) => {
   try {
     draw();
@@ -34,7 +34,7 @@ Relay.show = (data) => {
   Relay.drawPanel("curves", () => Relay.drawCurves(data));
 };
 
-// The options after the first, kept as they are where nothing is new.
+// Replaces the options after the first, only if they changed.
 Relay.choices = (id, values, word) => {
   const select = document.getElementById(id);
   const known = [...select.options].slice(1).map((option) => option.value);
@@ -63,7 +63,7 @@ Relay.controls = () => {
   const again = () => Relay.drawPanel("curves", () => Relay.drawCurves(Relay.data));
   theme.addEventListener("change", () => {
     Relay.colour(theme.value);
-    try { localStorage.setItem("relay-theme", theme.value); } catch { /* a frame without storage forgets */ }
+    try { localStorage.setItem("relay-theme", theme.value); } catch { /* a frame without storage does not keep it */ }
     again();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
@@ -92,7 +92,7 @@ Relay.colour = (choice) => {
   else document.documentElement.dataset.theme = choice;
 };
 
-// The line that a screen reader speaks: only what is new.
+// The line for screen readers: only changes.
 Relay.say = (text) => {
   const line = document.getElementById("live");
   if (line.textContent !== text) line.textContent = text;

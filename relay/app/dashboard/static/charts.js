@@ -1,8 +1,8 @@
-// What is drawn: the timeline and the columns as SVG, the curves by uPlot; each has a table that tells the same.
+// Draws the timeline and the columns as SVG, the curves with uPlot; each has a table with the same data.
 "use strict";
 Relay.css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// One lane an account, one bar a session.
+// One lane for each account, one bar for each session.
 Relay.lanes = (rows, width) => {
   const given = new Map();
   for (const row of rows) given.set(row.account, (given.get(row.account) ?? 0) + row.seconds);
@@ -16,7 +16,7 @@ Relay.lanes = (rows, width) => {
   const height = shown.length * lane + foot;
   const picture = Relay.svg("svg", { class: "lanes", viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
     "aria-label": `${rows.length} sessions of ${accounts.length} accounts from ${Relay.when(from)} to ${Relay.when(to)}; the table below tells each.` });
-  // As many as have room and differ by a minute at least, which is what they tell.
+  // As many ticks as fit, at least a minute apart, because their labels show minutes.
   const ticks = Math.max(1, Math.min(6, Math.floor((width - left) / 130), Math.floor((to - from) / 60)));
   for (let tick = 0; tick <= ticks; tick += 1) {
     const moment = from + (to - from) * tick / ticks;
@@ -44,14 +44,14 @@ Relay.lanes = (rows, width) => {
   return rest > 0 ? Relay.el("div", {}, picture, Relay.el("p", { class: "quiet" }, `${rest} more accounts are in the table.`)) : picture;
 };
 
-// Three to six even numbers from 0 on, none beyond the largest value.
+// Three to six evenly spaced numbers from 0, none beyond the largest value.
 Relay.marks = (most) => {
   const ten = 10 ** Math.floor(Math.log10(most));
   const step = [0.2, 0.5, 1, 2].map((each) => each * ten).find((each) => most / each < 5);
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, place) => Number((place * step).toPrecision(6)));
 };
 
-// Steps an hour of the newest sessions, one colour a GPU.
+// Steps per hour of the newest sessions, one color for each GPU.
 Relay.columns = (data, width) => {
   const rows = data.sessions.filter((row) => row.steps_per_hour !== null).slice(-Math.max(20, Math.floor(width / 9)));
   if (!rows.length) return Relay.el("p", {}, "No session has gained a step yet.");
@@ -84,7 +84,7 @@ Relay.groups = { loss: "Loss", accuracy: "Accuracy", rate: "Learning rate", othe
 Relay.axes = { step: "step", time: "time", hours: "hours of lease" };
 Relay.plots = new Map();
 
-// All curves; a plot that can be kept is only given the new numbers.
+// All curves; an existing plot is updated with the new numbers if possible.
 Relay.drawCurves = (data) => {
   const place = document.getElementById("curves");
   const { series, line, redone } = data.curves;

@@ -1,4 +1,4 @@
-// Elements and words for the page: text only ever becomes text, never markup.
+// Creates elements and text for the page; text never becomes markup.
 "use strict";
 const Relay = { state: { axis: "step", who: "", end: "", range: "", open: {} } };
 
@@ -60,7 +60,7 @@ Relay.size = (bytes) => {
   return `${Math.round(bytes / 1e3)} kB`;
 };
 
-// In the reader's own zone.
+// In the reader's time zone.
 Relay.when = (moment, day = false) => {
   if (moment === null || moment === undefined) return Relay.unknown;
   const form = { month: "short", day: "numeric", ...(day ? {} : { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }) };
@@ -72,7 +72,7 @@ Relay.time = (moment, day = false) => {
   return Relay.el("time", { datetime: new Date(1000 * moment).toISOString() }, Relay.when(moment, day));
 };
 
-// The store's clock as it is now: its reading, and what has passed here since.
+// The store's clock now: its last reading plus the time since then.
 Relay.now = () => Relay.data.now + (performance.now() - Relay.received) / 1000;
 
 Relay.ago = (moment) =>
@@ -82,7 +82,7 @@ Relay.label = (account) => Relay.names.get(account) ?? account ?? Relay.unknown;
 
 Relay.fill = (id, ...children) => document.getElementById(id).replaceChildren(...children.flat().filter(Boolean));
 
-// A summary that stays open or closed when the page is drawn anew; what is inside is made when it is opened.
+// A summary that stays open or closed when the page is redrawn; its content is created when it is opened.
 Relay.details = (key, title, make) => {
   const box = Relay.el("details", {}, Relay.el("summary", {}, title));
   const draw = () => {
@@ -97,7 +97,7 @@ Relay.details = (key, title, make) => {
   return box;
 };
 
-// columns: [title, cell(row), numeric?]. A region that scrolls by keyboard too, with the first rows and a button for all.
+// columns: [title, cell(row), numeric?]. A region that also scrolls by keyboard, with the first rows and a button for all.
 Relay.table = (key, caption, columns, rows, most = 12) => {
   const body = Relay.el("tbody");
   const show = (some) => body.replaceChildren(...some.map((row) =>

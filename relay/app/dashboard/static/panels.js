@@ -1,4 +1,4 @@
-// The panels that are words, tables and bars; each takes the document and fills its place.
+// The panels of text, tables and bars; each fills its place from the document.
 "use strict";
 Relay.phases = {
   training: ["train"],
@@ -174,7 +174,7 @@ Relay.sessionTable = (rows) => Relay.table("sessions-all", "Sessions, newest fir
 Relay.legend = (entries) => Relay.el("ul", { class: "legend" }, entries.map(([style, word]) =>
   Relay.el("li", {}, Relay.el("span", { class: `swatch ${style}`, "aria-hidden": "true" }), word)));
 
-// Seconds by kind of work, over some sessions.
+// Seconds by kind of work, summed over the sessions.
 Relay.sum = (rows) => Object.fromEntries(Object.entries(Relay.phases).map(([name, parts]) =>
   [name, rows.reduce((all, row) => all + parts.reduce((sum, part) => sum + (row.phases[part] ?? 0), 0), 0)]));
 

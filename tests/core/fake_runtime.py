@@ -142,7 +142,7 @@ class World:
             fiber.resume()
 
     def _next(self) -> _Fiber | None:
-        """Whose turn is next, after moving the clock if nobody can go on now; None if the driver's is."""
+        """The next turn's thread, after moving the clock if none can go on now; None if it is the driver's turn."""
         try:
             while self._failure is None and (self.mains or (self._to_the_end and self.timers)):
                 ready, then = [], float("inf")

@@ -43,7 +43,7 @@ class Protocol:
         yield from self.of_network(world)
 
     def is_next(self, world: World, who: int) -> bool:
-        """Whether somebody else is about to write the slot after the tail: he could not tell that it was used."""
+        """Whether another process is about to write the slot after the tail; it could not see that it was used."""
         others = ((number, one) for number, one in enumerate(world.sessions) if number != who)
         return any(one.view == seen_by(world.tail, number) for number, one in others)
 

@@ -23,7 +23,7 @@ PYTEST = (sys.executable, "-m", "pytest", "--timeout", "0")
 
 @dataclass(frozen=True)
 class Proof:
-    """A command, and what it shows if it succeeds."""
+    """A command, and its output on success."""
 
     shows: str
     command: tuple[str, ...]

@@ -1,6 +1,10 @@
-"""For every test: trm comes before torch, because it settles how torch's threads wait; which tests `make test` leaves
-out; slow tests begin first; people are told to type `python`, whatever this machine calls it; the simulation adds up
-what all workers lived through; hundreds of processes share what one has compiled.
+"""Sets up every test.
+
+- trm comes before torch, because it settles how torch's threads wait.
+- It selects the tests that `make test` leaves out, and begins slow tests first.
+- Advice tells people to type `python`, under any name of the interpreter on this machine.
+- The simulation adds up the results of all workers.
+- Hundreds of processes share the files that one has compiled.
 """
 
 import atexit
@@ -56,10 +60,10 @@ ROOM = 4 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Here, because the process that adds up what the workers report loads no conftest below this one."""
+    """Here, because the process that adds up the workers' reports loads no conftest below this one."""
     config.pluginmanager.register(telling, "simulation")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process would compile every module of ours again
-    sys.dont_write_bytecode = False  # what pytest makes of the tests is half of the time to collect them
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise each process would compile every module of ours again
+    sys.dont_write_bytecode = False  # compiling the tests is half of the time to collect them
     if config.option.markexpr == QUICK and _is_roomy(MEMORY):  # each durable file waits 10 ms for a slow disk
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
@@ -87,14 +91,14 @@ def python_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hangups() -> Iterator[None]:
-    """SIGHUP as a terminal's programs find it: whoever starts the tests with nohup has it ignored in all of theirs."""
+    """SIGHUP as a terminal's programs find it: under nohup it would be ignored in all the tests' processes."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What would be left out test by test need not be imported first."""
+    """Tests left out one by one need not be imported first."""
     return True if config.option.markexpr == QUICK and f"{collection_path}/" in WHOLE else None
 
 
@@ -125,8 +129,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """What is still frozen at the end is leaked to nanobind, Triton's, which prints that. To take all of it apart costs
-    2 s after a whole run: a worker, which has told everything, is spared that."""
+    """Unfreeze, except in a worker.
+
+    Triton's nanobind takes objects still frozen at the end for leaks, and prints that. To take all of them apart costs
+    2 s after a whole run: a worker, which has reported everything, is spared that.
+    """
     if hasattr(config, "workerinput"):
         atexit.register(_end)
     else:
@@ -134,7 +141,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _end() -> None:
-    """As an interpreter ends, but for taking apart what was imported and collected."""
+    """As an interpreter ends, but without taking apart the imported and collected objects."""
     atexit.unregister(_end)
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -143,7 +150,7 @@ def _end() -> None:
 
 
 def _pieces(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
-    """What goes to one worker: tests that share what took long to set up, and of those that take minutes few."""
+    """The share of one worker: tests with the same slow set-up together, and few of those that take minutes."""
     for _, group in groupby(items, _together):
         together = list(group)
         size = FEW if _patience(together[0]) else len(together)
@@ -162,7 +169,7 @@ def _patience(item: pytest.Item) -> float:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests measured: the property `summary` of each, one line."""
+    """The measurements of tests: the property `summary` of each, one line."""
     for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
         for name, value in report.user_properties:
             if name == "summary" and report.when == "call":

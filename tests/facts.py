@@ -1,6 +1,6 @@
-"""What a test may hold an error to: its type and the facts in its text, never the wording.
+"""Holds an error to its type and the facts in its text, never the wording.
 
-A fact is what a person would copy or look up: a name, a number, a path, an address, a command, a setting.
+A fact is a detail that a person would copy or look up: a name, a number, a path, an address, a command, a setting.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The hash of the state that a checkpoint's files hold, computed from the files: whoever claims "the same hash" asks
-here, for what an entry or a manifest says of a state proves nothing about the files.
+"""Computes the hash of the state in a checkpoint's files, from the files.
+
+Every test that claims "the same hash" uses this: the hash in an entry or a manifest proves nothing about the files.
 """
 
 from __future__ import annotations

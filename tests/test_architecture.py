@@ -182,7 +182,7 @@ def test_a_word_of_a_model_is_found() -> None:
 
 
 def test_the_core_names_no_command() -> None:
-    """Its errors are facts; relay/app/messages/errors.py says which command helps."""
+    """Its errors are facts; relay/app/messages/errors.py names the command that helps."""
     assert not [
         f"{name_of(path)}: {text}"
         for path in SOURCES
@@ -262,8 +262,7 @@ def test_torch_is_imported_only_where_it_is_needed() -> None:
 
 
 def test_importing_relay_and_storage_needs_no_extra() -> None:
-    """Every module of both but the backends and relay/torch imports in an interpreter that refuses what only extras
-    bring."""
+    """Every module of both but the backends and relay/torch imports in an interpreter without the extras' modules."""
     modules = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for path in SOURCES

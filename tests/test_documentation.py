@@ -1,4 +1,4 @@
-"""What the pages say is there: links, anchors, options, and messages that are quoted as the program prints them."""
+"""The claims of the pages hold: links, anchors, options, and messages quoted as the program prints them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_readme_is_one_page_and_leads_to_every_guide() -> None:
 
 @pytest.mark.parametrize("page", GUIDES, ids=name_of)
 def test_what_a_guide_trains_ends_by_itself_soon(page: Path) -> None:
-    """What runs the guides' commands gives them a target of its own, which no reader has (tests/acceptance)."""
+    """The runner of the guides' commands gives them a target of its own, which no reader has (tests/acceptance)."""
     shown = re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL)
     typed = [line.strip() for block in shown for line in block.splitlines() if TRAINS.search(line)]
     assert [line for line in typed if not BOUNDED.search(line) and not TRAINS_NOTHING.search(line)] == []
@@ -118,7 +118,7 @@ INTERNAL = {"RELAY_NOTEBOOK", "RELAY_SEED"}
 
 @cache
 def printed() -> list[str]:
-    """Every text in the code but docstrings, `…` for what is filled in."""
+    """Every text in the code except docstrings, with `…` for filled-in values."""
     found = []
     for path in SOURCES:
         tree = ast.parse(path.read_text())

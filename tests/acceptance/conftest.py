@@ -1,4 +1,4 @@
-"""A warm interpreter for all tests of a worker, a fresh shared folder for each; what was left running is ended."""
+"""A warm interpreter for all tests of a worker, a fresh shared folder for each; ends the processes left running."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ PROJECT = "sudoku_pretrain_multiaccount"
 
 
 class Running(Protocol):
-    """What the tests ask of a process, as of subprocess.Popen."""
+    """The part of subprocess.Popen that the tests use."""
 
     @property
     def returncode(self) -> int | None: ...
@@ -56,7 +56,7 @@ class Warm:
         assert self._process.stdout.readline() == "ready\n"
 
     def start(self, argv: Sequence[str], env: dict[str, str], cwd: str, out: Path) -> Forked:
-        """A command; its output goes to the file `out`, and its errors to another beside it."""
+        """A command; its output goes to the file `out`, and its errors to another next to it."""
         with out.open("wb") as stdout, out.with_suffix(".err").open("wb") as stderr, Path(os.devnull).open() as stdin:
             connection = socket.socket(socket.AF_UNIX)
             connection.connect(self.address)
@@ -96,7 +96,7 @@ class Forked:
         return self._within(0.001)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """What it wrote, once it has ended. Raises TimeoutExpired."""
+        """Its output, once it has ended. Raises TimeoutExpired."""
         if self._within(timeout) is None:
             raise subprocess.TimeoutExpired("rotate_accounts.py", timeout or 0.0)
         return self._out.read_text(), self._out.with_suffix(".err").read_text()

@@ -1,6 +1,7 @@
-"""`python` as the pages type it, where the start-up is not what is shown: what is ours is forked from a warm
-interpreter (warm.py), everything else gets the real one. WARM_ADDRESS and WARM_PYTHON name both. Killing this process
-kills the command; other signals reach it.
+"""`python` as the pages type it, for tests that do not show start-up.
+
+Our own programs are forked from a warm interpreter (warm.py), all others get the real one. WARM_ADDRESS and WARM_PYTHON
+name both. Killing this process kills the command; other signals reach it.
 """
 
 import json
@@ -27,7 +28,7 @@ def forked(argv: list[str], address: str) -> int:
 
 
 def ours(argv: list[str]) -> bool:
-    """Whether it is one of our programs, or asks what an interpreter can import."""
+    """Whether it is one of our programs, or asks which modules an interpreter can import."""
     if argv[0] == "-m":
         return argv[1].partition(".")[0] in OURS
     return argv[0] == "-c" or (argv[0].endswith(".py") and os.path.exists(argv[0]))  # noqa: PTH110

@@ -18,7 +18,7 @@ ENDLESS = run_args("r", "account_1", 1_000_000, 5, "--progress-seconds", "1")
 
 
 def words(process: Forked) -> str:
-    """What it said so far, for people."""
+    """Its output for people so far."""
     return Path(process._out).with_suffix(".err").read_text()
 
 

@@ -105,7 +105,7 @@ def test_a_fork_of_it_under_other_settings_trains_and_is_certified(old: Old) -> 
 def test_a_state_beyond_it_that_is_not_the_one_named_is_seen_by_verify_deep(
     old: Old, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that the old version saved are loaded and found right beside it."""
+    """The checkpoints that the old version saved are loaded and found right next to it."""
     desk, expected, real = old.desk, old.expected, TrmSnapshot.save
     with monkeypatch.context() as patch:
         patch.setattr(TrmSnapshot, "save", lambda taken, folder: replace(real(taken, folder), state_hash="0" * 64))

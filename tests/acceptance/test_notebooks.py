@@ -37,13 +37,13 @@ def state_of(store: Path) -> RunState:
 
 
 async def run(client: NotebookClient, document: nbformat.NotebookNode, number: int) -> str:
-    """Execute one cell; what it shows. Raises CellExecutionError."""
+    """Execute one cell and return its output. Raises CellExecutionError."""
     await client.async_execute_cell(document.cells[number], number)
     return said(document.cells[number])
 
 
 async def interrupted(client: NotebookClient, document: nbformat.NotebookNode, number: int) -> str:
-    """Execute a cell and press stop once steps are made; what it shows."""
+    """Execute a cell, press stop once steps are made, and return its output."""
     cell = document.cells[number]
     cell.outputs = []
     running = asyncio.ensure_future(client.async_execute_cell(cell, number))

@@ -1,4 +1,4 @@
-"""What is installed from the wheel is complete, and modules of other people that hide it are named."""
+"""The installed wheel is complete, and foreign modules that hide it are named."""
 
 from __future__ import annotations
 
@@ -57,8 +57,11 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` of an environment with the wheel. What it depends on is found where the tests have it, but for the
-    project itself: an editable install is not looked up through a path that another environment names."""
+    """The `bin` of an environment with the wheel.
+
+    Its dependencies are found where the tests have them, except the project itself: an editable install is not looked
+    up through a path that another environment names.
+    """
     folder = tmp_path_factory.mktemp("env")
     venv.create(folder, symlinks=True, with_pip=WHOLE)
     if WHOLE:

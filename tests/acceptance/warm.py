@@ -1,10 +1,10 @@
 """Forks an interpreter in milliseconds: torch is imported once, each command is a process of its own.
 
 One connection a command, over the Unix socket that the command line names: its standard input, output and error come
-with one JSON object `{"argv", "env", "cwd"}`, where `argv` is what follows `python`; its process id goes back on one
-line, and on another its exit code (negative: the signal that killed it). Whoever hangs up before that has the command
-killed. All forks have one hash seed: bytes that must not depend on it are compared with those of a process that was
-started anew.
+with one JSON object `{"argv", "env", "cwd"}`, where `argv` holds the arguments after `python`; its process id goes back
+on one line, and on another its exit code (negative: the signal that killed it). A client that hangs up before that has
+the command killed. All forks have one hash seed: bytes that must not depend on it are compared with those of a freshly
+started process.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ LONGEST = 1 << 20
 
 
 def become(request: dict[str, Any], handles: list[int]) -> None:
-    """Turn this fork into the command that was asked for; ends as an interpreter of its own ends, but for taking apart
-    what was imported, which is half of the time of a short command."""
+    """Turn this fork into the requested command.
+
+    It ends as an interpreter of its own ends, but does not take the imported modules apart, which is half of the
+    time of a short command.
+    """
     for number, handle in enumerate(handles):
         os.dup2(handle, number)
         os.close(handle)
@@ -52,7 +55,7 @@ def become(request: dict[str, Any], handles: list[int]) -> None:
 
 
 def as_python_would(argv: list[str]) -> None:
-    """What an interpreter does with its arguments; our own command line, which is here already, is not read again."""
+    """Acts on its arguments as an interpreter does; our own command line, which is here already, is not read again."""
     match argv:
         case ["-m", "relay.app.cli", *words]:
             from relay.app.cli import main
@@ -88,7 +91,7 @@ def attend(connection: socket.socket) -> None:
 
 
 def ended(pid: int, connection: socket.socket) -> int:
-    """Status of a command at its end, which comes by force once nobody listens any more."""
+    """Status of a command at its end, which comes by force once no client listens any more."""
     end = os.pidfd_open(pid)
     if end not in select.select([end, connection], [], [])[0]:
         os.kill(pid, signal.SIGKILL)
@@ -100,7 +103,7 @@ def serve(address: str) -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen()
-    gc.freeze()  # what was imported is never looked through again, so its memory stays shared
+    gc.freeze()  # imported objects are never scanned again, so their memory stays shared
     print("ready", flush=True)
     while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
         connection, _ = listener.accept()
@@ -114,7 +117,7 @@ def serve(address: str) -> None:
 
 
 def prepare() -> None:
-    """What every command would do first: load torch, put the command line together, make the puzzles of most tests.
+    """The first work of every command: load torch, put the command line together, make the puzzles of most tests.
 
     With one thread, because the threads that torch computes with would be missing in a fork, which waits for them.
     """

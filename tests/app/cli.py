@@ -174,7 +174,7 @@ def wrap_stores(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Store], Store])
 
 @dataclass
 class Result:
-    """What one command did."""
+    """The result of one command."""
 
     code: int
     out: str

@@ -19,7 +19,7 @@ Reply = tuple[int, bytes]
 
 @dataclass
 class Cloud:
-    """What the address answers by path; an unknown path is 404, as on a machine that nobody takes back."""
+    """The answers of the address by path; an unknown path is 404, as on a machine that is not taken back."""
 
     replies: dict[str, Reply] = field(default_factory=dict)
     needs: dict[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def serving(cloud: Cloud) -> Iterator[Cloud]:
                 self.end_headers()
                 self.wfile.write(body)
             except OSError:
-                pass  # whoever asked has gone
+                pass  # the client has gone
 
         do_GET = do_PUT = _answer
 

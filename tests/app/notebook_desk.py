@@ -83,7 +83,7 @@ class Service:
         (self.modules / "secrets.json").write_text(json.dumps(secrets))
 
     def start_by(self, python: Path, needed: dict[str, str]) -> None:
-        """What the notebook's cells start is started by that interpreter, which needs these variables."""
+        """Processes of the notebook's cells are started by that interpreter, which needs these variables."""
         (self.modules / "sitecustomize.py").write_text(f"import sys\nsys.executable = {str(python)!r}\n")
         self.environ |= needed | {"PATH": f"{python.parent}:{os.environ['PATH']}"}
 
@@ -102,7 +102,7 @@ class Service:
         return document
 
     def client(self, document: nbformat.NotebookNode, **options: Any) -> NotebookClient:
-        """What runs its cells, one by one or all."""
+        """The runner of its cells, one by one or all."""
         return NotebookClient(document, timeout=200, kernel_name="python3", resources={}, **options)
 
     @property

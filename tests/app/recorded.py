@@ -10,7 +10,7 @@ from tests.core.making import NAMES
 
 
 def stored(lab: Lab, epoch: int = 1) -> SessionReport | None:
-    """What the store holds of the session of that epoch."""
+    """The objects in the store from the session of that epoch."""
     found = [one for one in lab.shared.list(f"runs/{PROJECT}/{RUN}/sessions/") if int(one.name[-25:-5]) == epoch]
     return decode(lab.shared.get(found[0].ref)) if found else None
 

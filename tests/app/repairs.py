@@ -1,4 +1,4 @@
-"""A run of three sessions that a test may hurt, and what verify and doctor say of it."""
+"""A run of three sessions that a test may hurt, and the reports of verify and doctor about it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def told_command(text: str, verb: str) -> list[str]:
 
 
 def leave_unsent(desk: Desk, step: int) -> None:
-    """What a session leaves whose last upload failed: a sealed checkpoint trained from the present head."""
+    """The remains of a session whose last upload failed: a sealed checkpoint trained from the present head."""
     desk.plugin.made = {"crash": {30: ZeroDivisionError("boom")}}
     desk.train(40, code=1)
     desk.plugin.made = {}

@@ -1,4 +1,4 @@
-"""What the application shows of a run, with the toy's measures."""
+"""The application's view of a run, with the toy's measures."""
 
 from __future__ import annotations
 

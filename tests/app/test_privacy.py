@@ -1,4 +1,4 @@
-"""What is stored names no machine, no login, no address and no path, whatever goes wrong (P4)."""
+"""Stored objects name no machine, no login, no address and no path, whichever fault occurs (P4)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_neither_does_a_store_that_fails(desk: Desk, monkeypatch: pytest.MonkeyP
 
 
 def telling(desk: Desk) -> list[str]:
-    """Stored objects that hold the tell-tale, in their name or their bytes."""
+    """Stored objects that hold the telltale, in their name or their bytes."""
     store = desk.folder / "relay_store"
     files = [path for path in store.rglob("*") if path.is_file()]
     assert any("registry" in str(path) for path in files) and any("manifest" in path.name for path in files)

@@ -97,7 +97,7 @@ def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
 
 
 def test_a_secret_is_masked_however_its_lines_are_joined() -> None:
-    """A pasted key ends in a line break that whoever uses it takes off; a message joins the lines of another."""
+    """A pasted key ends in a line break that its user strips; a message joins the lines of another."""
     found = secrets_of({"RELAY_CACHE_KEY": " c0ffee-c0ffee \n", "MY_SECRET": "first-line\nsecond-line\n"})
     for text in ("c0ffee-c0ffee", "first-line\nsecond-line", "first-line second-line", r"first-line\nsecond-line"):
         masked = redact(f"say {text} aloud", found)
@@ -186,7 +186,7 @@ def test_a_folder_that_cannot_be_written_costs_the_log_not_the_session(tmp_path:
 
 @pytest.mark.parametrize("hidden", ["\u200b", "\x00", "\u202e", "\x1b[31m"])
 def test_characters_that_nobody_sees_hide_no_secret(tmp_path: Path, hidden: str) -> None:
-    """They go when a line is shown, and join what they parted; a library's colours stand right beside a key."""
+    """They go when a line is shown, and join the parts around them; a library's colors are right next to a key."""
     secret = "hf_abcdefghijKLMNOP"
     for text in (f"{secret[:6]}{hidden}{secret[6:]}", f"{hidden}{secret}{hidden}", f"a {hidden} b {secret}"):
         assert secret not in harmless(redact(text)) and MASK in redact(text)

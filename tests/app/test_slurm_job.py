@@ -1,4 +1,4 @@
-"""slurm/relay.sbatch under bash, with doubles of srun and scontrol: who hears what, and what is queued again."""
+"""slurm/relay.sbatch under bash, with doubles of srun and scontrol: the receivers of signals, and the requeued jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""multi_account_workflow.sh with a stand-in for Python: which interpreter, what is installed, which code comes out."""
+"""multi_account_workflow.sh with a stand-in for Python: the interpreter, the installed packages, the exit code."""
 
 from __future__ import annotations
 
@@ -67,8 +67,10 @@ class Machine:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
-        """The script in a process group of its own, and heeding every signal, as from a terminal: what these tests
-        were started with `nohup` or `&` to ignore, it would inherit, and no shell can trap it then."""
+        """The script in a process group of its own, and heeding every signal, as from a terminal.
+
+        If `nohup` or `&` made the tests ignore a signal, the script would inherit that, and no shell can trap it then.
+        """
         surroundings = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CALLS": str(self.folder / "calls")}
         return subprocess.Popen(
             [shutil.which("bash") or "bash", str(self.folder / SCRIPT.name), *words],
@@ -243,7 +245,7 @@ def test_a_report_that_fails_hides_neither_the_sessions_code_nor_the_advice(mach
 
 
 def test_a_proposal_that_fails_does_not_hide_that_the_run_goes_on(machine: Machine) -> None:
-    """Whatever starts jobs again looks for 75."""
+    """Tools that start jobs again look for 75."""
     assert machine.run(RUN_CODE="75", NEXT_CODE="69").returncode == 75
 
 

@@ -1,4 +1,4 @@
-"""A toy whose checkpoints share a table: some hold it, the others what has changed since."""
+"""A toy whose checkpoints share a table: some hold it, the others only the changes since."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SharingSnapshot(ToySnapshot):
 
 @dataclass
 class Sharing:
-    """What a toy needs beside `ToyWorkload` or a child of it, which follows it in the list of bases."""
+    """The extra members of a toy next to `ToyWorkload` or a child of it, which follows it in the list of bases."""
 
     table_every: int = 30
     """Steps after which the table is written again."""

@@ -22,7 +22,7 @@ GOOD = b'{"forward": "code of forward"}'
 
 @dataclass
 class ToyKernels:
-    """`names` are what the workload needs at its first step; `compile` makes those that are not there."""
+    """The workload needs `names` at its first step; `compile` makes those that are not there."""
 
     folder: Path
     key: str = KEY

@@ -74,7 +74,7 @@ class _Fiber:
 class World:
     """The virtual clock and the order of turns.
 
-    Whoever gives its turn away picks the next one: a thread that is alone just goes on, without any real switch.
+    A thread that gives its turn away picks the next one: a thread that is alone just goes on, without any real switch.
     """
 
     def __init__(self, seed: int = 0, start: float = 1_700_000_000.0) -> None:
@@ -142,7 +142,7 @@ class World:
             fiber.resume()
 
     def _next(self) -> _Fiber | None:
-        """Whose turn is next, after moving the clock if nobody can go on now; None if the driver's is."""
+        """The next turn's thread, after moving the clock if none can go on now; None if it is the driver's turn."""
         try:
             while self._failure is None and (self.mains or (self._to_the_end and self.timers)):
                 ready, then = [], float("inf")
@@ -169,13 +169,13 @@ class World:
             heapq.heappop(self.timers)[2]()
 
     def close(self) -> None:
-        """Kill what is left, so that no thread outlives the test."""
+        """Kill the remaining threads, so that none outlives the test."""
         self.timers.clear()
         for fiber in self.fibers:
             fiber.process.dead = True
         for fiber in list(self.fibers):
             while not fiber.done:
-                self._failure = Killed()  # whoever ends gives the turn back to here
+                self._failure = Killed()  # an ending thread gives the turn back to here
                 self._give(fiber)
                 self._driver.acquire()
             fiber.thread.join()

@@ -32,7 +32,7 @@ PROJECT, RUN = "toys", "chain"
 
 
 class ProcessStore(Wrapper):
-    """A store as one process sees it: it takes time, it dies with its process, and it fails when told to."""
+    """A store as one process sees it: it takes time, it dies with its process, and it fails on demand."""
 
     def __init__(self, inner: MemoryStore, process: Process, delay_s: float = 0.01) -> None:
         super().__init__(inner)
@@ -140,7 +140,7 @@ class Session:
 
     @property
     def told(self) -> list[str]:
-        """What people read."""
+        """The lines that people read."""
         return self.heard.lines
 
     @property
@@ -170,7 +170,7 @@ class Lab:
 
     @property
     def told(self) -> list[str]:
-        """What people read of the newest session."""
+        """The lines that people read of the newest session."""
         return self.heard.lines
 
     def begin(self, run: str) -> None:
@@ -273,7 +273,7 @@ def down(verb: str, name: str) -> None:
 
 
 def said(outcome: Outcome) -> str:
-    """What people read about it."""
+    """The lines that people read about it."""
     return endings.message(outcome)
 
 

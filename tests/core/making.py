@@ -153,7 +153,7 @@ def forged(raw: bytes, last: Entry, /, **fields: Any) -> bytes:
 
 
 def follower(raw: bytes, last: Entry, state: RunState, /, **fields: Any) -> bytes:
-    """A proper incident entry after `raw` (whose entry is `last`), as somebody without the lease writes it."""
+    """A proper incident entry after `raw` (whose entry is `last`), as a writer without the lease makes it."""
     change = {"cause": "note", "text": "hello", "step": 0, "failure": None}
     by = By(id_of(66), None, last.epoch, last.at)
     after = apply(state, "incident", change, by, tuple(range(fields.get("base", last.seq) + 1, fields.get("seq", 0))))
@@ -165,7 +165,7 @@ def raw(store: Store, seq: int) -> bytes:
 
 
 def overwrite(store: Store, seq: int, data: bytes) -> None:
-    """What only damage or an outsider does."""
+    """A change that only damage or an outsider makes."""
     store.put(f"{NAMES.ledger}{seq:020d}.json", data)
 
 

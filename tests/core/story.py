@@ -1,4 +1,4 @@
-"""The life of a run by the pure rules, with the files in its store, for tests of what may go."""
+"""The life of a run by the pure rules, with the files in its store, for tests of deletion."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Story:
         self.do("commit", {"checkpoint": checkpoint(key, metric, token).model_dump(mode="json")})
 
     def aside(self) -> None:
-        """A commit whose plain folder held something else."""
+        """A commit whose plain folder held other bytes."""
         self.upload((self.state.step + 10, self.state.epoch))
         self.commit(None, TOKEN)
 
@@ -90,7 +90,7 @@ class Story:
 
 
 def deletable(state: RunState, *args: Any, **more: Any) -> list[Stat]:
-    """What may go, in the order to delete it."""
+    """The files that may go, in the order to delete them."""
     return going(decide_files(state, NAMES, *args, **more))
 
 

@@ -1,4 +1,4 @@
-"""A session stops in time for its last commit, by what was measured."""
+"""A session stops in time for its last commit, by measured durations."""
 
 from __future__ import annotations
 

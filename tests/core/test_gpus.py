@@ -1,4 +1,4 @@
-"""Short names of GPUs, and what each kind has given, in the ledger (P4, P12)."""
+"""Short names of GPUs, and the contribution of each kind, in the ledger (P4, P12)."""
 
 from __future__ import annotations
 

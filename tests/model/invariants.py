@@ -1,4 +1,4 @@
-"""What must hold in every world and after every step, by its number in docs/INVARIANTS.md; changes nothing."""
+"""The invariants of every world and every step, by their number in docs/INVARIANTS.md; changes nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _landing(before: World, step: Step, landed: Landed) -> Iterator[str]:
 
 
 def _passing_over(before: World, old: View, new: View) -> Iterator[str]:
-    """The entry builds on `old`, and passes over what was the tail."""
+    """The entry builds on `old`, and passes over the previous tail."""
     gone = set(before.tail.retained) - {*old.retained, *old.retired, *new.kept}
     if gone:
         yield f"P6: {shown(min(gone))}, whose commit is passed over, is not kept"

@@ -29,7 +29,7 @@ File = tuple[int, int, str]
 
 
 class View(NamedTuple):
-    """What the rules need to know of a run's state; `holder` is a session's number, or NOBODY, ME, OTHER."""
+    """The part of a run's state that the rules need; `holder` is a session's number, or NOBODY, ME, OTHER."""
 
     epoch: int
     holder: int
@@ -76,7 +76,7 @@ def after(view: View, change: Change) -> View | None:
 
 @cache
 def passing(view: View, change: Change, slot: int, kept: tuple[Key, ...]) -> View | None:
-    """The view after ME lands the change on it, and passes over what lies in `slot`; None where the product refuses."""
+    """The view after ME lands the change on it, and passes over the content of `slot`; None if the product refuses."""
     who = By(id_of(ME % 100), "me", change.epoch, AT)
     passed = Passed(digests=("d" * 64,), kept=tuple(_kept(key, slot) for key in kept))
     try:
@@ -93,14 +93,14 @@ def next_epoch(view: View) -> int:
 
 @cache
 def keeping(view: View, files: frozenset[File]) -> tuple[Key, ...]:
-    """What an entry keeps that passes over what may have committed some of these files."""
+    """The files kept by an entry that passes over what may have committed some of them."""
     shelf = cast(Store, _Shelf([_stat(*file) for file in sorted(files)]))
     found = passedover._unknown(RunLedger(shelf, NAMES.project, NAMES.run, QuietRuntime(0)), shelf, state_of(view))
     return tuple(sorted(place[:2] for stat in found if (place := NAMES.parse_checkpoint(stat.name))))
 
 
 class _Shelf:
-    """Lists files, and does nothing else."""
+    """Lists files, and has no other operation."""
 
     address, unique_names = "model://", True
 
@@ -113,14 +113,16 @@ class _Shelf:
 
 @cache
 def retiring(view: View) -> tuple[Key, ...]:
-    """What `relay.core.checkpoint.retention.to_retire` would retire."""
+    """The result of `relay.core.checkpoint.retention.to_retire`."""
     return to_retire(state_of(view), KEEP)
 
 
 @cache
 def deleting(view: View, files: frozenset[File]) -> tuple[File, ...]:
-    """What `relay.core.checkpoint.retention.decide_files` lets go now, in the order to delete it; no hour is waited
-    for."""
+    """The files that `relay.core.checkpoint.retention.decide_files` releases now, in the order of deletion.
+
+    No hour is waited for.
+    """
     listed = [_stat(*file) for file in sorted(files)]
     manifests = {key: manifest(key) for key in view.retained}
     judged = decide_files(state_of(view), NAMES, listed, manifests, AT, short_of_space=True)
@@ -134,7 +136,7 @@ def forget() -> None:
 
 
 def seen(state: RunState) -> View:
-    """A real state, reduced to what the model keeps of it."""
+    """A real state, reduced to the fields of the model."""
     holder = NOBODY if state.holder is None else ME if state.holder.session == id_of(ME % 100) else OTHER
     return View(
         epoch=state.epoch,
@@ -192,7 +194,7 @@ def _holder(view: View) -> Holder | None:
 
 
 def said(view: View, change: Change) -> dict[str, object]:
-    """The change as the product's entry says it."""
+    """The change in the form of the product's entry."""
     if change.kind == "lease":
         gone = None if view.holder == NOBODY else TookOver(epoch=view.epoch, reason="silent", seconds=1.0)
         return Lease(target_steps=99, took_over=gone).model_dump(mode="json")

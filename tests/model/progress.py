@@ -28,7 +28,7 @@ class Progress:
         self._known: dict[Any, str | None] = {}
 
     def __call__(self, world: World) -> str | None:
-        """What cannot go on in this world, None if everything can."""
+        """The reason why something cannot go on in this world, None if everything can."""
         return self._newcomer(world) or next(
             (text for who in range(len(world.sessions)) if (text := self._alone(world, who))), None
         )
@@ -43,7 +43,7 @@ class Progress:
         return self._remembered(key, lambda: self._ends(world, who))
 
     def _ends(self, world: World, who: int) -> str | None:
-        """Nobody else moves: it releases its lease, or finds that it has lost it."""
+        """No other session moves: it releases its lease, or finds that it has lost it."""
         for _ in range(LONGEST):
             session = world.sessions[who]
             if session.phase == "idle":
@@ -54,13 +54,13 @@ class Progress:
 
     def _newcomer(self, world: World) -> str | None:
         if world.hole:
-            return None  # an entry was lost: a person has to restore it, and every newcomer says so (65)
+            return None  # an entry was lost: a person has to restore it, and every newcomer reports that (65)
         tail = world.tail if world.tail.holder == NOBODY else world.tail._replace(holder=OTHER)
         alone = world._replace(tail=tail, under=None, sessions=(IDLE,), flights=(), drifting=frozenset())
         return self._remembered((tail, world.files, world.rotten), lambda: self._works(alone))
 
     def _works(self, world: World) -> str | None:
-        """A fresh process takes the lease, restores, commits a step, retires and deletes what is due, and releases."""
+        """A fresh process takes the lease, restores, commits a step, retires and deletes due files, and releases."""
         begun = world.tail
         for _ in range(LONGEST):
             step = self._next(world, world.sessions[0], begun.epoch)

@@ -1,4 +1,4 @@
-"""What each process and the network may do next, one atomic step at a time; judges nothing."""
+"""The next possible actions of each process and the network, one atomic step at a time; judges nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Protocol:
         yield from self.of_network(world)
 
     def is_next(self, world: World, who: int) -> bool:
-        """Whether somebody else is about to write the slot after the tail: he could not tell that it was used."""
+        """Whether another process is about to write the slot after the tail; it could not see that it was used."""
         others = ((number, one) for number, one in enumerate(world.sessions) if number != who)
         return any(one.view == seen_by(world.tail, number) for number, one in others)
 
@@ -56,7 +56,7 @@ class Protocol:
     # -- a session ----------------------------------------------------------------------------------------------
 
     def of_session(self, world: World, who: int) -> Iterator[Step]:
-        """What one living session can do."""
+        """The possible actions of one living session."""
         session = world.sessions[who]
         if session.unsure is not None:
             yield from self.settles(world, who, session, session.unsure)
@@ -88,7 +88,7 @@ class Protocol:
             yield updated(trimmed(world._replace(faults=faults)), who, view=view, over=over)
 
     def looking(self, world: World, who: int, session: Session) -> Iterator[Step]:
-        """Whoever holds the lease may look dead at any moment: he sleeps, or one of the clocks is wrong."""
+        """The holder of the lease may look dead at any moment: it sleeps, or one of the clocks is wrong."""
         if self.may_lease(world, session.view):
             yield from self.appends(world, who, Change("lease", self.next_epoch(world, session)))
 
@@ -123,7 +123,7 @@ class Protocol:
         yield from self.appends(world, who, Change("release", session.epoch))
 
     def stores_data(self, world: World, who: int, session: Session) -> Iterator[Step]:
-        """Train one step and send the snapshot's first file; what one machine does alone is no step of its own."""
+        """Train one step and send the snapshot's first file; work of one machine alone is no step of its own."""
         data = files_of((session.step + 1, session.epoch))[0]
         here = updated(world, who, phase="sealing", step=session.step + 1)
         text = f"trains to step {here.sessions[who].step} and stores {shown(data)}"
@@ -147,7 +147,7 @@ class Protocol:
         yield Step("stops deleting", who, updated(world, who, going=(), phase="training"))
 
     def collects(self, world: World, who: int, session: Session) -> Iterator[Step]:
-        """Read the ledger and choose files; by now the lease may be somebody else's."""
+        """Read the ledger and choose files; by now another session may hold the lease."""
         view = seen_by(world.tail, who)
         if session.over is not None:
             view = session.view if session.over == view else view
@@ -156,10 +156,10 @@ class Protocol:
             here = updated(world, who, phase="deleting", view=view, going=going, over=over)
             yield Step(f"chooses {', '.join(map(shown, going))} to delete", who, here)
 
-    # -- what the broken variants change --------------------------------------------------------------------------
+    # -- methods that the broken variants change ------------------------------------------------------------------
 
     def reads_afresh(self, world: World, who: int) -> View | None:
-        """What a new process takes for the tail; None if it finds that an entry was lost (65)."""
+        """The slot that a new process takes for the tail; None if it finds that an entry was lost (65)."""
         return None if world.hole else seen_by(world.tail, who)
 
     def deletable(self, world: World, session: Session, view: View) -> tuple[File, ...]:
@@ -178,11 +178,11 @@ class Protocol:
         return change.kind == "lease"
 
     def kept(self, world: World, view: View) -> tuple[Key, ...]:
-        """What an entry keeps that passes over one."""
+        """The files kept by an entry that passes over another."""
         return product.keeping(view, world.files)
 
     def sees_later_epoch(self, world: World, view: View) -> bool:
-        """Whether files show that what cannot be read has begun an epoch, so that it must not be passed over."""
+        """Whether files show that an unreadable entry has begun an epoch, so that it must not be passed over."""
         return any(epoch > view.epoch for _, epoch, _ in world.files)
 
     # -- appending ------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class Protocol:
         yield Step(f"sends {said(change)}, which is under way, and gets no answer", who, away, fault=True)
 
     def finds_taken(self, world: World, who: int, change: Change, after: View) -> Iterator[Step]:
-        """The slot holds another's entry: read to the tail; the change is built again on what is there."""
+        """The slot holds another's entry: read to the tail; the change is rebuilt on the current state."""
         view = seen_by(world.tail, who)
         here = updated(world, who, view=view, unsure=None, landed=0, over=None)
         if world.sessions[who].phase != "looking" and view.holder != ME:
@@ -287,7 +287,7 @@ class Protocol:
             yield from self.finds_taken(world, who, change, after)
 
     def gives_up(self, world: World, who: int, change: Change) -> Step:
-        """A newer snapshot takes a commit's place; a retirement waits for the next one; all else ends the process."""
+        """A newer snapshot takes a commit's place; a retirement waits for the next one; other cases end the process."""
         text = f"gives up its {said(change)}"
         if change.kind in ("commit", "retire"):
             return Step(text, who, updated(world, who, phase="training", unsure=None, landed=0))
@@ -301,7 +301,7 @@ class Protocol:
     # -- the network and outsiders --------------------------------------------------------------------------------
 
     def of_network(self, world: World) -> Iterator[Step]:
-        """What was sent lands late; a stored checkpoint rots."""
+        """A sent object lands late; a stored checkpoint rots."""
         for flight in world.flights:
             yield self.arrives(world, flight)
         for file in sorted(world.drifting):
@@ -332,9 +332,9 @@ class Protocol:
 
 
 def lands(world: World, who: int, after: View, base: View | None = None) -> World:
-    """The entry is the tail; what else was under way to its slot can never land.
+    """The entry is the tail; any other entry under way to its slot can never land.
 
-    With `base` it builds on that and passes over the tail: whoever finds its own entry there has not landed.
+    With `base` it builds on that and passes over the tail: a session that finds its own entry there has not landed.
     """
     tail, there = world.tail, world._replace(tail=placed(after, who), flights=())
     if not world.slot:
@@ -351,5 +351,5 @@ def lands(world: World, who: int, after: View, base: View | None = None) -> Worl
 
 
 def trimmed(world: World) -> World:
-    """Without what only matters to whoever will not be able to read the newest entry, if nobody can be that."""
+    """Without the fields that matter only to a process that cannot read the newest entry, if there can be none."""
     return world if world.faults.blind else world._replace(under=None)

@@ -1,4 +1,4 @@
-"""Does on the product, a real ledger in a real store, what a step of the model does; decides nothing."""
+"""Repeats a step of the model on the product, a real ledger in a real store; decides nothing."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Replay:
         founder.release()
 
     def state(self) -> RunState:
-        """What a newcomer reads."""
+        """The state that a newcomer reads."""
         return Client(self.store, 999).ledger.read().state
 
     def view(self) -> View:
@@ -178,7 +178,7 @@ class Replay:
         client.epoch = change.epoch
 
     def expect_fenced(self, who: int) -> None:
-        """Whatever it tries, it writes nothing."""
+        """It writes nothing, in any of its attempts."""
         client, slots = self.people[who].client, self.slots()
         for kind in ("commit", "retire", "release"):
             change = Change(kind, client.epoch, ((99, client.epoch),))
@@ -219,7 +219,7 @@ def said_by(state: RunState, change: Change) -> Any:
 
 
 def deletable_by(state: RunState, listed: list[Stat]) -> tuple[File, ...]:
-    """What the product would delete of a real listing."""
+    """The files of a real listing that the product would delete."""
     manifests = {c.key: product.manifest(c.key) for c in state.retained}
     judged = decide_files(state, NAMES, listed, manifests, 0.0, short_of_space=True)
     return tuple(place[:3] for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))

@@ -1,4 +1,4 @@
-"""Visits every world within bounds, breadth first, and tells the shortest way to a broken one; knows no protocol."""
+"""Visits every world within bounds, breadth first, and returns the shortest way to a broken one; knows no protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.model.world import World, canonical
 
 @dataclass
 class Found:
-    """What a search came to."""
+    """The result of a search."""
 
     states: int = 0
     transitions: int = 0
@@ -34,7 +34,7 @@ class Found:
 
 @dataclass
 class Teller:
-    """Says in one line, now and then, how far a search is: one that takes an hour must not look like one that hangs."""
+    """Prints a search's progress in one line now and then: a search of an hour must not look like one that hangs."""
 
     say: Callable[[str], None]
     name: str = ""
@@ -54,7 +54,7 @@ class Teller:
             )
 
     def at_the_end(self, found: Found, bounds: Bounds) -> None:
-        """What it came to."""
+        """The result of the search."""
         self.say(f"model, {self.name} ({bounds}), {time.monotonic() - self._began:,.0f} s: {found}")
 
 
@@ -106,7 +106,7 @@ def _search(model: Protocol, check: Callable[[World], str | None], most: int, te
 
 
 def _told(model: Protocol, found: Found, way: list[World], check: Callable[[World], str | None]) -> Found:
-    """What was found broken, and the shortest way there."""
+    """The broken invariant, and the shortest way to it."""
     found.trace = _trace(model, way, found.broken or "", check)
     return found
 

@@ -1,4 +1,4 @@
-"""The product, led along ways of the model, does what the model does, and refuses what the model forbids."""
+"""The product, led along ways of the model, acts like the model, and refuses the actions that the model forbids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every interleaving and every death within bounds: nothing the protocol promises breaks; what is broken is found."""
+"""Every interleaving and every death within bounds: no promise of the protocol breaks; broken variants are found."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_session_that_never_ends_is_found_out() -> None:
 
 def test_rules_that_refuse_a_holder_are_found_out() -> None:
     class NoRelease(Protocol):
-        """Nobody may release."""
+        """No session may release."""
 
         def rules(self, view, change):  # type: ignore[no-untyped-def]
             return None if change.kind == "release" else super().rules(view, change)

@@ -21,7 +21,7 @@ from tests.model.world import NO_FAULTS, Faults
 
 @pytest.fixture(autouse=True)
 def fresh_answers() -> Iterator[None]:
-    """Nothing that a broken product said is remembered."""
+    """No answer of a broken product is remembered."""
     product.forget()
     yield
     product.forget()

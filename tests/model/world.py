@@ -112,7 +112,7 @@ def updated(world: World, who: int, **fields: Any) -> World:
 
 
 def without(world: World, who: int) -> World:
-    """The process is gone; what it has in flight is not, and nobody will ever be it again."""
+    """The process is gone, but its requests in flight are not; no later process has its identity."""
     tail = world.tail._replace(holder=OTHER) if world.tail.holder == who else world.tail
     under, healed = (one and one._replace(holder=OTHER if one.holder == who else one.holder) for one in _below(world))
     flights = tuple(sorted(f._replace(sender=OTHER) if f.sender == who else f for f in world.flights))

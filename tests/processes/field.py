@@ -94,7 +94,7 @@ class Session:
 
     @property
     def notes(self) -> list[Note]:
-        """What it noted so far."""
+        """Its notes so far."""
         if not self.notes_path.exists():
             return []
         lines = (line.split() for line in self.notes_path.read_text().splitlines())
@@ -115,7 +115,7 @@ class Session:
 
     @property
     def err(self) -> str:
-        """What it told people."""
+        """Its output for people."""
         return self.out.with_name(self.out.name + ".err").read_text()
 
     def document(self) -> dict[str, Any]:
@@ -231,7 +231,7 @@ class Field:
         return state
 
     def end(self) -> None:
-        """Kill whatever still runs."""
+        """Kill every process that still runs."""
         for session in self.started:
             if session.poll() is None:
                 session.kill()

@@ -19,7 +19,7 @@ _LIMIT = threading.Lock()
 
 
 def obey_permissions() -> None:
-    """Root gives up what lets it read and write any file (capset(2)); for everybody else nothing changes."""
+    """Root gives up the right to read and write any file (capset(2)); for all other users nothing changes."""
     libc = ctypes.CDLL(None, use_errno=True)
     header, data = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     if libc.capget(header, data) != 0:

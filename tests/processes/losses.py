@@ -1,4 +1,4 @@
-"""What a kill cost, from the notes of the killed session and the ledger's durable step (P6)."""
+"""The cost of a kill, from the notes of the killed session and the ledger's durable step (P6)."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ def loss_of(notes: Iterable[Note], killed_at: float, durable: int) -> Loss:
 
 
 def _under_way(snapshots: dict[int, float], landed: dict[int, float]) -> float | None:
-    """When the snapshot was taken that was being committed at the kill: the newest one at the last append, else the
-    first one after it."""
+    """When the snapshot was taken whose commit the kill interrupted: the newest one at the last append, otherwise the
+    first one after it.
+    """
     newest = max(landed, default=0)
     later = sorted(at for step, at in snapshots.items() if step > newest)
     waiting = [at for at in later if at <= landed.get(newest, 0.0)]

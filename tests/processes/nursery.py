@@ -43,7 +43,7 @@ def become(request: dict[str, Any]) -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """What the nursery itself says."""
+    """The nursery's own output."""
     pid, status = os.waitpid(request["poll"], os.WNOHANG)
     if pid == 0:
         return {"code": None}
@@ -52,9 +52,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """Until stdin ends; then what still runs is killed."""
-    shipped()  # read once: a table in YAML takes longer than everything else before the lease
-    gc.freeze()  # what was imported is never looked through again, so its memory stays shared
+    """Runs until stdin ends; then it kills the remaining processes."""
+    shipped()  # read once: a table in YAML takes longer than all other work before the lease
+    gc.freeze()  # imported objects are never scanned again, so their memory stays shared
     while line := sys.stdin.readline():
         request = json.loads(line)
         if "poll" in request:

@@ -85,7 +85,7 @@ class Points:
         setattr(owner, name, outer)
 
     def everywhere(self) -> None:
-        """Hook what happens on this machine."""
+        """Hook the actions of this machine."""
         for name in ("fresh", "seal", "remove", "arrived", "adopt", "tidy"):
             self.wrap(LocalFolder, name, f"outbox {name}")
         self.wrap(Trainee, "load", "load")
@@ -180,7 +180,7 @@ class WatchedStore(Wrapper):
 
 
 def label(name: str) -> str:
-    """What kind of object a name is."""
+    """The kind of object that a name denotes."""
     if found := _CHECKPOINT.fullmatch(name):
         return found[1].removesuffix(".json")
     return next((what for pattern, what in _LABELS if pattern.fullmatch(name)), "probe")

@@ -1,7 +1,7 @@
 """The relay's whole command line with a toy in place of a model: `python -m tests.processes.program run --run r …`.
 
-Sessions, stores, signals, locks and threads are the real ones. TOY_… variables say what training takes and where the
-process dies (tests/processes/points.py); the product knows nothing of them.
+Sessions, stores, signals, locks and threads are the real ones. TOY_… variables set the cost of training and the point
+where the process dies (tests/processes/points.py); the product knows nothing of them.
 """
 
 from __future__ import annotations

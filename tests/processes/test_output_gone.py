@@ -1,4 +1,4 @@
-"""Whoever reads a session goes away, or its terminal does: nothing that was trained is lost, and the code stays."""
+"""The reader of a session's output, or its terminal, goes away: no training is lost, and the exit code stays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.usefixture
 
 
 def command(target: int, *more: str) -> list[str]:
-    """A session that commits every ten steps and tells each step."""
+    """A session that commits every ten steps and prints each step."""
     words = ["run", "--run", RUN, "--account", "account_1", "--new", "--target-steps", str(target)]
     settings = ["checkpoint.every_steps=10", "evaluation.every_commits=0", "--progress-seconds", "0.1"]
     return [sys.executable, "-m", "tests.processes.program", *words, *settings, *more]
@@ -30,7 +30,7 @@ def environment(field: Field) -> dict[str, str]:
 
 
 def assert_handed_over(field: Field, at_least: int) -> None:
-    """The lease was given back, nothing counts as a failure, and the log says once where output was lost."""
+    """The lease was given back, nothing counts as a failure, and the log reports once where output was lost."""
     state = field.assert_whole()
     assert state.holder is None and state.step >= at_least and not state.halted
     logs = "".join(path.read_text() for path in field.home("one").glob("sync/logs/*.log"))

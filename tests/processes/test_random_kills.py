@@ -1,4 +1,4 @@
-"""SIGKILL at random moments, many times, over several accounts and machines: what it costs, and that it costs no more.
+"""SIGKILL at random moments, many times, over several accounts and machines: the cost, and that it stays in bounds.
 
 `make soak` does 500; RELAY_SEED repeats a run's choices; RELAY_KILLS_RECORD names a file for the numbers.
 """
@@ -57,7 +57,7 @@ def test_i6_a_kill_costs_at_most_the_commit_interval_and_the_way_of_a_snapshot_t
 
 
 def killed_in_one_run(field: Field, run: str, kills: int, chance: random.Random, summary: Summary) -> None:
-    """Each session goes on from what the killed one before it left; the last one ends by itself."""
+    """Each session continues from the state left by the killed one before it; the last one ends by itself."""
     before, advanced = 0, 0
     for kill in range(kills):
         session = field.train(

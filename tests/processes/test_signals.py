@@ -1,4 +1,4 @@
-"""SIGTERM with its grace of 30 s and SIGINT, in whatever a session is doing, to real processes."""
+"""SIGTERM with its grace of 30 s and SIGINT, in every phase of a session, to real processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ended_by(session: Session, number: signal.Signals, code: int, within_s: floa
 
 
 def assert_handed_over(field: Field, at_least: int) -> None:
-    """The lease was given back, what was trained is durable, and the next session goes on at once."""
+    """The lease was given back, the trained steps are durable, and the next session goes on at once."""
     state = field.assert_whole()
     assert state.holder is None and state.step >= at_least
     field.call(field.train(state.step + 10, account="account_2", machine="two"))

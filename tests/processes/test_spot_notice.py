@@ -1,4 +1,4 @@
-"""A real session on a machine whose cloud takes it back, told by a loopback double of the metadata address."""
+"""A real session on a machine that its cloud takes back; a loopback double of the metadata address gives the notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole session on a real terminal: what moves there, how soon Ctrl-C is answered, what a notebook keeps of it."""
+"""A whole session on a real terminal: its moving lines, the delay of Ctrl-C, the output that a notebook keeps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """Without what moves the cursor or colours."""
+        """Without the codes that move the cursor or set colors."""
         return ESCAPE.sub("", self.raw.decode())
 
     def until(self, so: Callable[[], bool], limit: float = 60.0) -> float:

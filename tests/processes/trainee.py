@@ -37,7 +37,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class Toll:
-    """What training takes, from TOY_… variables: seconds and bytes."""
+    """The cost of training, from TOY_… variables: seconds and bytes."""
 
     step_s: float = 0.002
     compile_s: float = 0.0
@@ -85,7 +85,7 @@ class TraineeSnapshot(ToySnapshot):
 
 @dataclass
 class Trainee(Toy):
-    """A toy that takes the time it is told to."""
+    """A toy that takes the configured time."""
 
     toll: Toll = field(default_factory=Toll)
     note: Notes = field(default_factory=lambda: Notes(""))

@@ -1,4 +1,4 @@
-"""One simulated process: who it is, what will befall it, and what it did; decides nothing of the relay's."""
+"""One simulated process: its identity, its drawn faults and a record of its actions; makes no decision of the relay."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Fate:
 
 @dataclass(frozen=True)
 class Look:
-    """A challenger's look at a holder: at `at`, its heartbeat was dated `sign`; it had been told the time `now`."""
+    """A challenger's look at a holder: at `at`, its heartbeat was dated `sign`; the challenger's clock showed `now`."""
 
     epoch: int
     at: float
@@ -79,7 +79,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Reading:
-    """What an object was read as: the hash of the bytes, and whether they were those that are there."""
+    """One read of an object: the hash of the bytes read, and whether the store held those bytes."""
 
     at: float
     size: int
@@ -161,7 +161,7 @@ class Actor:
 
     @property
     def misread(self) -> bool:
-        """Whether it was ever given something else than what a store holds."""
+        """Whether any read returned bytes that the store did not hold."""
         return self.misread_at > float("-inf")
 
     def has_read(self, name: str, data: bytes, true: bool, at: float, connection: int, stored_as: int) -> None:
@@ -173,7 +173,7 @@ class Actor:
         )
 
     def has_listed(self, prefix: str, names: Iterable[str], at: float) -> None:
-        """What is under a prefix, as far as that was shown."""
+        """The names under a prefix, as far as listings showed them."""
         self.listed_at[prefix] = at
         self.listed |= dict.fromkeys(names, at)
 

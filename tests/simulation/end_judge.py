@@ -1,4 +1,4 @@
-"""The judge of how commands end: what they tell people has to be true, and each failure needs its cause."""
+"""The judge of how commands end: their messages have to be true, and each failure needs its cause."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EndJudge:
-    """Compares what a process says with what the store holds."""
+    """Compares the messages of a process with the contents of the store."""
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle, self.require = oracle, oracle.require
@@ -30,7 +30,7 @@ class EndJudge:
         """Whether this world has lost an entry, and people are told so."""
 
     def ended(self, command: Command, outcome: Outcome) -> None:
-        """A session is over, and this is what it tells."""
+        """Checks the final report of a session that is over."""
         actor, code = command.actor, int(outcome.exit_code)
         run = self.oracle.runs["toys", command.run]
         told = f"{actor.name} ends with {code}: {said(outcome)}"
@@ -102,7 +102,7 @@ class EndJudge:
         return newest in actor.read and any(run.taken[epoch] in actor.read for epoch in mine & run.taken.keys())
 
     def _followed_here(self, run: Run, actor: Actor) -> bool:
-        """Whether a later epoch has been held on its machine, so that somebody there could have moved its files."""
+        """Whether a later epoch has been held on its machine, so that a session there could have moved its files."""
         mine = min(epoch for epoch, holder in run.holders.items() if holder is actor)
         return any(epoch > mine and holder.machine == actor.machine for epoch, holder in run.holders.items())
 
@@ -113,7 +113,7 @@ class EndJudge:
 
 
 def _damage(failure: RelayError | None) -> bool:
-    """Whether it says that a checkpoint is damaged."""
+    """Whether the message reports a damaged checkpoint."""
     corrupt = isinstance(failure, StoreDamaged) and isinstance(failure.error, Corrupt)
     return corrupt or isinstance(failure, NoneLoads)
 

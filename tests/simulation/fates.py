@@ -1,4 +1,4 @@
-"""What befalls one simulated process, drawn when it starts; knows nothing of what it does meanwhile."""
+"""Draws the faults of one simulated process when it starts; does not follow its actions."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Order:
-    """One command that somebody starts."""
+    """One command that a simulated person starts."""
 
     number: int
     at: float
@@ -69,7 +69,7 @@ class Order:
 
 @dataclass
 class Pace:
-    """What the sessions of one seed have in common."""
+    """Properties that all sessions of one seed share."""
 
     target: int
     step_s: float
@@ -85,7 +85,7 @@ class Pace:
 
 @dataclass
 class Fleet:
-    """Starts commands in a world, and remembers what came of them."""
+    """Starts commands in a world, and records their results."""
 
     world: World
     sky: Sky
@@ -179,7 +179,7 @@ class Command:
     def disk_is_full(self) -> bool:
         return self.full_disk[0] <= self.fleet.world.now < self.full_disk[1]
 
-    # -- what it does
+    # -- actions
     def body(self) -> None:
         """The process's main thread."""
         told = "?"
@@ -199,7 +199,7 @@ class Command:
 
     def _run(self) -> str:
         if self.random.random() < 0.5:
-            self.ledger().check_epochs(self.store)  # as the command line does before anything else
+            self.ledger().check_epochs(self.store)  # before all other work, as on the command line
         return self._told(session.run_session(self.context()))
 
     def _push(self) -> str:

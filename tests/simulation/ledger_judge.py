@@ -118,7 +118,7 @@ class LedgerJudge:
         run.strange = parent.strange
 
     def _step(self, run: Run, body: Json) -> None:
-        """I6, as far as it can be said of every kind."""
+        """I6, as far as it can be checked for every kind."""
         before, now, kind = run.state["step"], body["state"]["step"], body["kind"]
         if kind == "commit":
             self.require(now > before, f"I6: a commit goes from step {before} to {now}")
@@ -155,14 +155,14 @@ class LedgerJudge:
             self.require(not state["head"]["damaged"], f"I9: {kind}: the head is marked as damaged")
 
     def _lease(self, run: Run, body: Json, by: Actor) -> None:
-        """P5: nobody is taken over without one of the four proofs."""
+        """P5: no holder is taken over without one of the four proofs."""
         holder = run.state.get("holder")
         self.require(not run.state.get("halted"), "P10: a lease on a halted run")
         self.require(body["state"]["holder"]["session"] == body["session"], "I5: a lease for another session")
         self.taken_over(holder, run, by)
 
     def taken_over(self, holder: Json | None, run: Run, by: Actor) -> None:
-        """By whoever takes the lease, or archives the run."""
+        """By the session that takes the lease, or the one that archives the run."""
         if holder is None:
             return
         self.oracle.sky.summary.faults["takeover"] += 1
@@ -255,7 +255,7 @@ class LedgerJudge:
             self._exact(before, base, by)
 
     def _exact(self, before: Json, base: Values, by: Actor) -> None:
-        """I7: what is called exact is."""
+        """I7: every entry called exact is exact."""
         promised = (before["head"] or {}).get("next")
         self.require(promised is not None, "I7: a link is called exact without a promise")
         mine = hash_of(before["step"] + 1, after(base, before["step"], by.impure))

@@ -1,4 +1,4 @@
-"""The judge of what a death would cost (P6): asked after every training step of every session, whoever dies or not."""
+"""The judge of the cost of a death (P6): called after every training step of every session, also without a death."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LossJudge:
         return interval + actor.evaluate_s + LATENCY_S + actor.step_s + actor.evaluate_s
 
     def _durable_at(self, actor: Actor) -> float:
-        """When the newest state was taken that this session has committed; else when it began to train."""
+        """When the newest committed state of this session was taken; without one, when it began to train."""
         began = actor.trained_at[0][0] - actor.step_s
         return actor.snapshots.get(actor.committed, began)
 

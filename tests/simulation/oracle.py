@@ -1,4 +1,4 @@
-"""The judge: sees each effect on the shared store and the raw bytes, and says whether the invariants held.
+"""The judge: sees each effect on the shared store and the raw bytes, and decides whether the invariants held.
 
 It shares no code with the rules of the relay: entries are plain JSON here.
 """
@@ -52,7 +52,7 @@ class Slot:
 
 @dataclass
 class Run:
-    """What the judge knows of a run: all its entries, and what its checkpoints hold."""
+    """The judge's knowledge of a run: all its entries, and the contents of its checkpoints."""
 
     project: str
     name: str
@@ -105,7 +105,7 @@ class Run:
         return self.chain_at(len(self.slots) - 1)
 
     def chain_at(self, slot: int) -> set[int]:
-        """Those that count for whoever builds on this one: it, and down along what each builds on."""
+        """The entries that count for an entry built on this one: this entry, its base, that entry's base, and so on."""
         found = set()
         while slot >= 0:
             found.add(slot)
@@ -146,7 +146,7 @@ class Oracle:
         return {name for slot in self.registry.slots for name in slot.state["accounts"]} - self.accounts
 
     def passed_over(self, run: Run) -> bool:
-        """Whether anything of a run or of the registry was passed over: `verify` tells of it."""
+        """Whether anything of a run or of the registry was passed over; `verify` reports it."""
         return any(len(log.chain) < len(log.slots) for log in (run, self.registry))
 
     @property
@@ -195,13 +195,13 @@ class Oracle:
         seen = self.files.setdefault(name, Uploaded(by, self.store_now))
         self.require(old is None or old == new or name in run.damaged, f"P6: {name} was overwritten with other bytes")
         if key[1] == 0:
-            return  # a fork's copy: whoever makes the same one again writes the same bytes
+            return  # a fork's copy: a second copy of the same entry has the same bytes
         owner = run.holders.get(key[1])
         self.require(owner is by, f"P6: {name} of epoch {key[1]} was written by {by.name}, which is not that epoch's")
         self.require(seen.by is by, f"P6: {name} was uploaded by {seen.by.name} and again by {by.name}")
 
     def _deleted(self, run: Run, key: Key, name: str, by: Actor) -> None:
-        """I8 and P8, by the newest view: what an older one rightly allowed is allowed by this one too."""
+        """I8 and P8, by the newest view: if an older view rightly allowed a deletion, this one allows it too."""
         for kept in run.retained:
             if name in run.named[kept] and key in run.unretired:
                 self.passing.gone(run, name)
@@ -242,7 +242,7 @@ class Oracle:
         return all(sha(self.sky.raw(name)) == digest for name, digest in run.named[key].items())
 
     def trained(self, actor: Actor) -> None:
-        """At each training step: P6, and P12: the account trains nowhere else, as far as that could be seen."""
+        """At each training step: P6; and P12: the account trains nowhere besides, as far as the session could see."""
         self.loss.trained(actor)
         mine = next((run for run in self.runs.values() if run.holder is actor), None)
         for run in self.runs.values():

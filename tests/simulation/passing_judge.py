@@ -1,7 +1,7 @@
-"""The judge of entries that pass over others (P4): proven, told, and nothing that was acknowledged is lost on the way.
+"""The judge of entries that pass over others (P4): each is proven and reported, and loses nothing acknowledged.
 
-It knows the bytes that each process was given, and what the store really held. What a slot's bytes are worth is decided
-when its entry lands; whoever cannot read them later makes no difference.
+It knows the bytes that each process read, and the bytes that the store really held. It decides the worth of a slot's
+bytes when the slot's entry lands; later unreadable copies make no difference.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ REGISTRY_TTL_S = 30.0
 
 
 class PassingJudge:
-    """Judges each entry by what it builds on."""
+    """Judges each entry by its base."""
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle, self.require = oracle, oracle.require
 
     def entry(self, log: Run, body: Json, by: Actor, what: str) -> None:
-        """I2: it names the entry before it. Otherwise `log.state` is what it was at the entry's base."""
+        """I2: the entry names the entry before it. Otherwise `log.state` is the state at the entry's base."""
         seq, base = body["seq"], body["base"]
         if base != seq - 1:
             self._passes(log, body, by, what)
@@ -90,7 +90,7 @@ class PassingJudge:
         return log.slot_name(slot) if log.project else f"registry/ledger/{slot:020d}.json"
 
     def _steps_back(self, log: Run, body: Json, by: Actor, over: str) -> None:
-        """What counted until now and is passed over is told: its commits as a step back, their checkpoints kept."""
+        """The entry reports the counting entries it passes over: commits as a step back, their checkpoints kept."""
         chain, base, now = log.chain, body["base"], body["state"]
         gone = [slot for slot in range(base + 1, body["seq"]) if slot in chain]
         commits = [_head(log.slots[slot].state) for slot in gone if log.slots[slot].kind == "commit"]
@@ -131,9 +131,9 @@ class PassingJudge:
         self.require(mine, f"P4: {name} was deleted, which slot {kept} passed over")
 
     def deceived(self, run: Run, key: Key, by: Actor) -> bool:
-        """Whether nothing could tell it that a checkpoint is intact.
+        """Whether the process could not learn that a checkpoint is intact.
 
-        It was given the same wrong bytes of a file, as many as are there, on several connections, and the store tells
+        It read the same wrong bytes of a file, as many as the file has, on several connections, and the store reports
         no hash of its own.
         """
         store, shelf = self.oracle.sky.store, self.oracle.sky.shelf
@@ -146,7 +146,7 @@ class PassingJudge:
         return False
 
     def gone(self, run: Run, name: str) -> None:
-        """A view that is passed over now had retired it, and whoever has seen that may delete it for ever."""
+        """A view that is passed over now had retired it, and any session that saw that view may delete it for ever."""
         self.oracle.sky.summary.faults["retired-and-passed-over"] += 1
         run.damaged.setdefault(name, self.oracle.now)
 

@@ -1,4 +1,4 @@
-"""Bad reads: what a reader is given of some objects for a while is not what the store holds, which stays whole.
+"""Bad reads: for a while a reader gets other bytes of some objects than the store holds; the store stays whole.
 
 A half-synced file, a faulty link or a cache on the way does so. A slot that exists is never Missing (point reads see
 every write that has returned). Of objects that are only advice an old version is served: none, if it is old enough.
@@ -36,7 +36,7 @@ CUT_BY_THE_LINK = 0.9
 
 @dataclass
 class Spell:
-    """What is wrong for some readers between two times."""
+    """The bad reads of some readers between two times."""
 
     kind: Kind
     what: re.Pattern[str]
@@ -66,7 +66,7 @@ class Spell:
 
 @dataclass(frozen=True)
 class Plan:
-    """A spell that begins with an entry, on the slot that this has taken or beside it."""
+    """A spell that begins with an entry, on the entry's slot or next to it."""
 
     kind: Kind
     target: Target
@@ -137,7 +137,7 @@ def _files(body: dict[str, Any], share: float) -> str:
 
 
 def altered(spell: Spell, data: bytes, framed: bool) -> bytes:
-    """What is read instead of these bytes; of a slot on Drive (`framed`), the line that leads to other slots stays."""
+    """The bytes read in place of these; of a slot on Drive (`framed`), the line that leads to other slots stays."""
     spell.reads += 1
     head, line, body = data.partition(FRAMED) if framed else (b"", b"", data)
     if not body:
@@ -155,7 +155,7 @@ def altered(spell: Spell, data: bytes, framed: bool) -> bytes:
 
 
 def half_synced(spell: Spell, name: str) -> bool:
-    """Whether a cut slot is a file that is short where it lies, so that its size says so too; else the link cuts it."""
+    """Whether a cut slot is a short file in the store, so that its size is short too; otherwise the link cuts it."""
     return spell.kind == "cut" and spell.share != CUT_BY_THE_LINK and SLOT.fullmatch(name) is not None
 
 
@@ -193,7 +193,7 @@ USUAL: tuple[Kind, ...] = ("cut", "cut", "flipped", "flipped", "flickering", "si
 
 
 def draw(seed: int, reads: Reads, begin: float, length: float, pace: Pace, often: bool) -> Iterator[str]:
-    """Fill a world's bad reads, from a stream of chance of their own: all else of a seed stays as it was."""
+    """Fill a world's bad reads, from a random stream of their own: the rest of a seed stays as it was."""
     random = Random(f"reads {seed}")
     if often:
         entries = [("", nth) for nth in range(3, 60) if random.random() < 0.1]
@@ -228,5 +228,5 @@ def _entry(random: Random) -> tuple[str, int]:
 
 
 def _with(random: Random) -> tuple[Target, ...]:
-    """What goes wrong with one entry, where much does."""
+    """The faults of one entry, in a world with many faults."""
     return random.choice((("slot",), ("slot",), ("two slots",), ("two slots",), ("hint", "slot"), ("file",), ("sign",)))

@@ -54,7 +54,7 @@ def _finish(fleet: Fleet, name: str, number: int) -> None:
 
 
 def _stays_deleted(fleet: Fleet, run: Run, number: int) -> None:
-    """Nobody begins it again, and what zombies left of it goes with the next clean-up."""
+    """No session begins it again, and the next clean-up removes the files that zombies left of it."""
     _calmly(fleet, run.name, number + 2000, "run", "77")
     _calmly(fleet, run.name, number + 3000, "push", "77")
     _calmly(fleet, run.name, number + 4000, "delete", "delete-0")

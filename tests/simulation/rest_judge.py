@@ -13,7 +13,7 @@ DAY_S = 86400.0
 
 
 class RestJudge:
-    """Judges the entries of kinds `archive`, `unarchive` and `delete`, and what comes after them."""
+    """Judges the entries of kinds `archive`, `unarchive` and `delete`, and the entries after them."""
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle, self.require = oracle, oracle.require

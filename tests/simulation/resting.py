@@ -51,7 +51,7 @@ def _cleared(one: Command, full: bool, what: str) -> str:
 
 
 def wishes(seed: int, begin: float, length: float) -> Iterator[tuple[float, str, int]]:
-    """When somebody does what to which run; a day lies between an archive and the deletions, more or less."""
+    """The times of archives and deletions, by run; a day lies between an archive and the deletions, more or less."""
     random = Random(f"rest {seed}")
     if random.random() >= LIKELY:
         return
@@ -68,7 +68,7 @@ def wishes(seed: int, begin: float, length: float) -> Iterator[tuple[float, str,
 
 
 def send_to_sleep(fleet: Fleet, seed: int) -> None:
-    """Whoever lives sleeps through all of it, and goes on then."""
+    """Every living process sleeps through all of it, and goes on then."""
     random = Random(f"sleepers {seed}")
     for process, one in fleet.crew.items():
         if one.actor.alive and random.random() < 0.5:

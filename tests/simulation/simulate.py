@@ -35,7 +35,7 @@ ACCOUNTS = ("ann", "ben", "cyd")
 def simulate(seed: int, *, mutation: Mutate = nullcontext, on: str = MEMORY) -> Summary:
     """Live through one seed on a store of a backend. Raises Violation.
 
-    `mutation` is entered around all of it, to show what is caught.
+    `mutation` is entered around all of it, to show that the judge catches it.
     """
     return play(seed, mutation, on)[0]
 
@@ -143,7 +143,7 @@ def _orders(random: Random, begin: float, length: float, pace: Pace) -> Iterator
             random.choice((0.0, 0.0, pace.ttl_s * 2, 1800.0)),
         )
         yield order
-        if order.verb == "damage":  # and somebody meets it
+        if order.verb == "damage":  # and a person comes across it
             number += 1
             yield Order(number, order.at + 1.0, random.randrange(3), random.choice(ACCOUNTS), order.run, "run", 7200.0)
         elif random.random() < 0.15:
@@ -154,7 +154,7 @@ def _orders(random: Random, begin: float, length: float, pace: Pace) -> Iterator
 
 
 def _after_a_halt(random: Random, begin: float, length: float, pace: Pace) -> Iterator[Order]:
-    """Where training itself fails for everybody, somebody says "resume" and somebody tries again."""
+    """Where training itself fails on every machine, one person resumes the run and another tries again."""
     if pace.nan_at is None and pace.crash_at is None:
         return
     for number, (share, verb) in enumerate(((0.5, "run"), (1.0, "run"), (1.5, "resume"), (1.6, "run")), 500):
@@ -162,7 +162,7 @@ def _after_a_halt(random: Random, begin: float, length: float, pace: Pace) -> It
 
 
 def _crowd(fleet: Fleet, begin: float, length: float) -> None:
-    """Where much is read wrongly, more people come by, so that somebody reads it."""
+    """Where many reads are bad, more people start commands, so that some command meets a bad read."""
     random = Random(f"crowd {fleet.seed}")
     for number in range(700, 700 + random.choice((4, 8))):
         at = begin + random.uniform(0.0, length) + random.choice((0.0, 0.0, 1800.0, 2 * 3600.0))
@@ -172,7 +172,7 @@ def _crowd(fleet: Fleet, begin: float, length: float) -> None:
 
 
 def _put_away(fleet: Fleet, begin: float, length: float) -> None:
-    """In some worlds somebody archives a run, and deletes it a day later while others sleep."""
+    """In some worlds a person archives a run, and deletes it a day later while others sleep."""
     random = Random(f"away {fleet.seed}")
     for number, (at, verb, run) in enumerate(resting.wishes(fleet.seed, begin, length), 600):
         order = Order(number, at, random.randrange(3), random.choice(ACCOUNTS), run, verb, 600.0)

@@ -1,6 +1,6 @@
-"""The store beneath a world: a new one of any backend, living on the virtual clock; knows nothing of what befalls it.
+"""The store beneath a world: a new one of any backend, on the virtual clock; does not know the world's faults.
 
-What `STORES` names can be simulated on (`RELAY_SIM_STORE`), and is in CI once it is in `seeds.CI`.
+`STORES` names the backends that can be simulated (`RELAY_SIM_STORE`); those in `seeds.CI` run in CI.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _number = count()
 
 
 class AsS3(Wrapper):
-    """The server tells a hash of what it holds, so an upload is verified without reading it back."""
+    """The server reports a hash of each object, so an upload is verified without reading it back."""
 
     def stat(self, ref: Ref) -> Stat:
         return replace(super().stat(ref), sha256=hashlib.sha256(self.inner.get(ref)).hexdigest())
 
 
 class AsDropbox(AsS3):
-    """Besides, whoever sends the same bytes again if absent is told that they are there, not that they were."""
+    """Besides, a repeated send-if-absent of the same bytes reports that they exist, not that they existed before."""
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
         try:
@@ -99,7 +99,7 @@ STORES: dict[str, Callable[[Path], Opener]] = {
 
 
 def like(on: str) -> str:
-    """The memory that promises what this backend does: a seed goes the same way on both, action by action.
+    """The memory that promises the same as this backend: a seed goes the same way on both, action by action.
 
     None is like Drive, where the log finds its slots by ids: other requests, so other chances for each to fail.
     """
@@ -110,7 +110,7 @@ def like(on: str) -> str:
 
 @dataclass
 class Shelf:
-    """What all clients of a store have put there."""
+    """All objects that the clients of a store have put there."""
 
     clock: Callable[[], float]
     dates: dict[Ref, float] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Shelf:
         return ref
 
     def name(self, ref: Ref) -> str:
-        """What lies, or lay, at a Ref."""
+        """The object that lies, or lay, at a Ref."""
         return self.names.get(ref, "what is not there")
 
     def dated(self, stat: Stat) -> Stat:
@@ -133,7 +133,7 @@ class Shelf:
 
 
 class Dated(Wrapper):
-    """A client of a store that lives on the virtual clock: `now`, and the dates of what was written through it."""
+    """A client of a store that lives on the virtual clock: `now`, and the dates of its writes."""
 
     def __init__(self, inner: Store, shelf: Shelf) -> None:
         super().__init__(inner)

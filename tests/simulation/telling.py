@@ -1,4 +1,4 @@
-"""Adds up what the seeds did, over all workers, and says it in one line; too few kinds of trouble fail the run."""
+"""Adds up the seeds' actions over all workers and prints one line; too few kinds of trouble fail the run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 class _Added:
-    """The sum so far; a hook for reports is given nowhere else to keep it."""
+    """The sum so far; a hook for reports has no other place to keep it."""
 
     totals: ClassVar[dict[str, Summary]] = {}
     """By the name of the backend."""
@@ -73,7 +73,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _missing() -> list[str]:
-    """What so many seeds should have met and did not; fewer need not meet anything."""
+    """The kinds of trouble that so many seeds should have met and did not; fewer seeds need not meet any."""
     enough = [total for total in _Added.totals.values() if total.seeds >= seeds.CI_SEEDS]
     return [
         f"{group} {name} on {total.store}"

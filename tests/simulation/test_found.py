@@ -1,4 +1,4 @@
-"""What the simulation has found, kept: the seeds as they were then, and each fault by itself where that is short."""
+"""Faults that the simulation has found: the seeds as they were then, and each fault by itself where that is short."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_p6_a_manifest_sent_again_is_the_same_to_the_byte(lab: Lab) -> None:
         if name.endswith("manifest.json"):
             assert isinstance(data, bytes)
             sent[name].add(data)
-            if lab.world.now < began + 61.0:  # the step beside the first upload ends at 60 s
+            if lab.world.now < began + 61.0:  # the step next to the first upload ends at 60 s
                 raise Unavailable("no answer")
         return real(name, data)
 

@@ -47,7 +47,7 @@ def test_the_judge_sees_it_on_a_disk_as_in_memory(broken: Mutation) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("broken", HARMLESS, ids=lambda one: one.name)
 def test_another_rule_covers(broken: Mutation, record_property: Record) -> None:
-    """That these do nothing is what makes the rules beside them worth having."""
+    """That these do nothing shows the worth of the rules next to them."""
     for seed in range(20 if SEARCHING else 2):
         assert not broken.verdict(seed)
     _record(record_property, broken, broken.covered_by, 0)

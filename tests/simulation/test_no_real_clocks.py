@@ -1,4 +1,4 @@
-"""What the simulation rests on: the relay and the log know no clock, no chance and no threads but those passed in."""
+"""The basis of the simulation: the relay and the log know no clock, no chance and no threads but those passed in."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_no_real_clock_chance_or_thread(path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["import time", "import random", "from secrets import token_hex", "import threading"])
 def test_lint_forbids_them(line: str) -> None:
-    """The linter says so too, before any test runs."""
+    """The linter reports it too, before any test runs."""
     command = [sys.executable, "-m", "ruff", "check", "--stdin-filename", "relay/some_new_module.py", "-"]
     told = subprocess.run(command, input=f"{line}\n", capture_output=True, text=True, cwd=ROOT, check=False)
     assert told.returncode == 1 and "TID251" in told.stdout

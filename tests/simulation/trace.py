@@ -1,5 +1,4 @@
-"""What happened in one simulated world: a running digest to compare two runs, and the last actions for whoever reads
-a failure; judges nothing."""
+"""A record of one simulated world: a running digest to compare two runs, and the last actions to explain a failure."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ class Violation(AssertionError):
 
 @dataclass
 class Summary:
-    """What the seeds of one call did, to be added up. Times in virtual seconds."""
+    """The actions of the seeds of one call, to be added up. Times in virtual seconds."""
 
     store: str = ""
     seeds: int = 0
@@ -81,7 +80,7 @@ def _share(worst: tuple[float, float]) -> float:
 
 
 def told(broken: list[Violation]) -> str:
-    """The first violation in full, and of the others what it takes to see them again."""
+    """The first violation in full; of the others only enough to reproduce them."""
     others = ["\n".join(str(one).splitlines()[:2]) for one in broken[1:]]
     return "\n\n".join([str(broken[0]), *others])
 

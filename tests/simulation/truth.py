@@ -1,4 +1,4 @@
-"""What the toy's states really are: every state that honest machines, or one that computes wrongly, can reach."""
+"""The true states of the toy: every state that honest machines, or one that computes wrongly, can reach."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def advanced(values: Values, step: int, until: int, impure: int) -> Values:
 
 
 def stored(data: bytes | None) -> tuple[int, Values] | None:
-    """Step and state in the bytes of a state.json; None if that is not what they are."""
+    """Step and state in the bytes of a state.json; None for any other bytes."""
     try:
         content = json.loads(data or b"")
         return int(content["step"]), tuple(content["values"])

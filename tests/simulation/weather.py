@@ -1,6 +1,6 @@
 """A store as one simulated process sees it: slow, silent, full, throttled, late, forgetful in its listings.
 
-Everything within what storage/contract.py allows: point reads by Ref see each write that has returned.
+Everything within storage/contract.py's limits: point reads by Ref see each write that has returned.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Sky:
         return self.world.now + self.offset_s
 
     def correct_clock(self) -> None:
-        """Somebody noticed that it is wrong."""
+        """A person noticed the fault."""
         self.trace.note(self.world.now, "world", f"the store's clock was {self.offset_s:.0f} s wrong")
         self.summary.faults["store-clock-corrected"] += 1
         self.offset_s, self.jumped_at = 0.0, self.world.now
@@ -93,7 +93,7 @@ class Sky:
         self.reads.clear()
 
     def raw(self, name: str) -> bytes | None:
-        """The stored bytes now, None if there are none; asked by nobody but the judge."""
+        """The stored bytes now, None if there are none; only the judge calls it."""
         ref = self.shelf.refs.get(name)
         try:
             data = self.store.get(ref) if ref else None
@@ -177,7 +177,7 @@ class Weathered(Wrapper):
         content = data if isinstance(data, bytes) else data.read_bytes()
 
         def send() -> Ref:
-            """As bytes or as a file, as it was asked to; whatever has become of that file."""
+            """As bytes or as a file, as requested; the file may be gone by now."""
             if isinstance(data, bytes):
                 return put(name, content)
             with NamedTemporaryFile() as file:
@@ -213,7 +213,7 @@ class Weathered(Wrapper):
         return self._read("read_range", ref, lambda: self.inner.read_range(ref, start, length), part)
 
     def _read(self, verb: str, ref: Ref, true: Callable[[], bytes], part: Callable[[bytes], bytes]) -> bytes:
-        """As the store has it, or as a bad read has it: that part of what this makes of the whole."""
+        """As the store has it, or as a bad read has it: that part of the bad read's version of the whole."""
         name, spell = self._name(ref), None
 
         def read() -> bytes:
@@ -236,7 +236,7 @@ class Weathered(Wrapper):
         return self.sky.reads.of(name, self.actor.machine, self.connection, self.sky.world.now)
 
     def _bad(self, spell: Spell, name: str) -> None:
-        """Somebody is given something else than what is there. Raises Unavailable if it is nothing at all."""
+        """A reader gets other bytes than the stored ones. Raises Unavailable if it gets none at all."""
         self._count(f"read-{spell.kind}")
         self.actor.troubled_at = self.actor.misread_at = self.sky.world.now
         self.sky.trace.note(self.sky.world.now, self.actor.name, f"reads {name} {spell.kind}")
@@ -320,7 +320,7 @@ class Weathered(Wrapper):
         raise Unavailable(f"{verb} {name}: no answer")
 
     def _later(self, verb: str, name: str, act: Callable[[], Any]) -> None:
-        """It lands by itself, whatever has become of whoever sent it."""
+        """It lands by itself, whether or not its sender still lives."""
 
         def land() -> None:
             self.sky.trace.note(self.sky.world.now, self.actor.name, f"{verb} {name} lands late")
@@ -355,7 +355,7 @@ class Weathered(Wrapper):
         return self.random.choice(("before", "throttled"))
 
     def _aged(self, prefix: str, after: str | None, listed: list[Stat]) -> list[Stat]:
-        """A listing may hide what is new and show what has just gone."""
+        """A listing may hide new objects and show ones that have just gone."""
         sky, now = self.sky, self.sky.world.now
         lag = 3600.0 if sky.now_is("hiding", self.actor.machine) else sky.lag_s
         if not lag:

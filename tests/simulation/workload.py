@@ -1,5 +1,4 @@
-"""The toy workload in a simulated process: it may compute wrongly, become non-finite, crash, and tells the judge each
-step."""
+"""The toy workload in a simulated process: may compute wrongly, become non-finite, crash; shows the judge each step."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ class Crash(RuntimeError):
 
 @dataclass
 class SimWorkload(ToyWorkload):
-    """`nan_at`: from that step on the state is NAN, also for whoever loads it."""
+    """`nan_at`: from that step on the state is NAN, also for a session that loads it."""
 
     actor: Actor = field(default_factory=lambda: Actor("nobody", "", ""))
     clock: Callable[[], float] = lambda: 0.0

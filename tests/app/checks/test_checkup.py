@@ -1,4 +1,4 @@
-"""doctor tells a silent holder and a folder that clears itself from what is sound, with what to do."""
+"""doctor distinguishes a silent holder and a self-clearing folder from sound ones, and names the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many sessions fit into a store: from the sizes and the retention there are, and honestly unknown else."""
+"""The number of sessions that fit into a store: from its sizes and retention, and honestly unknown otherwise."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_cannot_be_known_is_said_to_be() -> None:
 
 def test_without_room_for_the_checkpoints_of_an_hour_there_is_none_for_a_session() -> None:
     state = run(1)
-    needed = SIZE * (1 + 4)  # one more retained than now, and four commits that nobody may delete for an hour
+    needed = SIZE * (1 + 4)  # one more retained than now, and four commits that must not be deleted for an hour
     assert sessions_until_full(state, 6, needed - 1, Keep())[0] == 0
     assert sessions_until_full(state, 6, needed + 6 * ENTRY, Keep())[0] == 1
 

@@ -1,4 +1,4 @@
-"""What doctor finds out about a store: credentials' source, promises, clock, speed, room; nothing is left there."""
+"""doctor's findings about a store: credentials' source, promises, clock, speed, room; it leaves nothing there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verify and doctor name what is wrong, whose it was, what it means and what to do; and what they advise works."""
+"""verify and doctor name the fault, its owner, its meaning and the remedy; and the remedy works."""
 
 from __future__ import annotations
 

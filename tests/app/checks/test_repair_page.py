@@ -1,4 +1,4 @@
-"""Every command of the repair page mends what its section is about; the page has no section without a test."""
+"""Every command of the repair page mends the fault of its section; the page has no section without a test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def commands(text: str) -> list[list[str]]:
 
 
 class Case(NamedTuple):
-    """What is done to a run, and what must be seen once the section's commands were typed."""
+    """The damage to a run, and the expected state after the section's commands."""
 
     harm: Callable[[Desk], object]
     after: Callable[[Desk], object]

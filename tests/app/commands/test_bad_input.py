@@ -1,4 +1,4 @@
-"""What people get wrong and what breaks under them: one paragraph, the fix, the exit code, and nothing lost."""
+"""Wrong input and failures beneath a command: one paragraph, the fix, the exit code, and nothing lost."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_store_that_fills_up_mid_run_stops_no_training_and_loses_nothing(
 
 
 def test_p3_push_begins_neither_a_run_nor_a_store_that_is_away(desk: Desk) -> None:
-    """It did, at step 0, and then said that nothing here could be added."""
+    """It did, at step 0, and then reported that nothing here could be added."""
     desk.train(4)
     assert "holds no run another" in paragraph(desk("push", "--run", "another", code=78))
     assert len(desk("runs", "list", "--json").json["runs"]) == 1
@@ -205,7 +205,7 @@ def test_p3_push_begins_neither_a_run_nor_a_store_that_is_away(desk: Desk) -> No
 
 
 def test_doctor_says_where_no_checkpoint_can_be_kept_as_run_does(desk: Desk) -> None:
-    """It said that nothing stops a session; and it makes no folder by looking."""
+    """It reported that nothing stops a session; and it makes no folder by looking."""
     desk("doctor", "--run", "r")
     assert not (desk.folder / "sync" / "sudoku_pretrain_multiaccount").exists()
     (desk.folder / "blocked").write_text("a file")

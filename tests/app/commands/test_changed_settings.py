@@ -1,4 +1,4 @@
-"""Settings changed between sessions, with the real model: what is refused names the fork that works."""
+"""Settings changed between sessions, with the real model: the refusal of a change names the fork that works."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def genesis(desk: Desk, run: str) -> dict[str, Any]:
 
 
 def test_settings_named_as_the_run_has_them_are_no_change(lived: Desk) -> None:
-    """Whoever repeats the whole command of the run with a lower rate keeps the carry."""
+    """A person who repeats the whole command of the run with a lower rate keeps the carry."""
     assert "fresh carry" not in lived("fork", "--run", "r", "--to", "repeated", *SMALL, "lr=1e-5").out
     before, after = files(lived, "r", 3), files(lived, "repeated", 3)
     assert all(torch.equal(before[name], value) for name, value in after.items())

@@ -1,4 +1,4 @@
-"""gc shows what it would do and why, does exactly that, and never touches what a retained checkpoint needs."""
+"""gc shows its deletions and the reasons, does exactly those, and never touches files of a retained checkpoint."""
 
 from __future__ import annotations
 

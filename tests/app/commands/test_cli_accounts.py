@@ -1,4 +1,4 @@
-"""The commands about accounts: registering, describing, marking, forgetting, and what each account gave."""
+"""The commands about accounts: registering, describing, marking, forgetting, and the contribution of each account."""
 
 from __future__ import annotations
 

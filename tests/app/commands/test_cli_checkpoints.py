@@ -1,4 +1,4 @@
-"""The commands about what a run has stored: verify, evaluate, export and fork."""
+"""The commands about the stored checkpoints of a run: verify, evaluate, export and fork."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CASES = {
 
 
 def asked(shell: str, line: str) -> dict[str, str]:
-    """The environment in which a shell asks the program what could follow."""
+    """The environment in which a shell asks the program for completions."""
     if shell == "bash":
         return {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
     action = {"_TYPER_COMPLETE_FISH_ACTION": "get-args"} if shell == "fish" else {}
@@ -32,7 +32,7 @@ def asked(shell: str, line: str) -> dict[str, str]:
 
 
 def answered(shell: str, out: str) -> list[str]:
-    """The words of an answer, without what zsh and fish show beside them."""
+    """The words of an answer, without the descriptions that zsh and fish show next to them."""
     if shell == "zsh":
         return re.findall(r'^[^"]*"([^":]+)', out, re.MULTILINE)
     return [line.split("\t")[0] for line in out.splitlines()]

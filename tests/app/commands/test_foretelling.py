@@ -1,4 +1,4 @@
-"""How long an evaluation will take is told by rows that have warmed up, as a range that holds what it then takes."""
+"""Rows that have warmed up predict an evaluation's duration, as a range that holds the actual one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses, homes, variables and names that are not what they look like: refused (78), never taken for others."""
+"""Addresses, homes, variables and names with a misleading look: refused (78), never taken for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that begins from somebody's weights says what it is, and trains on from exactly those."""
+"""A run that begins from existing weights reports its origin, and trains on from exactly those."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`report --session`, `--sessions`, `--account`, and --redact: what people and tools are told, and of whom."""
+"""`report --session`, `--sessions`, `--account`, and --redact: their contents for people and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents tools rely on: names, types, exit codes, and one document on stdout whatever happens."""
+"""The documents tools rely on: names, types, exit codes, and one document on stdout in every case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`register` and `accounts` at the command line: what people type, what is refused, what is printed."""
+"""`register` and `accounts` at the command line: the input, the refusals, the output."""
 
 from __future__ import annotations
 

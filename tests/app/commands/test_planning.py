@@ -1,4 +1,4 @@
-"""`plan` and `next` as they are typed, and the page that tells of plans: its numbers are the code's."""
+"""`plan` and `next` as they are typed, and the page about plans: its numbers are the code's."""
 
 from __future__ import annotations
 

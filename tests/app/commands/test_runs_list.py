@@ -1,4 +1,4 @@
-"""`runs list`: every run of a store by its own ledger, whoever may only read, and whatever one of them is like."""
+"""`runs list`: every run of a store by its own ledger, also for read-only users, and despite a faulty run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_all_runs_stand_side_by_side(desk: Desk) -> None:
 
 
 def test_a_fork_that_nobody_has_trained_is_not_finished(desk: Desk) -> None:
-    """Nobody has said to what step it goes."""
+    """The run's target step was never set."""
     desk.train(6, run="old")
     desk("fork", "--run", "old", "--to", "young")
     rows = listed(desk)

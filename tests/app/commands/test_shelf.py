@@ -1,4 +1,4 @@
-"""`archive`, `unarchive` and `delete` as they are typed: what they show, refuse, finish and leave."""
+"""`archive`, `unarchive` and `delete` as they are typed: their output, refusals, completion and remains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def files(desk: Desk, run: str = "r") -> list[Path]:
 
 @pytest.fixture
 def a_day_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stores tell the machine's time here, so the day is as good as over at once."""
+    """Stores show the machine's time here, so the day is as good as over at once."""
     monkeypatch.setattr("relay.core.ledger.atrest.WAIT_S", 0.0)
 
 

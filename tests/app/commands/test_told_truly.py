@@ -1,4 +1,4 @@
-"""What reports and answers say of themselves, where a reader could take it for something else."""
+"""Reports and answers describe themselves truly where a reader could misread them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An account id that nobody registered: new ones are made, but whoever mistyped theirs is told."""
+"""An unregistered account id: new ones are made, but a person who mistyped theirs gets a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""init, fork, stop and resume as people type them: each does one thing, says what, and can be typed again."""
+"""init, fork, stop and resume as people type them: each does one thing, reports it, and can be typed again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Which Chromium the browser tests drive, and what to do where there is none; `python -m tests.app.dashboard.chromium`
-prints its path.
+"""Finds the Chromium of the browser tests, with advice where none exists.
+
+`python -m tests.app.dashboard.chromium` prints its path.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ ADVICE = (
 
 
 def chromium() -> str:
-    """The path of a browser that starts without a window. Raises FileNotFoundError with what to do."""
+    """The path of a browser that starts without a window. Raises FileNotFoundError with the remedy."""
     named = os.environ.get("RELAY_CHROMIUM")
     found = [named] if named else [path for name in NAMES if (path := shutil.which(name))]
     return next(iter(found), None) or _playwright_s_own()

@@ -90,7 +90,7 @@ class Visit:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Any]:
-    """`visit(width=360, color_scheme="dark")`; afterwards nothing was asked of anybody else and nothing went wrong."""
+    """`visit(width=360, color_scheme="dark")`; afterwards: no request went to another host, and nothing went wrong."""
     made: list[Visit] = []
 
     def make(width: int = 1200, **more: Any) -> Visit:

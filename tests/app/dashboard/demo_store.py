@@ -41,7 +41,7 @@ PEOPLE = (
 
 
 class Past(Wrapper):
-    """A store whose clock its owner sets: an entry is dated as it says."""
+    """A store whose owner sets its clock, which dates the entries."""
 
     def __init__(self, inner: Store, now: float) -> None:
         super().__init__(inner)
@@ -53,7 +53,7 @@ class Past(Wrapper):
 
 @dataclass
 class Story:
-    """A run that is told session by session."""
+    """A run that is narrated session by session."""
 
     store: Past
     target: int = TARGET
@@ -80,7 +80,7 @@ class Story:
         return self.ledger.read().state
 
     def lease(self, number: int, ttl_s: float = 180.0) -> View:
-        """A person of the list takes the lease now, from whoever fell silent."""
+        """A person of the list takes the lease now, from a holder that fell silent."""
         holder = self.state.holder
         silent = TookOver(epoch=holder.epoch, reason="no sign of life", seconds=2000.0) if holder else None
         self.account, _, _, gpu, _ = self.people[number]
@@ -139,7 +139,7 @@ class Story:
         return self.append("release", Release(reason=reason, next=proposed, seconds=self.store.clock - holder.since))
 
     def report(self) -> None:
-        """What the session that has just ended leaves."""
+        """The files of the session that has just ended."""
         state = self.state
         link = state.links[-1]
         upload = 40 + 30 * self.random.random()

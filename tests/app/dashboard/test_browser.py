@@ -36,7 +36,7 @@ COLOURS = ("color-contrast", "link-in-text-block")
 
 
 def troubles(page: Page, tags: tuple[str, ...] = EVERYTHING) -> list[str]:
-    """What axe finds, with everything folded away opened."""
+    """The findings of axe, with everything folded away opened."""
     page.evaluate("for (const box of document.querySelectorAll('details')) box.open = true")
     page.evaluate(AXE)
     found = page.evaluate("tags => axe.run({ runOnly: tags, resultTypes: ['violations'] })", list(tags))

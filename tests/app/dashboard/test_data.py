@@ -1,4 +1,4 @@
-"""The document: bounded whatever a run holds, true to the ledger, and honest about what nobody knows."""
+"""The document: bounded for every run, true to the ledger, and honest about unknown values."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_number_that_only_some_commits_told_has_gaps_and_operational_ones_are_
 
 
 def test_numbers_that_no_axis_can_hold_are_gaps() -> None:
-    """Whoever may write the store may write them: `plot` failed on the span of such an axis."""
+    """Any writer of the store may write them: `plot` failed on the span of such an axis."""
     events = [Committed(n, 10 * n, 1, NOW, 0.0, "", {"loss": v}) for n, v in enumerate((1e308, 2.0, -1e308, 1e38), 1)]
     found = curves(events, [link(1)])
     assert found["line"]["values"] == [[None, 2.0, None, 1e38]]

@@ -1,4 +1,4 @@
-"""Commits read back from the newest entry: each slot once, only what the newest state builds on, both lines right."""
+"""Commits read back from the newest entry: each slot once, only the bases of the newest state, both lines right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: whatever the document says, nothing of it is markup, and nothing that is not ours can run or be fetched."""
+"""The page: no content of the document is markup, and nothing that is not ours can run or be fetched."""
 
 from __future__ import annotations
 

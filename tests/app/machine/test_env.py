@@ -1,4 +1,4 @@
-"""Machines are told apart by what they show, and their clocks are read without asking anybody."""
+"""Visible properties distinguish machines, and their clocks are read without any request."""
 
 from __future__ import annotations
 

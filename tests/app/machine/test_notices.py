@@ -1,4 +1,4 @@
-"""A machine that is taken back: the session ends in what is left of its notice, with 75, and loses no commit."""
+"""A machine that is taken back: the session ends in the time left of its notice, with 75, and loses no commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine that is no place for a session says so, loudly, before the lease, and names what to click."""
+"""A machine that is unfit for a session reports it, loudly, before the lease, and names the control to click."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A notebook's secrets fill what the environment lacks; every way they fail has its own advice; no value is shown."""
+"""A notebook's secrets fill the gaps of the environment; every failure has its own advice; no value is shown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Refusal(Exception):
 
 
 class Notebook:
-    """Colab's or Kaggle's secrets: what they hold, what they do, and what they were asked for."""
+    """Colab's or Kaggle's secrets: their values, their actions, and the requests they got."""
 
     def __init__(self) -> None:
         self.holds: dict[str, str | Exception] = {}

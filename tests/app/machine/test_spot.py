@@ -1,4 +1,4 @@
-"""What the clouds' metadata addresses say is understood, and nothing else that answers there is taken for a notice."""
+"""The answers of the clouds' metadata addresses are understood, and no other answer there is taken for a notice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 class Clock(RealRuntime):
-    """A machine whose wall clock says what the test wants; usually it is a week ahead."""
+    """A machine whose wall clock the test sets; usually it is a week ahead."""
 
     def __init__(self, wall: float = NOW + 7 * 86_400) -> None:
         self._wall = wall

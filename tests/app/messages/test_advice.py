@@ -1,4 +1,4 @@
-"""Commands that people are told to run are written in one form and can be copied."""
+"""Commands in advice are written in one form and can be copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every event of a session has its line, with what the event says in it."""
+"""Every event of a session has its line, with the contents of the event in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose turn it is: who can begin now, in an order people accept, and why everybody else cannot."""
+"""The next turn: who can begin now, in an order people accept, and why all others cannot."""
 
 from __future__ import annotations
 

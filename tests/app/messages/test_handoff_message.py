@@ -1,4 +1,4 @@
-"""The message that tells whose turn it is can be typed and sent as it stands, and says what its reader may know."""
+"""The message about the next turn can be typed and sent as it is, and holds only facts that its reader may know."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_message_tells_when_the_run_may_end_once_speeds_are_measured() -> No
 
 
 def test_the_message_tells_what_of_the_time_until_the_end_is_no_training() -> None:
-    """Five minutes of training in sessions of one minute take an hour, and nobody could see why."""
+    """Five minutes of training in sessions of one minute take an hour, and no reader could see why."""
     brief = link("a", 7.5, "cpu").model_copy(update={"to_step": 450, "seconds": 60.0})
     state = trained(epoch=1, step=450, target_steps=2650, holder=None, links=(brief,))
     turn = turn_of(AccountRow("a", "", "ready", session_minutes=3), state=state)

@@ -64,7 +64,7 @@ def test_a_long_start_is_told_since_a_budget_counts_it(lab: Lab) -> None:
     assert "starting up" not in sentence(Ended(brief, "Done."))
     assert "after 3 s of starting up" in sentence(
         Ended(replace(brief, total_s=10.0), "Done.")
-    )  # else goodput would not follow
+    )  # otherwise goodput would not follow
 
 
 def test_the_sum_of_links_leaves_out_what_was_never_judged() -> None:

@@ -1,4 +1,4 @@
-"""How fast a slow machine trains is measured and told before it has taken anybody's hour."""
+"""The pace of a slow machine is measured and reported before it has taken an hour of a person's time."""
 
 from __future__ import annotations
 

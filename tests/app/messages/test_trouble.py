@@ -1,4 +1,4 @@
-"""One table says what a storage error means, wherever it is met: code, store and advice."""
+"""One table gives the meaning of a storage error, in every place: code, store and advice."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SECRET = "T0SECRET9xyz"
 
 
 class Receiver(ThreadingHTTPServer):
-    """Answers as it is told to, and remembers what came."""
+    """Answers as configured, and remembers the requests."""
 
     daemon_threads = True
 
@@ -38,7 +38,7 @@ class Receiver(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/hook/{SECRET}"
 
     def handle_error(self, *_: object) -> None:
-        """Whoever does not wait for an answer is no error."""
+        """A client that does not wait for an answer is not an error."""
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A mistyped store or run looks like what it is: every command names the address and says what is there instead."""
+"""A mistyped store or run is recognizable: every command names the address and lists the existing names."""
 
 from __future__ import annotations
 

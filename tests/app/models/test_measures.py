@@ -1,4 +1,4 @@
-"""What a model measures is named by its plug-in alone, also where lower is better."""
+"""Only a model's plug-in names its measures, also where lower is better."""
 
 from __future__ import annotations
 

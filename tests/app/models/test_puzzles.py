@@ -1,4 +1,4 @@
-"""Solved puzzles, told so that nobody needs colours, and drawn."""
+"""Solved puzzles, described so that no reader needs colors, and drawn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAZE = Solved(1, side=4, box=0, question="S   ### #G  ####", label="Sooo###o#Goo
 
 
 class Walked(Solved):
-    """A maze: the path is missed, then partly walked and partly beside, then found."""
+    """A maze: the path is missed, then partly walked and partly left, then found."""
 
     @property
     def attempts(self) -> tuple[Tried, ...]:  # type: ignore[override]

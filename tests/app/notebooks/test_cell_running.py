@@ -1,4 +1,4 @@
-"""What runs a cell's command and what shows it: one interrupt, every line, a bar that moves, a page in its frame."""
+"""Running and showing a cell's command: one interrupt, every line, a bar that moves, a page in its frame."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_interrupt_of_the_kernel_reaches_the_command_once_and_its_end_is_wait
 def test_an_interrupt_while_the_command_starts_is_handed_on_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ended the cell, and left a session behind that nobody saw."""
+    """It ended the cell, and left a session behind that no one saw."""
     start = subprocess.Popen
 
     def interrupted(*words: Any, **more: Any) -> Any:

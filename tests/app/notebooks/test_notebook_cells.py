@@ -1,4 +1,4 @@
-"""A notebook's cells: what they call does what the page says, each way it fails says what to do, nothing is lost."""
+"""A notebook's cells: their calls act as the page describes, each failure names the remedy, nothing is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Silent(Exception):
 
 @pytest.fixture
 def secrets(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What both services' secrets hold: values, or what is raised for a name."""
+    """The contents of both services' secrets: values, or the exception that a name raises."""
     held = dict[str, Any]()
 
     def get(name: str) -> str:
@@ -169,7 +169,7 @@ def test_a_command_of_a_cell_asks_no_secrets_again(secrets: dict[str, Any], tmp_
 
 
 def ending_with(monkeypatch: pytest.MonkeyPatch, one: Notebook, code: int, **document: Any) -> list[list[str]]:
-    """From now on every command of this notebook ends so; what it was given."""
+    """From now on every command of this notebook ends so; returns the arguments it got."""
     given = list[list[str]]()
 
     def instead(words: list[str], *_: Any) -> tuple[int, str]:
@@ -253,7 +253,7 @@ def test_what_is_on_the_machine_only_keeps_it(desk: Desk, monkeypatch: pytest.Mo
 
 
 def test_a_store_of_this_very_machine_keeps_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where that store was only a trial, too: nothing would be left of what the last session ended with."""
+    """Where that store was only a trial, too: otherwise the last session's final state would be lost."""
     one = book(desk, **desk.environ)
     one.settings("account_1", trial=True)
     assert one.opened is not None and one.opened.unsent() == []

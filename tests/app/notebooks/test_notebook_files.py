@@ -1,4 +1,4 @@
-"""The notebooks are what one source makes, valid, short, without logic, outputs or keys."""
+"""The notebooks are built from one source, valid, short, without logic, outputs or keys."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ KAGGLE = {"KAGGLE_KERNEL_RUN_TYPE": "Interactive"}
 
 
 def test_preparing_reads_attached_data_and_writes_nothing_beside_it(tmp_path: Path) -> None:
-    """/kaggle/input is read-only; what is made goes to the working folder."""
+    """/kaggle/input is read-only; new files go to the working folder."""
     attached, working = tmp_path / "input" / "sudoku", tmp_path / "working"
     attached.mkdir(parents=True)
     working.mkdir()

@@ -34,7 +34,7 @@ def test_why_a_machine_is_kept(ended: Any, machine: Machine, unsent: list[str], 
 
 
 class Pausing(RealRuntime):
-    """Sleeps by being told so."""
+    """Sleeps by calling `pause`."""
 
     def __init__(self, pause: Callable[[float], None]) -> None:
         self._pause = pause

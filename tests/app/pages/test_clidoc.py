@@ -25,7 +25,7 @@ def test_the_commands_people_were_promised_are_there() -> None:
 
 
 def test_every_exit_code_is_explained() -> None:
-    """Once, where it also says what to do; a second table beside it had begun to say something else."""
+    """Once, where it also gives the remedy; a second table next to it had begun to differ."""
     guide = (clidoc.PAGE.parents[1] / "how-to" / "troubleshooting.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"^\| exit code \|.*\n\|[-|]+\n((?:\|.*\n)+)", guide, re.MULTILINE)
     told = [code for row in table.splitlines() for code in row.split("|")[1].split(",")]

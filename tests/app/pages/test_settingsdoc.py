@@ -1,4 +1,4 @@
-"""Each setting is in one class, the page says which, and a run that has begun behaves so."""
+"""Each setting is in one class, the page names it, and a run that has begun behaves so."""
 
 from __future__ import annotations
 

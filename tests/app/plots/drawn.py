@@ -1,4 +1,4 @@
-"""What a picture's texts must never do."""
+"""Checks that no text of a picture leaves it or lies on another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plot`: the picture shows what the dashboard shows, is the same file twice, and nothing in a label can harm it."""
+"""`plot`: the picture shows the same as the dashboard, is the same file twice, and no label can harm it."""
 
 from __future__ import annotations
 

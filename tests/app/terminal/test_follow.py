@@ -1,4 +1,4 @@
-"""`report --watch`: what is new is shown, what is not costs one look at the tail, a silent store ends nothing."""
+"""`report --watch` shows new entries; a look without news costs one read of the tail; a silent store ends nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.storage.counting import CountingStore
 
 
 class Clock(RealRuntime):
-    """Time goes only while somebody sleeps."""
+    """Time advances only during a sleep."""
 
     def __init__(self) -> None:
         self.now, self.slept = 0.0, list[float]()
@@ -164,7 +164,7 @@ def between_looks(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], Any]) -> 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """A run that stands at step 10 of 40."""
+    """A run at step 10 of 40."""
     made = Desk(tmp_path / "here", {"RELAY_STORE": f"file://{tmp_path / 'store'}"})
     made("register", "account_1", "Ana's Colab", "--owner", "Ana")
     made.plugin.made = {"crash": {15: RuntimeError("the GPU is gone")}}
@@ -174,7 +174,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def nothing() -> None:
-    """As long as nobody trains."""
+    """As long as no session trains."""
 
 
 def test_a_report_is_followed_to_the_target(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

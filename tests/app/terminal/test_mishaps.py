@@ -1,4 +1,4 @@
-"""Each way to fail has its exit code and one paragraph that says what to do."""
+"""Each way to fail has its exit code and one paragraph with the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session shows while it trains: rare plain lines, or two that move; no secret, no markup from outside."""
+"""A session's display during training: rare plain lines, or two that move; no secret, no markup from outside."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_below_the_bar_stand_pace_the_session_s_time_and_how_old_what_is_safe_is
 
 
 def test_a_step_that_is_safe_was_made_though_nobody_told_of_it() -> None:
-    """Steps are told now and then; a commit may come of one between."""
+    """Steps are reported now and then; a commit may come of one between."""
     clock = [0.0]
     work = at_work(clock)
     work.committed(1318)

@@ -1,4 +1,4 @@
-"""What a session tells its display as it goes: each phase when it begins and when it is over, each safe step."""
+"""The calls of a session to its display: each phase when it begins and when it is over, each safe step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.core.lab import Lab, Session
 
 
 def shown(session: Session) -> tuple[Bar, list[str]]:
-    """A display of that session that never draws by itself, and what it would have drawn at each turn."""
+    """A display of that session that never draws by itself, and the lines it would have drawn at each turn."""
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
     bar, frames = Bar(100, session.ctx.runtime.monotonic, console), list[str]()
     bar._closed = True
@@ -36,7 +36,7 @@ def shown(session: Session) -> tuple[Bar, list[str]]:
 
 
 def headings(frames: list[str]) -> list[str]:
-    """First lines without what moves in them, each once in a row."""
+    """First lines without their moving parts, each once in a row."""
     told = [re.sub(r"\d[\d,]*(/[\d,]+)?", "N", frame.split("\n")[0].split("  ")[0]) for frame in frames]
     return [text for text, before in zip(told, ["", *told], strict=False) if text != before]
 

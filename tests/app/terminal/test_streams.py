@@ -1,4 +1,4 @@
-"""A stream that takes nothing more: what a session shows is dropped, another command says why it ends."""
+"""A closed output stream: a session's display is dropped, another command reports why it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long transfer is shown, a short one is not; the bytes told add up, from parts and retries, on every store."""
+"""A long transfer is shown, a short one is not; the reported bytes add up, from parts and retries, on every store."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_who_listens_hears_of_parts_in_threads_and_nobody_elses() -> None:
 
 
 class InParts(Wrapper):
-    """Tells of halves, in threads, and of the first half twice: it had to be sent again."""
+    """Reports halves, in threads, and the first half twice: it had to be sent again."""
 
     def put_new(self, name: str, data: bytes | Path) -> str:  # type: ignore[override]
         size = data.stat().st_size if isinstance(data, Path) else len(data)

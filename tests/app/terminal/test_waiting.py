@@ -1,4 +1,4 @@
-"""A session that waits says for whom and how long still: all the time on a terminal, now and then elsewhere."""
+"""A session that waits shows for whom and how long still: all the time on a terminal, now and then otherwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Clock:
 
 @dataclass
 class Shown:
-    """A countdown of five minutes and everything it said."""
+    """A countdown of five minutes and all its lines."""
 
     clock: Clock = field(default_factory=Clock)
     lines: list[str] = field(default_factory=list)

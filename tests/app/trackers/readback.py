@@ -1,4 +1,4 @@
-"""What trackers hold, by their own readers where they have one; each gives (step, values) in the order of its rows."""
+"""Reads the contents of trackers, by their own readers where they have one; gives (step, values) in row order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BLOCK, HEADER, FILE_HEADER = 32768, 7, 7
 
 
 def of_tensorboard(folder: Path) -> Rows:
-    """By TensorBoard's event accumulator, which obeys what later files say of earlier ones."""
+    """By TensorBoard's event accumulator, which lets later files override earlier ones."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     seen = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
@@ -42,7 +42,7 @@ def of_wandb(folder: Path, run_id: str) -> Rows:
     """By W&B's own messages in all transaction logs of that run, in the order they would be synced."""
     import wandb
 
-    wandb.teardown()  # its own process writes what is left
+    wandb.teardown()  # its own process writes the remaining data
     found: Rows = []
     for path in sorted(folder.glob(f"wandb/*-{run_id}/*.wandb")):
         for record in wandb_records(path):

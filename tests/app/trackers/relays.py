@@ -1,4 +1,4 @@
-"""A relay of toys whose sessions feed trackers, and what its ledger says must be shown."""
+"""A relay of toys whose sessions feed trackers, and the values that its ledger requires them to show."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ledger_of(lab: Lab) -> RunLedger:
 
 
 def truth(lab: Lab) -> Rows:
-    """What stands, by the ledger: each told step once, in order."""
+    """The valid values, by the ledger: each reported step once, in order."""
     ledger = ledger_of(lab)
     commits = Commits(ledger)
     commits.read(ledger.read(), lambda: True)
@@ -65,7 +65,7 @@ def _feed(session: Session, memory: Path, go_on: Callable[[], bool]) -> Feed:
 
 @dataclass
 class Kept:
-    """A tracker in memory that several sessions share, and that can be told to fail."""
+    """A tracker in memory that several sessions share, and that a test can make fail."""
 
     lines: dict[str, Rows]
     slots: dict[str, int]

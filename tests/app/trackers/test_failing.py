@@ -80,7 +80,7 @@ def test_one_that_raises_is_told_once_and_noted_once(
 
 @pytest.mark.parametrize(("sent", "code"), [(True, Exit.OK), (False, Exit.UPLOAD_FAILED)])
 def test_p5_one_that_fails_after_the_lease_was_given_back_makes_no_loss_of_it(lab: Lab, sent: bool, code: Exit) -> None:
-    """What it would note is refused then: that was told as the lease's end (76), and the report stayed here."""
+    """Its notes are refused then: that was reported as the lease's end (76), and the report stayed here."""
 
     def fail(what: str) -> None:
         if what == "close":

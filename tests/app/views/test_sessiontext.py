@@ -1,4 +1,4 @@
-"""A report as text: no mark of a stranger is obeyed, and what is left out is counted."""
+"""A report as text: no markup of a stranger takes effect, and omitted parts are counted."""
 
 from __future__ import annotations
 

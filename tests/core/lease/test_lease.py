@@ -1,4 +1,4 @@
-"""Who may write next: takeover timing, one winner, fencing, whatever the clocks say."""
+"""The next writer: takeover timing, one winner, fencing, with any reading of the clocks."""
 
 from __future__ import annotations
 

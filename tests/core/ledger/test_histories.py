@@ -96,7 +96,7 @@ def test_two_that_were_passed_over_one_after_another_are_two_histories() -> None
 
 @pytest.mark.parametrize("base", [1, 2])
 def test_what_no_session_can_have_written_is_no_history(base: int) -> None:
-    """An entry that follows from an older base, and names the intact bytes of the slot before it all the same."""
+    """An entry that follows from an older base, and still names the intact bytes of the slot before it."""
     store, client = worked()
     state = MACHINE.parse(entry(store, base).state)
     overwrite(store, 4, follower(raw(store, 3), entry(store, base), state, seq=4, base=base))

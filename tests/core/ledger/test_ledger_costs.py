@@ -29,7 +29,7 @@ from tests.storage.counting import CountingStore
 
 
 def long_log(inner: MemoryStore, length: int) -> None:
-    """A run's log of `length` entries, of which only the newest two (and what no reader asks for) are there."""
+    """A run's log of `length` entries; only the newest two exist (and those that no reader asks for)."""
     client = begun(inner)[1]
     view = client.ledger.read()
     for seq in range(view.seq + 1, length - 2):

@@ -1,5 +1,6 @@
-"""Archiving and deleting a run: two acts a day apart, refused while anybody trains, resumable, never undone by a zombie
-(docs/decisions/0013)."""
+"""Archiving and deleting a run: two acts a day apart, refused during training, resumable, never undone by a zombie
+(docs/decisions/0013).
+"""
 
 from __future__ import annotations
 

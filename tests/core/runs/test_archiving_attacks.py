@@ -1,5 +1,6 @@
-"""What would delete too much, too early or too little: late and forged entries, races, neighbours, zombies
-(docs/decisions/0013, P8)."""
+"""Attacks that would delete too much, too early or too little: late and forged entries, races, neighbors, zombies
+(docs/decisions/0013, P8).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ DELETER = id_of(9)
 
 
 def forge(store: Store, client: Client, kind: str, change: Any, at: float) -> None:
-    """An entry that follows the rules, of somebody who lies about the time."""
+    """An entry that follows the rules, from a writer that lies about the time."""
     view = client.ledger.read()
     before = raw(store, view.seq)
     by = By(id_of(66), None, view.state.epoch, at)
@@ -170,7 +171,7 @@ def put_off(ledger: RunLedger, runtime: QuietRuntime) -> None:
 
 
 def sweep(ledger: RunLedger, pair: Pair) -> RunState:
-    """What the command does once it was told the name twice."""
+    """The action of the command after the name was typed twice."""
     mark_deleted(ledger, pair.checkpoints, session=DELETER)
     opened = RunHandle(ledger, pair.registry(), ledger.read())
     state, judged = decide(opened, pair, full=True)
@@ -218,7 +219,7 @@ def test_of_two_stores_the_checkpoints_go_from_the_one_and_the_ledger_stays_in_t
 
 
 def test_a_file_of_a_later_epoch_proves_a_lost_entry_and_nothing_goes(shared: Store) -> None:
-    """Somebody brought the run back and trained it, and those entries were lost: they would be trained on."""
+    """A person brought the run back and trained it, and those entries were lost: they would be trained on."""
     runtime = QuietRuntime()
     ledger = run_of(shared, "a", runtime)
     put_off(ledger, runtime)
@@ -267,7 +268,7 @@ def test_who_reads_a_checkpoint_while_its_run_is_deleted_is_told_so(tmp_path: Pa
 def test_a_link_in_a_deleted_runs_folder_leads_to_no_other_runs_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody who may write in the folder lays links; a sync program may, too."""
+    """A person who may write in the folder lays links; a sync program may, too."""
     monkeypatch.setattr("relay.core.ledger.atrest.WAIT_S", 0.0)
     store, runtime = LocalStore(tmp_path / "store"), QuietRuntime()
     mine, other = run_of(store, "a", runtime), run_of(store, "b", runtime)

@@ -1,4 +1,4 @@
-"""A fork or an import that sleeps while another of the same name begins: it is told that the name is taken (78)."""
+"""A fork or an import that sleeps while another of the same name begins: it reports that the name is taken (78)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORK = ("fork", "--run", "r", "--to", "branch")
 
 
 def sleeping(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
-    """The next command that stores a first manifest of `branch` sleeps after it for as long as `meanwhile` takes."""
+    """The next command that stores a first manifest of `branch` sleeps after it for the duration of `meanwhile`."""
     slept: list[str] = []
 
     class Sleeps(Wrapper):
@@ -30,7 +30,7 @@ def sleeping(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> 
 
 
 def begun_with(desk: Desk, target: int) -> None:
-    """Trained by somebody else until what it began with is retired and, an hour later, cleared."""
+    """Trained by another session until its first files are retired and, an hour later, cleared."""
     for step in range(10, target + 1, 10):
         desk.train(step, run="branch")
     for path in (desk.folder / "relay_store" / "checkpoints").glob("*/branch/*.e0/*"):
@@ -84,7 +84,7 @@ def test_what_fails_while_nobody_has_begun_is_told_as_it_is(trained: Desk, monke
 def test_of_two_sessions_that_load_one_file_at_once_the_later_one_goes_on(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was told to choose another name, though session N+1 types what session N typed."""
+    """It advised another name, though session N+1 types the same command as session N."""
     (desk.folder / "weights.safetensors").write_bytes(b"weights")
     words = ("run", "--run", "branch", "load_checkpoint=weights.safetensors")
 

@@ -1,4 +1,4 @@
-"""Runs that nobody may train, and stores that take nothing: what readers are told is left, free, and of help."""
+"""Runs that no account may train, and stores that accept no writes: the files, room and help reported to readers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_no_push_is_advised_that_would_be_refused(lab: Lab, changes: dict[str, f
 
 
 class Full(Wrapper):
-    """Not one byte more fits, not even what tells the store's clock."""
+    """Not one byte more fits, not even the file that shows the store's clock."""
 
     def put(self, name: str, data: bytes | Path) -> Ref:
         raise QuotaExceeded(f"cannot write {name}: No space left on device. Free some space there and run again.")
@@ -119,7 +119,7 @@ def full(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def test_doctor_knows_how_much_is_free_on_a_full_disk_and_what_helps(full: Desk) -> None:
-    """It said that this is unknown, and that no session has committed."""
+    """It reported that this is unknown, and that no session has committed."""
     told = full("doctor", "--run", "r", code=69).out
     assert "free: 0 kB" in told and "sessions until full: 0: no room" in told and "no session has committed" not in told
     assert "gc --run r --full --dry-run" in told and "runs list" in told
@@ -151,7 +151,7 @@ def test_why_nobody_knows_how_many_sessions_fit_is_not_invented(desk: Desk, monk
 
 
 def test_what_a_session_left_behind_is_told_as_the_run_stands_now(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It told whom to send a command that is refused, and that a deleted report was never left."""
+    """It named a recipient for a command that is refused, and reported that a deleted report was never left."""
     monkeypatch.setattr("relay.core.ledger.atrest.WAIT_S", 0.0)
     desk.train(3)
     real = inspecting.read_report
@@ -192,7 +192,7 @@ def test_one_death_is_one_session_and_putting_a_run_away_needs_no_verify() -> No
 def test_who_asks_a_silent_session_to_stop_learns_that_it_may_be_gone(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was told as asked, and a person waited for what could not come."""
+    """It was reported as asked, and a person waited for an answer that could not come."""
     with monkeypatch.context() as killed:
         killed.setattr("relay.core.session.session.release", lambda parts, reason: False)
         desk.train(3)
@@ -217,7 +217,7 @@ def test_whoever_invites_to_a_halted_run_is_told_what_has_to_be_mended_first(des
 
 
 def test_steps_that_were_trained_again_are_not_called_those_of_other_runs(desk: Desk) -> None:
-    """After a rewind of its only run a report spoke of all runs of the store; beside a fork's parent it did not."""
+    """After a rewind of its only run a report spoke of all runs of the store; next to a fork's parent it did not."""
     desk.train(10)
     desk.train(20)
     head = next((desk.folder / "relay_store" / "checkpoints").glob("*/r/step_20.e2")) / "state.json"

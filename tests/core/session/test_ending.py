@@ -1,4 +1,4 @@
-"""Whatever happens beside or after a snapshot, the snapshot becomes durable, and nobody waits longer than allowed."""
+"""A snapshot becomes durable despite events during or after it, and no session waits longer than allowed."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_p5_a_last_step_that_others_took_over_ends_as_fenced(
 
 @pytest.mark.parametrize("signal", [None, "sigterm"])
 def test_what_a_machine_trained_before_it_slept_past_the_end_is_committed(lab: Lab, signal: Reason | None) -> None:
-    """Nobody took over meanwhile; a machine whose time is up may be gone the next moment, and the step with it."""
+    """No session took over; a machine whose time is up may be gone the next moment, and the step with it."""
     session = lab.session(target_steps=10_000, every_steps=10_000, budget_s=300).start()
     began = lab.world.now
     lab.world.at(began + 60, lambda: session.process.suspend(3600))
@@ -159,7 +159,7 @@ def test_an_evaluation_that_nobody_measured_takes_little_of_the_budget(lab: Lab)
 
 
 def test_an_evaluation_that_is_over_is_not_given_up(lab: Lab) -> None:
-    """Where one part is the whole, as on a GPU, nobody knows sooner that it takes longer than was allowed."""
+    """Where one part is the whole, as on a GPU, the session cannot see earlier that it takes longer than allowed."""
     workload = ToyWorkload()
 
     def at_once(split: str, rows: int | None, progress: Callable[[Part], None] = lambda _: None) -> dict[str, float]:

@@ -1,5 +1,7 @@
-"""Sessions that sleep past their lease while others archive, delete, halt or take over the run: each end is told once,
-truly, and with the advice that helps."""
+"""Sessions that sleep past their lease while others archive, delete, halt or take over the run.
+
+Each end is reported once, truly, and with the advice that helps.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,7 @@ def test_p5_a_failure_that_others_came_before_is_no_end_of_its_own(lab: Lab) -> 
 
 @pytest.mark.parametrize("others", [archived, deleted])
 def test_a_session_that_only_gives_back_too_late_ends_well_and_says_what_others_did(lab: Lab, others: Others) -> None:
-    """It told that the lease runs out by itself in 180 s, a day after others had ended it."""
+    """It reported that the lease runs out by itself in 180 s, a day after others had ended it."""
     session = asleep(lab, lab.session(target_steps=20, every_steps=1000), "after-put_if_absent", "02.json", others)
     assert session.outcome.exit_code == Exit.OK
     assert "is over" in said(session.outcome) and said(session.outcome).startswith("Target reached; step 20")
@@ -177,5 +179,5 @@ def test_what_others_trained_after_its_last_commit_is_not_told_as_its_own(lab: L
     ],
 )
 def test_who_looked_on_ends_as_the_session_did(end: str, code: Exit) -> None:
-    """One that slept and was taken over, and one that crashed, were told as a checkpoint that waits here (74)."""
+    """One that slept and was taken over, and one that crashed, were reported as a checkpoint that waits here (74)."""
     assert code_of(end) == code

@@ -81,7 +81,7 @@ def test_local_copies_stay_bounded_while_the_store_is_down(lab: Lab) -> None:
 
 
 def test_an_hour_without_the_store_costs_no_memory_and_no_step(lab: Lab) -> None:
-    """Alive at most: three snapshots, three local copies, and one line told for each kind of trouble."""
+    """Alive at most: three snapshots, three local copies, and one printed line for each kind of trouble."""
     alive: weakref.WeakSet[object] = weakref.WeakSet()
     most = {"snapshots": 0, "copies": 0}
 

@@ -1,4 +1,4 @@
-"""The lease is given back within the time that is left, and who could not says so."""
+"""The lease is given back within the time that is left; a session that could not do so reports it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Bench:
             raise self.error
 
     def run(self, left_s: float = 100.0, at_once: bool = False) -> tuple[bool, float]:
-        """What it returned, and after how many seconds."""
+        """Its return value, and the seconds it took."""
         self.process = self.world.process()
         ctx = SimpleNamespace(
             runtime=self.process,

@@ -103,7 +103,7 @@ def test_a_step_that_fails_beside_a_commit_leaves_the_commit_whole(lab: Lab, run
 
 
 def test_a_loop_that_stops_by_itself_keeps_its_last_step(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It broke off right after a commit began: nobody waits for the step that would have followed."""
+    """It broke off right after a commit began: no caller waits for the step that would have followed."""
 
     def broken_off(trainer: Trainer, restored: Restored | None) -> End:
         toy = trainer._workload

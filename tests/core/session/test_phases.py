@@ -1,4 +1,4 @@
-"""The phases of a session add up to its time, whatever waited beside something else."""
+"""The phases of a session add up to its time, also when one waited during another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session leaves a report of itself: what it says, where it lies, and that it costs the session nothing."""
+"""A session leaves a report of itself: its content, its place, and that it costs the session nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.core.toy import ToyWorkload
 
 
 def on_disk(session: Session, epoch: int = 1) -> SessionReport:
-    """What its own machine holds."""
+    """The files of its own machine."""
     return parse(json.loads((session.ctx.local_folder.root / FOLDER / f"session_e{epoch}.json").read_text()))
 
 

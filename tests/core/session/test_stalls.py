@@ -1,4 +1,4 @@
-"""What a checkpoint costs training is told apart from steps and evaluations."""
+"""The cost of a checkpoint to training is counted apart from steps and evaluations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_session_tells_it(lab: Lab) -> None:
 
 
 def test_a_copy_that_is_only_queued_takes_as_long_as_it_is_waited_for(lab: Lab) -> None:
-    """A GPU's snapshot is there at once and checked late: what a session keeps for its end holds both."""
+    """A GPU's snapshot is there at once and checked late: the time that a session reserves for its end holds both."""
     session = lab.session()
     taken = session.workload.snapshot
 

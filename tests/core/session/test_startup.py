@@ -56,7 +56,7 @@ def test_goodput_is_training_over_the_life_of_the_process() -> None:
 
 
 def test_commits_carry_the_goodput_so_far(lab: Lab) -> None:
-    """Ten seconds of start-up, then steps all the time: 100 s of 110, less what committing takes."""
+    """Ten seconds of start-up, then steps all the time: 100 s of 110, minus the cost of commits."""
     session = lab.session(budget_s=1000.0, target_steps=1000, every_steps=100, workload=ToyWorkload(step_s=0.1))
     limits = session.ctx.plan.limits
     with_plan(session, limits=replace(limits, started=limits.started - 10.0))

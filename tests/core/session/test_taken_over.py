@@ -1,4 +1,4 @@
-"""Whatever a session meets because others took its run over while it slept is told as that (P5): 76, not 65 or 69."""
+"""A session whose run was taken over while it slept reports that for every failure (P5): 76, not 65 or 69."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def goes_on(lab: Lab, begin: Begin, met: Met, verb: str, part: str, *, alone: bo
 
 
 def reports(lab: Lab, epoch: int) -> list[str]:
-    """What the store holds of the session of that epoch."""
+    """The objects in the store from the session of that epoch."""
     return [one.name for one in lab.shared.list(f"runs/{PROJECT}/{RUN}/sessions/{epoch:020d}")]
 
 
@@ -116,7 +116,7 @@ def test_what_others_trained_meanwhile_is_not_told_as_its_own(lab: Lab) -> None:
 
 
 def test_a_push_that_waited_while_another_sent_the_step_has_nothing_left_to_do(lab: Lab) -> None:
-    """It was told as a checkpoint that does not fit (65)."""
+    """It was reported as a checkpoint that does not fit (65)."""
     left_unsent(lab)
     holder = lab.session("alice", machine="a", target_steps=60)
     late = lab.session("alice", machine="a", wait_s=HOUR)

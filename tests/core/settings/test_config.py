@@ -102,7 +102,7 @@ def test_a_mapping_on_the_command_line_sets_its_keys(tmp_path: Path) -> None:
 
 
 def test_interpolation_is_never_executed(tmp_path: Path) -> None:
-    """In a file it is text; on a command line nobody means it as text, so it is refused."""
+    """In a file it is text; on a command line it is never meant as text, so it is refused."""
     found = settled(tmp_path, "data:\n  train: ${HOME}\n", {"HOME": "/secret"})
     assert found.workload.data.train == "${HOME}"
     with pytest.raises(BadSetting, match="refers to another value"):

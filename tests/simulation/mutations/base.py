@@ -1,4 +1,4 @@
-"""What a mutation is: the product broken in one place, and which words of the judge show that it was caught."""
+"""A mutation breaks the product in one place and names the words of the judge that show the catch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Mutation:
             yield
 
     def verdict(self, seed: int, **where: str) -> str:
-        """What the judge says of that seed, in one line; empty if it finds nothing. `on="local"` for drawn worlds."""
+        """The judge's verdict on that seed, in one line; empty without a violation. `on="local"` for drawn worlds."""
         try:
             self.scene(seed, mutation=self.applied, **where)
         except Violation as violation:

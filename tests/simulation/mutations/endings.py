@@ -1,4 +1,4 @@
-"""What a session tells of the checkpoint it could not send broken in one place each (P5, P6), and the worlds for it."""
+"""Breaks a session's report of a checkpoint it could not send, in one place each (P5, P6); holds the worlds for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def leave_unsent(fleet: Fleet) -> float:
 
 
 def pushed_twice(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """Two want to send what an earlier session left on their disk: one trains on, the other waits meanwhile."""
+    """Two sessions want to send a checkpoint that an earlier one left on their disk: one trains, the other waits."""
     with mutation(), calm_world(seed) as fleet:
         again = leave_unsent(fleet)
         fleet.world.at(again, lambda: start(fleet, 2, "ann"))
@@ -47,7 +47,7 @@ def pushed_twice(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def asleep_while_sending(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """A session sleeps while it sends what an earlier one left here; others go on and clear away what it sent."""
+    """A session sleeps while it sends an earlier session's checkpoint; others go on and clear away the sent files."""
     with mutation(), calm_world(seed) as fleet:
         again = leave_unsent(fleet)
         fleet.world.at(again, lambda: start(fleet, 2, "ann"))  # the same machine: there are two

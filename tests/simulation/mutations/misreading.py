@@ -104,7 +104,7 @@ def lease_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def hours_after(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """The same as `healed`, and ben cleans up for hours; every second time his listing hides what ann has stored."""
+    """The same as `healed`, and ben cleans up for hours; every second listing hides ann's files from him."""
     with mutation(), calm_world(seed) as fleet:
         bad_for_ben(fleet, "commit", 3, DAY_S)
         ann_dies_after(fleet, 4)
@@ -117,7 +117,7 @@ def hours_after(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def cut_by_the_link(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """Ann's last entry comes to ben shorter than the store says that it is."""
+    """Ben reads ann's last entry shorter than the size that the store reports."""
     with mutation(), calm_world(seed) as fleet:
         fleet.sky.reads.plans.append(Plan("cut", "slot", "commit", 3, DAY_S, "m1", False, CUT_BY_THE_LINK))
         ann_dies_after(fleet, 4)
@@ -148,7 +148,7 @@ class _HidesAll(Random):
 
 
 def genesis_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """Nobody has trained yet, and whoever comes by cannot read how the run began."""
+    """No session has trained yet, and no process can read how the run began."""
     with mutation(), calm_world(seed) as fleet:
         bad_for_ben(fleet, "genesis", 3, DAY_S)  # after those of the registry and of the first run
         fleet.begin("other")
@@ -185,7 +185,7 @@ def twice_unread(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def each_other(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """Ben takes the lease over while ann sleeps, and falls asleep; neither can read what the other has written."""
+    """Ben takes the lease over while ann sleeps, and falls asleep; neither can read the other's entries."""
     with mutation(), calm_world(seed) as fleet:
         fleet.pace.step_s, begin = 30.0, fleet.world.now
         fleet.sky.reads.plans.append(Plan("cut", "slot", "lease", 2, DAY_S, "m0", False, 0.4))

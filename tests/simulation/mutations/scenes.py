@@ -19,10 +19,10 @@ LONG_S = 12_000.0
 
 
 def lost_entry(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """A session ends, one of the newest entries vanishes from the storage, and somebody else begins."""
+    """A session ends, one of the newest entries vanishes from the storage, and another session begins."""
     with mutation(), calm_world(seed) as fleet:
         run = train(fleet, 1, "ann", target=6)
-        slot = len(run.digests) - 2 - seed % 3  # that the very newest is gone nobody can see
+        slot = len(run.digests) - 2 - seed % 3  # no process could notice the loss of the very newest entry
         fleet.sky.store.delete(Ref(f"runs/{PROJECT}/chain/ledger/{slot:020d}.json"))
         fleet.trace.note(fleet.world.now, "world", f"loses slot {slot}")
         fleet.oracle.verdict.entries_lost = True
@@ -32,7 +32,7 @@ def lost_entry(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def hung_training(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """Training hangs in the middle of a step, for good, while somebody waits for the lease."""
+    """Training hangs in the middle of a step, for good, while another session waits for the lease."""
     with mutation(), calm_world(seed) as fleet:
         fleet.start(Order(1, fleet.world.now, 0, "ann", 0, "run"), calm=True)
         command = next(iter(fleet.crew.values()))
@@ -55,7 +55,7 @@ def hours_on_one_table(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def all_damaged(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """Every retained checkpoint is damaged in the storage, and somebody begins."""
+    """Every retained checkpoint is damaged in the storage, and a session begins."""
     with mutation(), calm_world(seed) as fleet:
         run = train(fleet, 1, "ann", target=12)
         for key in run.retained:
@@ -80,7 +80,7 @@ def holder_of_old_view(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def crowd(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """Many people register at the same moment, each for a slot that somebody else wins."""
+    """Many people register at the same moment, and each loses the slot to another."""
     with mutation(), calm_world(seed) as fleet:
         for number in range(8):
             fleet.start(Order(number, fleet.world.now, number, "ann", 0, "register"), calm=True)
@@ -126,7 +126,7 @@ def slow_heartbeats(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def forked(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """Somebody forks a run."""
+    """A person forks a run."""
     with mutation(), calm_world(seed) as fleet:
         train(fleet, 1, "ann", target=12)
         start(fleet, 2, "ben", verb="fork")
@@ -134,7 +134,7 @@ def forked(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def other_device(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """The second session's machine computes something else."""
+    """The second session's machine computes different values."""
     with mutation(), calm_world(seed) as fleet:
         train(fleet, 1, "ann", target=12)
         fleet.pace.target = 24
@@ -160,7 +160,7 @@ def killed_before_append(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def dies(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """A session dies after some commits; somebody on another machine goes on."""
+    """A session dies after some commits; a session on another machine goes on."""
     with mutation(), calm_world(seed) as fleet:
         ann = start(fleet, 0, "ann")
         fleet.world.at(fleet.world.now + 25.0 + seed % 5, lambda: ann.actor.die(fleet.world.now))
@@ -204,7 +204,7 @@ def nap(seed: int, *, mutation: Broken = nullcontext) -> None:
 
 
 def left_behind(seed: int, *, mutation: Broken = nullcontext) -> None:
-    """A machine that computes something else keeps an unsent checkpoint, and comes back when the run has gone on."""
+    """A machine that computes different values keeps an unsent checkpoint, and comes back when the run has gone on."""
     with mutation(), calm_world(seed) as fleet:
         begin = fleet.world.now
         fleet.sky.episodes.append(Episode("down", begin + 20.0, begin + 9000.0, "m0"))

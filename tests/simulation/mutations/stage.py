@@ -1,4 +1,4 @@
-"""A calm world in which a scene is set: one run, two machines, no weather but what the scene brings."""
+"""A calm world in which a scene is set: one run, two machines, and only the faults that the scene brings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Broken = Callable[[], AbstractContextManager[object]]
 
 
 def waits(fleet: Fleet) -> None:
-    """Somebody on the second machine wants the lease, from now on."""
+    """A session on the second machine wants the lease, from now on."""
     fleet.start(Order(2, fleet.world.now, 1, "ben", 0, "run", patience_s=7200.0), calm=True)
 
 
@@ -42,7 +42,7 @@ def train(fleet: Fleet, number: int, account: str, target: int) -> Run:
 
 @contextmanager
 def calm_world(seed: int, on: str = MEMORY) -> Iterator[Fleet]:
-    """One run, two machines, no weather; whatever else goes wrong is a violation too."""
+    """One run, two machines, no weather; any other fault is a violation too."""
     world, summary = World(seed), Summary(seeds=1)
     trace = Trace(seed, world.now, on)
     sky = Sky(world, Random(f"sky {seed}"), trace, summary, STORES[on](Path()))

@@ -1,4 +1,4 @@
-"""What became of each mutation, in one line for a run of the tests and as a table for the record."""
+"""Reports the result of each mutation: one line for a run of the tests, and a table for the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What accounts have given, counted wrongly in one place each (P12)."""
+"""Miscounts the contributions of accounts, in one place each (P12)."""
 
 from __future__ import annotations
 
